@@ -1,0 +1,53 @@
+# Set-up, checks, tests, demo and benchmarks. `make` alone lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv lock check format test fuzz demo bench bench-smoke clean
+
+help:           ## list the targets
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+venv: $(STAMP)  ## create .venv from the lock file
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Barnabas needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+lock:           ## write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --python-version 3.11 --group dev pyproject.toml -o requirements.lock
+
+check: venv     ## what a reviewer would run first: lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv    ## put the code into the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: venv      ## the whole test suite
+	$(BIN)/python -m pytest
+
+fuzz: venv      ## the fuzzers, for ten minutes instead of CI's few seconds
+	BARNABAS_FUZZ=long $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout=900
+
+demo: venv      ## a minute with a running broker
+	$(BIN)/barnabas demo
+
+bench: venv     ## throughput, latency, memory and start-up, beside this machine's raw limits
+	$(BIN)/python -m bench
+
+bench-smoke: venv ## the same, a few seconds long, to see that it runs
+	$(BIN)/python -m bench --smoke
+
+clean:          ## remove what the targets made
+	rm -rf $(VENV) bench/.build .pytest_cache .mypy_cache .ruff_cache

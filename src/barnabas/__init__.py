@@ -1,0 +1,1 @@
+"""Apache Kafka's distributed log, in Python."""

@@ -1,0 +1,1 @@
+"""Ids, errors, laws, configuration and the seams (clock, randomness, disk, threads)."""

@@ -1,0 +1,22 @@
+"""The names by which brokers, partitions, producers and positions are known."""
+
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+Offset = NewType("Offset", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+
+NO_PRODUCER_ID = ProducerId(-1)
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; prints as Kafka names its folder."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

@@ -1,0 +1,1 @@
+"""Connections, dispatch, handlers, and the composition of a broker."""

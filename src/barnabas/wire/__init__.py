@@ -1,0 +1,1 @@
+"""What goes over a socket: frames, API schemas, record batches."""

@@ -1,0 +1,1 @@
+"""The coordination tree: its interface, its implementations, and Kafka's layout on it."""
