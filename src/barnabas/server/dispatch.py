@@ -1,0 +1,148 @@
+"""From a frame to the handler of its API: reads the request header, checks the version.
+
+Two kinds of handlers. A *frame handler* (Produce, Fetch) is given the frame and answers
+in bytes: it is on the hot path. A *message handler* is given the request as a kio entity
+of the newest version and returns a response of the newest version, or a coroutine that
+will: it need not know which version the client speaks.
+"""
+
+import asyncio
+import inspect
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.server.connection import Connection
+from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.schema import Message, newest, read_as_sent, write_response
+from barnabas.wire.varint import Truncated, skip_tags
+
+log = logging.getLogger("barnabas.dispatch")
+
+_HEADER = struct.Struct(">hhih")
+
+
+class UnsupportedRequest(BarnabasError):
+    """No such API or version here; Kafka closes the connection without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who asks, how: what a message handler may know beside the request."""
+
+    version: int
+    sent: Message  # the request in the client's own version
+    client_id: str | None
+    connection: Connection
+
+
+# version, correlation id, the frame, and where the body begins in it
+FrameHandler = Callable[[int, int, memoryview, int, Connection], Reply]
+MessageHandler = Callable[[Any, Call], Any | Awaitable[Any]]
+
+
+class Dispatch:
+    """Serves frames with the handlers it was given; an API without one is not served."""
+
+    def __init__(
+        self,
+        frame_handlers: Mapping[ApiKey, FrameHandler],
+        message_handlers: Mapping[ApiKey, MessageHandler],
+        unsupported_api_versions: Callable[[int], bytes],
+    ) -> None:
+        served = frame_handlers.keys() | message_handlers.keys()
+        keys = range(max(ApiKey) + 1)
+        self._apis = [APIS[ApiKey(key)] if key in served else None for key in keys]
+        self._frame_handlers: list[FrameHandler | None] = [
+            frame_handlers.get(ApiKey(k)) if k in served else None for k in keys
+        ]
+        self._message_handlers = message_handlers
+        self._unsupported_api_versions = unsupported_api_versions
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, frame: memoryview, connection: Connection) -> Reply:
+        """Serve one frame; see `connection.Serve`."""
+        try:
+            key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        except struct.error:
+            raise Truncated(f"a frame of {len(frame)} bytes holds no request header") from None
+        api = self._apis[key] if 0 <= key < len(self._apis) else None
+        if api is None:
+            raise UnsupportedRequest(f"API {key} version {version} is not served")
+        if not api.lowest <= version <= api.highest:
+            if key == ApiKey.API_VERSIONS:
+                return self._unsupported_api_versions(correlation_id)
+            raise UnsupportedRequest(
+                f"{ApiKey(key).name} version {version} is not served, "
+                f"only {api.lowest} to {api.highest}"
+            )
+        position = 10 + length if length > 0 else 10
+        if version >= api.flexible:
+            # Nearly always there are no tags, and one byte says so.
+            if position < len(frame) and frame[position] == 0:
+                position += 1
+            else:
+                position = skip_tags(frame, position)
+        if position > len(frame):
+            raise Truncated("the client id reaches past the end of the request")
+        handler = self._frame_handlers[key]
+        if handler is not None:
+            return handler(version, correlation_id, frame, position, connection)
+        client_id = _client_id(frame, length)
+        return self._message(
+            ApiKey(key), version, correlation_id, client_id, frame[position:], connection
+        )
+
+    def _message(
+        self,
+        key: ApiKey,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: memoryview,
+        connection: Connection,
+    ) -> Reply:
+        sent = read_as_sent(key, version, body)
+        call = Call(version, sent, client_id, connection)
+        response = self._message_handlers[key](newest(key, sent), call)
+        if not inspect.isawaitable(response):
+            return write_response(key, version, correlation_id, response)
+        task: asyncio.Task[None]
+        pending = Pending(on_abandoned=lambda: None)
+        task = asyncio.ensure_future(
+            self._later(key, version, correlation_id, response, pending, connection)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pending
+
+    async def _later(
+        self,
+        key: ApiKey,
+        version: int,
+        correlation_id: int,
+        response: Awaitable[Any],
+        pending: Pending,
+        connection: Connection,
+    ) -> None:
+        answer: Answer | None = None
+        try:
+            answer = write_response(key, version, correlation_id, await response)
+        except Exception:
+            log.exception("request failed api=%s peer=%s", key.name, connection.peer)
+        finally:
+            if not pending.abandoned:
+                pending.answer(answer)
+
+
+def _client_id(frame: memoryview, length: int) -> str | None:
+    if length < 0:
+        return None
+    try:
+        return str(frame[10 : 10 + length], "utf-8")
+    except UnicodeDecodeError:
+        raise Truncated("the client id is not text") from None

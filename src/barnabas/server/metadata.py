@@ -1,0 +1,77 @@
+"""What this broker knows of the cluster: brokers, topics, partitions; Metadata is answered from it."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.base.ids import BrokerId, LeaderEpoch
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+NO_LEADER: Final = BrokerId(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A live broker, and where clients of each listener reach it."""
+
+    broker_id: BrokerId
+    endpoints: Mapping[str, tuple[str, int]]
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """Who leads a partition and who follows."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, PartitionImage]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(slots=True)
+class MetadataCache:
+    """The whole image, replaced topic by topic as it changes."""
+
+    cluster_id: str
+    controller: BrokerId
+    brokers: dict[BrokerId, BrokerImage] = field(default_factory=dict)
+    _by_name: dict[str, TopicImage] = field(default_factory=dict)
+    _by_id: dict[uuid.UUID, TopicImage] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicImage | None:
+        return self._by_id.get(topic_id)
+
+    def topics(self) -> Iterable[TopicImage]:
+        """Every topic, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self._by_name.values())
+
+    def put(self, topic: TopicImage) -> None:
+        """Know `topic`, in place of what was known of it."""
+        if (known := self._by_name.get(topic.name)) is not None:
+            self._by_id.pop(known.topic_id, None)
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def forget(self, name: str) -> None:
+        topic = self._by_name.pop(name)
+        self._by_id.pop(topic.topic_id, None)

@@ -1,0 +1,49 @@
+"""What a handler gives back: an answer now, an answer later, or none at all."""
+
+from collections.abc import Callable
+
+from barnabas.base.laws import law
+from barnabas.wire.fetch import Buffer
+
+# One frame, size first, in one buffer or several.
+Answer = bytes | list[Buffer]
+
+
+class Pending:
+    """An answer that will come later: given once, taken once, or abandoned by its connection."""
+
+    __slots__ = ("_answer", "_answered", "_on_abandoned", "_receiver", "abandoned")
+
+    def __init__(self, on_abandoned: Callable[[], None] | None = None) -> None:
+        self._answer: Answer | None = None
+        self._answered = False
+        self._receiver: Callable[[Answer | None], None] | None = None
+        self._on_abandoned = on_abandoned
+        self.abandoned = False
+
+    def answer(self, answer: Answer | None) -> None:
+        """Give the answer; None closes the connection, as Kafka does where it has no answer."""
+        law(not self._answered, "SRV-1 a request is answered once")
+        self._answered = True
+        if self._receiver is not None:
+            self._receiver(answer)
+        else:
+            self._answer = answer
+
+    def deliver_to(self, receiver: Callable[[Answer | None], None]) -> None:
+        """Call `receiver` with the answer, now if it is there already."""
+        if self._answered:
+            receiver(self._answer)
+        else:
+            self._receiver = receiver
+
+    def abandon(self) -> None:
+        """The client went away: whoever works on the answer may stop."""
+        self.abandoned = True
+        self._receiver = None
+        if self._on_abandoned is not None and not self._answered:
+            self._on_abandoned()
+
+
+# None: the client asked for no answer (acks=0).
+Reply = Answer | Pending | None

@@ -1,0 +1,70 @@
+"""Which Kafka APIs are served, at which versions, and when each became flexible.
+
+The ranges are those a Kafka 3.9 broker advertises, from the lowest version that
+the schemas know. Produce alone is advertised from 0 though it is served from 3:
+old librdkafka silently stops compressing when version 0 is missing.
+"""
+
+import enum
+from typing import Final, NamedTuple
+
+
+class ApiKey(enum.IntEnum):
+    """The number of each API; the member's name is kio's name of its schema, in capitals."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+class Api(NamedTuple):
+    """One API: versions served (both ends included), advertised minimum, first flexible version."""
+
+    lowest: int
+    highest: int
+    flexible: int
+    advertised_lowest: int
+
+    def serves(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+def _api(lowest: int, highest: int, flexible: int, advertised_lowest: int | None = None) -> Api:
+    return Api(
+        lowest, highest, flexible, lowest if advertised_lowest is None else advertised_lowest
+    )
+
+
+APIS: Final = {
+    ApiKey.PRODUCE: _api(3, 11, 9, advertised_lowest=0),
+    ApiKey.FETCH: _api(4, 17, 12),
+    ApiKey.LIST_OFFSETS: _api(1, 9, 6),
+    ApiKey.METADATA: _api(0, 12, 9),
+    ApiKey.API_VERSIONS: _api(0, 4, 3),
+    ApiKey.CREATE_TOPICS: _api(2, 7, 5),
+    ApiKey.DELETE_TOPICS: _api(1, 6, 4),
+    ApiKey.DELETE_RECORDS: _api(0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(2, 4, 4),
+    ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4),
+    ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: _api(1, 4, 2),
+    ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1),
+    ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
+}

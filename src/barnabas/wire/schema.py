@@ -1,0 +1,155 @@
+"""API messages through kio's schemas: handlers see one version, the wire any of them.
+
+Kafka's messages keep their field names from version to version; a version only
+has more or fewer of them. So a request of any version is read with kio and *adapted*
+to the newest version that is served, with Kafka's defaults for what it lacks; a
+response is written in the newest version and adapted down to the one asked for.
+"""
+
+import dataclasses
+import datetime
+import io
+import types
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kio.index import load_payload_module
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
+
+from barnabas.base.errors import BarnabasError
+from barnabas.wire.apis import APIS, ApiKey
+
+# kio's entities are dataclasses generated per version; only handlers know the exact one.
+Message = Any
+
+
+class MalformedRequest(BarnabasError):
+    """The bytes are not a message of the API and version that their header names."""
+
+
+def read_as_sent(key: ApiKey, version: int, body: memoryview) -> Message:
+    """The request in `body`, in the version it was sent in.
+
+    Raises  MalformedRequest, if the body is cut short or not of that schema
+    """
+    try:
+        return _reader(key, version)(body.toreadonly(), 0)[0]
+    except (SerialError, ValueError, OverflowError) as e:
+        raise MalformedRequest(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
+
+
+def newest(key: ApiKey, sent: Message) -> Message:
+    """`sent` adapted to the newest version served."""
+    return adapt(sent, request_type(key, APIS[key].highest))
+
+
+def write_response(key: ApiKey, version: int, correlation_id: int, response: Message) -> bytes:
+    """The frame, size first, that answers `correlation_id` with `response`."""
+    out = io.BytesIO()
+    out.write(b"\0\0\0\0" + correlation_id.to_bytes(4, "big", signed=True))
+    # Clients cannot know yet whether the broker is flexible when they ask for its versions.
+    if version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS:
+        out.write(b"\0")
+    target = response_type(key, version)
+    entity_writer(target)(out, adapt(response, target))
+    frame = out.getbuffer()
+    frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+    return out.getvalue()
+
+
+@cache
+def request_type(key: ApiKey, version: int) -> type[Message]:
+    return _message_type(key, version, "Request", EntityType.request)
+
+
+@cache
+def response_type(key: ApiKey, version: int) -> type[Message]:
+    return _message_type(key, version, "Response", EntityType.response)
+
+
+def _message_type(key: ApiKey, version: int, suffix: str, kind: Any) -> type[Message]:
+    module = load_payload_module(key, version, kind)
+    wanted = key.name.replace("_", "").lower() + suffix.lower()
+    found: type[Message] = next(
+        value for name, value in vars(module).items() if name.lower() == wanted
+    )
+    return found
+
+
+@cache
+def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int], tuple[Message, int]]:
+    return entity_reader(request_type(key, version))
+
+
+def adapt(message: Message, target: type[Message]) -> Message:
+    """The same message as `target`, another version's type: absent fields take Kafka's default."""
+    if type(message) is target:
+        return message
+    values = {}
+    for name, nested, default in _plan(typing.cast(Any, target)):
+        value = getattr(message, name, default)
+        if nested is not None and value is not None and value != ():
+            if isinstance(value, tuple):
+                value = tuple(adapt(item, nested) for item in value)
+            else:
+                value = adapt(value, nested)
+        values[name] = value
+    return target(**values)
+
+
+@cache
+def _plan(target: Any) -> list[tuple[str, type[Message] | None, object]]:
+    """For each field of `target`: its name, its entity type if it has one, its default."""
+    hints = typing.get_type_hints(target)
+    return [
+        (field.name, _nested(hints[field.name]), _default(field, hints[field.name]))
+        for field in dataclasses.fields(target)
+    ]
+
+
+def _nested(hint: object) -> type[Message] | None:
+    for part in typing.get_args(hint):
+        if (found := _nested(part)) is not None:
+            return found
+    return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+_IMPLICIT: dict[str, object] = {
+    "bool": False,
+    "string": "",
+    "bytes": b"",
+    "records": None,
+    "uuid": None,
+    "error_code": ErrorCode.none,
+    "timedelta_i32": datetime.timedelta(0),
+    "timedelta_i64": datetime.timedelta(0),
+}
+
+
+def _default(field: "dataclasses.Field[Any]", hint: object) -> object:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if _is_tuple(hint):
+        return ()
+    if isinstance(hint, types.UnionType) and type(None) in hint.__args__:
+        return None
+    return _IMPLICIT.get(field.metadata.get("kafka_type", ""), 0)
+
+
+def _is_tuple(hint: object) -> bool:
+    return typing.get_origin(hint) is tuple or any(
+        typing.get_origin(part) is tuple for part in typing.get_args(hint)
+    )
+
+
+def milliseconds(duration: datetime.timedelta) -> int:
+    """kio's durations as Kafka's milliseconds."""
+    return round(duration.total_seconds() * 1000)
+
+
+NO_THROTTLE = typing.cast(Any, datetime.timedelta(0))
