@@ -1,0 +1,321 @@
+"""What the idempotent and transactional producers of one partition have written so far.
+
+Every producer numbers its records; a batch must continue where its last one ended,
+so that a retry is neither appended twice nor appended after a gap. The last five
+batches are remembered, as many as a producer may have in flight: a retry of one of
+them is answered with the offsets it got the first time.
+
+What a batch may do depends on what is known of its producer:
+
+    nothing                   any first sequence: its records may have been deleted,
+                              or its state expired
+    a smaller producer epoch  it must begin with sequence 0
+    the same producer epoch   one of the last five batches again, or the next sequence
+    a greater producer epoch  refused: it has been fenced
+
+The state is a function of the log. To truncate the log, load the last snapshot at or
+below its new end, or clear, and apply the batches from there on.
+"""
+
+from collections import deque
+from itertools import islice
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.wire.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+
+BATCHES_REMEMBERED: Final = 5
+NO_TRANSACTION: Final = -1
+
+_SEQUENCE_MASK: Final = 0x7FFFFFFF  # after 2^31-1 comes 0
+
+
+class AppendedBefore(NamedTuple):
+    """A batch that is in the log already, and where."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that an end marker has decided; what `.txnindex` holds of it if aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int  # the marker's
+    last_stable_offset: int  # as the marker left it
+    aborted: bool
+
+
+class ProducerState:
+    """One producer in one partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "next_sequence",
+        "producer_epoch",
+    )
+
+    def __init__(self, producer_epoch: int) -> None:
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset = NO_TRANSACTION
+        self.last_timestamp = -1
+        self.begin_epoch(producer_epoch)
+
+    def begin_epoch(self, producer_epoch: int) -> None:
+        self.producer_epoch = producer_epoch
+        self.next_sequence = 0
+        self.batches: deque[AppendedBefore] = deque(maxlen=BATCHES_REMEMBERED)
+
+    def remember(self, batch: AppendedBefore) -> None:
+        self.batches.append(batch)
+        self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
+        self.last_timestamp = batch.timestamp
+
+
+class ProducerStates:
+    """The producers of one partition. Nothing here touches the disk, or suspends."""
+
+    def __init__(self, expiration_ms: int) -> None:
+        """`expiration_ms` is the broker's `producer.id.expiration.ms`."""
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerState] = {}
+        # First offset to producer, in rising order: transactions begin at the end of the log.
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: list[CompletedTransaction] = []
+
+    def check(self, header: BatchHeader) -> AppendedBefore | None:
+        """Whether a leader may append this batch of records; if it was appended before, where.
+
+        A batch without a sequence is a coordinator's (clients may not send one): only its
+        epoch is checked.
+
+        Raises  BrokerError, changing nothing:
+                invalid_producer_epoch        its producer has been fenced
+                out_of_order_sequence_number  a gap, or older than the batches remembered
+                invalid_txn_state             not transactional, amid a transaction
+        """
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            return None
+        if (
+            header.base_sequence != state.next_sequence
+            or header.producer_epoch != state.producer_epoch
+        ):
+            before = self._check_unexpected(header, state)
+            if before is not None:
+                return before
+        in_transaction = state.current_txn_first_offset != NO_TRANSACTION
+        if in_transaction and not header.attributes & TRANSACTIONAL:
+            raise BrokerError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} is in a transaction, its batch is not",
+            )
+        return None
+
+    def _check_unexpected(self, header: BatchHeader, state: ProducerState) -> AppendedBefore | None:
+        self._check_epoch(header, state)
+        if header.base_sequence == NO_SEQUENCE:
+            return None
+        expected = 0
+        if header.producer_epoch == state.producer_epoch:
+            sequences = (header.base_sequence, header.last_sequence)
+            for batch in state.batches:
+                if batch[:2] == sequences:
+                    return batch
+            expected = state.next_sequence
+        if header.base_sequence != expected:
+            raise BrokerError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {header.producer_id} in its epoch {header.producer_epoch} sent "
+                f"sequence {header.base_sequence}, expected {expected}",
+            )
+        return None
+
+    def _check_epoch(self, header: BatchHeader, state: ProducerState) -> None:
+        if header.producer_epoch < state.producer_epoch:
+            raise BrokerError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
+                f"its latest is {state.producer_epoch}",
+            )
+
+    def apply(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """Take in a batch of records that is in the log at `base_offset`.
+
+        `timestamp` is the batch's max timestamp as written, which expiry counts from. What a
+        leader checked, followers and recovery apply as it is.
+        """
+        state = self._state_of(header)
+        state.remember(
+            AppendedBefore(
+                header.base_sequence,
+                header.last_sequence,
+                base_offset,
+                base_offset + header.last_offset_delta,
+                timestamp,
+            )
+        )
+        if header.attributes & TRANSACTIONAL and state.current_txn_first_offset == NO_TRANSACTION:
+            state.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = header.producer_id
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Whether a transaction coordinator may append this end marker.
+
+        Raises  BrokerError, changing nothing:
+                invalid_producer_epoch         its producer has been fenced
+                transaction_coordinator_fenced a later coordinator has written a marker
+        """
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            return
+        self._check_epoch(header, state)
+        if coordinator_epoch < state.coordinator_epoch:
+            raise BrokerError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"coordinator epoch {coordinator_epoch} for producer {header.producer_id}, "
+                f"its latest is {state.coordinator_epoch}",
+            )
+
+    def apply_marker(
+        self,
+        header: BatchHeader,
+        offset: int,
+        timestamp: int,
+        *,
+        coordinator_epoch: int,
+        aborted: bool,
+    ) -> CompletedTransaction | None:
+        """Take in an end marker that is in the log at `offset`; None if it ended no transaction."""
+        state = self._state_of(header)
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp = timestamp
+        first_offset = state.current_txn_first_offset
+        if first_offset == NO_TRANSACTION:
+            return None
+        state.current_txn_first_offset = NO_TRANSACTION
+        del self._ongoing[first_offset]
+        last_stable_offset = next(iter(self._ongoing), offset + 1)
+        completed = CompletedTransaction(
+            header.producer_id, first_offset, offset, last_stable_offset, aborted
+        )
+        self._unreplicated.append(completed)
+        return completed
+
+    def _state_of(self, header: BatchHeader) -> ProducerState:
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
+        elif state.producer_epoch != header.producer_epoch:
+            state.begin_epoch(header.producer_epoch)
+        return state
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest transaction without an end marker begins."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins whose end marker is not yet below the high watermark.
+
+        The last stable offset is this, if there is one below the high watermark.
+        """
+        completed = (each.first_offset for each in self._unreplicated)
+        return min((*completed, *islice(self._ongoing, 1)), default=None)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """End markers below `high_watermark` are replicated: their transactions are stable."""
+        if self._unreplicated:
+            self._unreplicated = [
+                each for each in self._unreplicated if each.last_offset >= high_watermark
+            ]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is remembered, so truncating the log needs no reload."""
+        return not self.producers and not self._unreplicated
+
+    def expire(self, now_ms: int) -> int:
+        """Forget the producers idle for too long, none amid a transaction; returns how many."""
+        idle = [
+            producer_id
+            for producer_id, state in self.producers.items()
+            if state.current_txn_first_offset == NO_TRANSACTION
+            and now_ms - state.last_timestamp >= self.expiration_ms
+        ]
+        for producer_id in idle:
+            del self.producers[producer_id]
+        return len(idle)
+
+    def clear(self) -> None:
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def to_snapshot(self) -> bytes:
+        """The bytes of the `.snapshot` named after the offset up to which batches were applied."""
+        return encode_snapshot(
+            _entry_of(producer_id, state) for producer_id, state in self.producers.items()
+        )
+
+    def load_snapshot(self, data: bytes, now_ms: int) -> None:
+        """Become what a snapshot holds, less the producers that have expired meanwhile.
+
+        Raises CorruptSnapshot, changing nothing.
+        """
+        entries = decode_snapshot(data)
+        self.clear()
+        self.producers.update((entry.producer_id, _state_from(entry)) for entry in entries)
+        self._ongoing.update(
+            sorted(
+                (entry.current_txn_first_offset, entry.producer_id)
+                for entry in entries
+                if entry.current_txn_first_offset != NO_TRANSACTION
+            )
+        )
+        self.expire(now_ms)
+
+
+def _entry_of(producer_id: int, state: ProducerState) -> SnapshotEntry:
+    last_sequence, last_offset, offset_delta = NO_SEQUENCE, -1, 0
+    if state.batches:
+        batch = state.batches[-1]
+        last_sequence, last_offset = batch.last_sequence, batch.last_offset
+        offset_delta = last_offset - batch.base_offset
+    return SnapshotEntry(
+        producer_id,
+        state.producer_epoch,
+        last_sequence,
+        last_offset,
+        offset_delta,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_first_offset,
+    )
+
+
+def _state_from(entry: SnapshotEntry) -> ProducerState:
+    state = ProducerState(entry.producer_epoch)
+    if entry.last_offset >= 0:
+        state.remember(
+            AppendedBefore(
+                (entry.last_sequence - entry.offset_delta) & _SEQUENCE_MASK,
+                entry.last_sequence,
+                entry.last_offset - entry.offset_delta,
+                entry.last_offset,
+                entry.timestamp,
+            )
+        )
+    state.last_timestamp = entry.timestamp
+    state.coordinator_epoch = entry.coordinator_epoch
+    state.current_txn_first_offset = entry.current_txn_first_offset
+    return state
