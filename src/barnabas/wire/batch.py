@@ -163,6 +163,14 @@ def set_log_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
     set_crc(batch)
 
 
+def set_create_time(batch: bytearray | memoryview, max_timestamp: int) -> None:
+    """Say in place that each record has its own time, `max_timestamp` at most; renews the CRC."""
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
+    set_crc(batch)
+
+
 def set_crc(batch: bytearray | memoryview) -> None:
     """Renew the CRC of one whole batch."""
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))

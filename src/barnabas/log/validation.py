@@ -1,0 +1,238 @@
+"""What a leader demands of a batch before it may enter the log, and what it changes in it.
+
+The common batch (codec kept, time given by the producer without limits, topic not compacted) is
+judged by its header and CRC alone. Its records are decoded only where the topic's configuration
+asks about them: see `looks_at_records`, for those who would rather do that off the loop.
+"""
+
+from typing import Final
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.topic_config import TopicConfig
+from barnabas.wire.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_crc,
+    read_header,
+    set_create_time,
+    set_log_append_time,
+)
+from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec, parse_compression_type
+from barnabas.wire.records import Record, build_batch, read_records
+
+NO_LIMIT: Final = 2**63 - 1
+_SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
+_RECORDS_SHOWN: Final = 3
+
+
+class InvalidRecords(BrokerError):
+    """A batch is refused, the log unchanged; `record_errors` names records by their index."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: tuple[tuple[int, str], ...] = ()
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def validate(
+    batch: memoryview,
+    header: BatchHeader,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    from_client: bool = True,
+) -> tuple[memoryview, BatchHeader]:
+    """The batch that may be appended for `batch`, and its header.
+
+    `batch` is all that a producer sent for a partition, `header` what read_header finds in it.
+    The result is the same memory, changed in place where the topic sets the time, or new memory
+    if the topic wants another codec. Coordinators (not `from_client`) may write control batches.
+    Offsets, sequences and epochs against the log's state are not judged here. Does not suspend.
+
+    Raises  InvalidRecords, batch unchanged:
+              invalid_record      not one batch of magic 2, or its header contradicts itself,
+                                  or a record is malformed, or lacks the key that a compacted
+                                  topic needs
+              corrupt_message     a length or CRC is wrong
+              message_too_large   beyond max.message.bytes
+              record_list_too_large   beyond segment.bytes
+              invalid_timestamp   of a type or at a distance that the topic refuses
+              unsupported_compression_type   no such codec
+    """
+    size = header.batch_length + LOG_OVERHEAD
+    if header.magic != MAGIC or size != len(batch):
+        batch = _only_batch(batch, header)
+    if from_client and header.base_offset != 0:
+        raise InvalidRecords(
+            ErrorCode.invalid_record, f"the base offset must be 0, it is {header.base_offset}"
+        )
+    _check_size(size, config)
+    if not check_crc(batch):
+        raise InvalidRecords(ErrorCode.corrupt_message, f"the CRC is not {header.crc:#010x}")
+    if from_client:
+        _check_client_header(header)
+    if header.log_append_time:
+        _check_timestamp_type(header, config)
+    if looks_at_records(header, config):
+        batch, header = _validate_records(batch, header, config, now_ms)
+    if config.message_timestamp_type == "LogAppendTime":
+        set_log_append_time(batch, now_ms)
+    elif header.log_append_time:
+        set_create_time(batch, header.max_timestamp)
+    else:
+        return batch, header
+    return batch, read_header(batch)
+
+
+def looks_at_records(header: BatchHeader, config: TopicConfig) -> bool:
+    """Whether `validate` has to decompress and decode this batch, which takes its time."""
+    return (
+        "compact" in config.cleanup_policy
+        or config.message_timestamp_before_max_ms != NO_LIMIT
+        or config.message_timestamp_after_max_ms != NO_LIMIT
+        or (config.compression_type != "producer" and _target_codec(header, config) != header.codec)
+    )
+
+
+def _only_batch(batch: memoryview, header: BatchHeader) -> memoryview:
+    """The one whole batch at the start of what was sent; a cut batch after it is dropped."""
+    if not 0 <= header.magic <= MAGIC or header.size < HEADER_SIZE:
+        raise InvalidRecords(
+            ErrorCode.corrupt_message,
+            f"a batch cannot have magic {header.magic} and {header.size} bytes",
+        )
+    if header.magic != MAGIC:
+        raise InvalidRecords(
+            ErrorCode.invalid_record, f"only batches of magic {MAGIC} are accepted"
+        )
+    rest = len(batch) - header.size
+    if rest < 0:
+        raise InvalidRecords(
+            ErrorCode.invalid_record,
+            f"one whole batch is needed, {-rest} of its {header.size} bytes are missing",
+        )
+    if rest >= HEADER_SIZE and read_header(batch, header.size).size <= rest:
+        raise InvalidRecords(
+            ErrorCode.invalid_record, "exactly one batch per partition is accepted"
+        )
+    return batch[: header.size]
+
+
+def _check_size(size: int, config: TopicConfig) -> None:
+    if size > config.max_message_bytes:
+        raise InvalidRecords(
+            ErrorCode.message_too_large,
+            f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise InvalidRecords(
+            ErrorCode.record_list_too_large,
+            f"the batch has {size} bytes, segment.bytes is {config.segment_bytes}",
+        )
+
+
+def _check_client_header(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidRecords(
+            ErrorCode.invalid_record,
+            f"{count} records contradict a last offset delta of {header.last_offset_delta}",
+        )
+    codec = header.codec
+    if codec > Codec.ZSTD:
+        raise InvalidRecords(
+            ErrorCode.unsupported_compression_type, f"there is no compression codec {codec}"
+        )
+    # Otherwise a few bytes could use up a partition's offsets.
+    room = header.batch_length if codec == Codec.NONE else MAX_DECOMPRESSED_SIZE
+    if count * _SMALLEST_RECORD > room:
+        raise InvalidRecords(ErrorCode.invalid_record, f"there is no room for {count} records")
+    if header.is_control:
+        raise InvalidRecords(ErrorCode.invalid_record, "clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecords(
+            ErrorCode.invalid_record,
+            f"producer {header.producer_id} sent the sequence number {header.base_sequence}",
+        )
+
+
+def _check_timestamp_type(header: BatchHeader, config: TopicConfig) -> None:
+    """Kafka lets a producer claim log-append time only where the claim is then withdrawn."""
+    if config.message_timestamp_type == "LogAppendTime" or header.max_timestamp == NO_TIMESTAMP:
+        what = "a producer may not set the timestamp type to LogAppendTime"
+        raise InvalidRecords(ErrorCode.invalid_timestamp, what, ((0, what),))
+
+
+def _validate_records(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int
+) -> tuple[memoryview, BatchHeader]:
+    try:
+        records = read_records(batch)
+    except BrokerError as error:
+        # The CRC was right, so the producer built it so: sending it again cannot help.
+        raise InvalidRecords(ErrorCode.invalid_record, str(error)) from None
+    _check_records(records, config, now_ms)
+    if _target_codec(header, config) != header.codec:
+        return _recompress(records, header, config)
+    max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    if max_timestamp != header.max_timestamp:
+        set_create_time(batch, max_timestamp)
+        header = read_header(batch)
+    return batch, header
+
+
+def _check_records(records: list[Record], config: TopicConfig, now_ms: int) -> None:
+    code = ErrorCode.invalid_record
+    errors: list[tuple[int, str]] = []
+    needs_key = "compact" in config.cleanup_policy
+    judges_time = config.message_timestamp_type == "CreateTime"
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for index, record in enumerate(records):
+        if needs_key and record.key is None:
+            errors.append((index, "a compacted topic accepts no record without a key"))
+        elif (
+            judges_time
+            and not earliest <= record.timestamp <= latest
+            and record.timestamp != NO_TIMESTAMP
+        ):
+            code = ErrorCode.invalid_timestamp
+            errors.append((index, f"timestamp {record.timestamp} not in {earliest}..{latest}"))
+    if errors:
+        shown = "; ".join(f"record {index}: {what}" for index, what in errors[:_RECORDS_SHOWN])
+        raise InvalidRecords(code, f"{len(errors)} records are refused: {shown}", tuple(errors))
+
+
+def _target_codec(header: BatchHeader, config: TopicConfig) -> int:
+    """The codec to store with: the topic's, the producer's, or none for bare control batches."""
+    codec = parse_compression_type(config.compression_type)
+    if codec is None or (header.is_control and header.codec == Codec.NONE):
+        return header.codec
+    return codec
+
+
+def _recompress(
+    records: list[Record], header: BatchHeader, config: TopicConfig
+) -> tuple[memoryview, BatchHeader]:
+    codec = Codec(_target_codec(header, config))
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    batch = build_batch(
+        [record._replace(offset=offset) for offset, record in enumerate(records)],
+        codec=codec,
+        level=levels.get(codec),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+    )
+    _check_size(len(batch), config)
+    return memoryview(batch), read_header(batch)
