@@ -109,7 +109,7 @@ class ProducerStates:
             header.base_sequence != state.next_sequence
             or header.producer_epoch != state.producer_epoch
         ):
-            before = self._check_unexpected(header, state)
+            before = _check_unexpected(header, state)
             if before is not None:
                 return before
         in_transaction = state.current_txn_first_offset != NO_TRANSACTION
@@ -119,33 +119,6 @@ class ProducerStates:
                 f"producer {header.producer_id} is in a transaction, its batch is not",
             )
         return None
-
-    def _check_unexpected(self, header: BatchHeader, state: ProducerState) -> AppendedBefore | None:
-        self._check_epoch(header, state)
-        if header.base_sequence == NO_SEQUENCE:
-            return None
-        expected = 0
-        if header.producer_epoch == state.producer_epoch:
-            sequences = (header.base_sequence, header.last_sequence)
-            for batch in state.batches:
-                if batch[:2] == sequences:
-                    return batch
-            expected = state.next_sequence
-        if header.base_sequence != expected:
-            raise BrokerError(
-                ErrorCode.out_of_order_sequence_number,
-                f"producer {header.producer_id} in its epoch {header.producer_epoch} sent "
-                f"sequence {header.base_sequence}, expected {expected}",
-            )
-        return None
-
-    def _check_epoch(self, header: BatchHeader, state: ProducerState) -> None:
-        if header.producer_epoch < state.producer_epoch:
-            raise BrokerError(
-                ErrorCode.invalid_producer_epoch,
-                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
-                f"its latest is {state.producer_epoch}",
-            )
 
     def apply(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """Take in a batch of records that is in the log at `base_offset`.
@@ -177,7 +150,7 @@ class ProducerStates:
         state = self.producers.get(header.producer_id)
         if state is None:
             return
-        self._check_epoch(header, state)
+        _check_epoch(header, state)
         if coordinator_epoch < state.coordinator_epoch:
             raise BrokerError(
                 ErrorCode.transaction_coordinator_fenced,
@@ -194,7 +167,10 @@ class ProducerStates:
         coordinator_epoch: int,
         aborted: bool,
     ) -> CompletedTransaction | None:
-        """Take in an end marker that is in the log at `offset`; None if it ended no transaction."""
+        """Take in an end marker that is in the log at `offset`; None if it ended no transaction.
+
+        A control batch that compaction has emptied ends nothing: it is not applied.
+        """
         state = self._state_of(header)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp
@@ -283,6 +259,35 @@ class ProducerStates:
             )
         )
         self.expire(now_ms)
+
+
+def _check_unexpected(header: BatchHeader, state: ProducerState) -> AppendedBefore | None:
+    _check_epoch(header, state)
+    if header.base_sequence == NO_SEQUENCE:
+        return None
+    expected = 0
+    if header.producer_epoch == state.producer_epoch:
+        sequences = (header.base_sequence, header.last_sequence)
+        for batch in state.batches:
+            if batch[:2] == sequences:
+                return batch
+        expected = state.next_sequence
+    if header.base_sequence != expected:
+        raise BrokerError(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {header.producer_id} in its epoch {header.producer_epoch} sent "
+            f"sequence {header.base_sequence}, expected {expected}",
+        )
+    return None
+
+
+def _check_epoch(header: BatchHeader, state: ProducerState) -> None:
+    if header.producer_epoch < state.producer_epoch:
+        raise BrokerError(
+            ErrorCode.invalid_producer_epoch,
+            f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
+            f"its latest is {state.producer_epoch}",
+        )
 
 
 def _entry_of(producer_id: int, state: ProducerState) -> SnapshotEntry:
