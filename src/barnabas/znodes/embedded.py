@@ -1,0 +1,239 @@
+"""The coordination tree inside the broker's own process, journalled on disk or only in memory.
+
+Sessions of one process share a Tree, so an in-process cluster coordinates as it
+would through ZooKeeper. A restart ends every session.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from barnabas.base.disk import Disk
+from barnabas.base.offload import InlineOffload, Offload
+from barnabas.znodes.journal import Journal
+from barnabas.znodes.nodes import Change, Nodes, check_path, events_of
+from barnabas.znodes.tree import (
+    ANY_VERSION,
+    Create,
+    Data,
+    Delete,
+    Operation,
+    Result,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    StateListener,
+    Watch,
+)
+from barnabas.znodes.watches import Watches
+
+Plan: TypeAlias = Callable[[], Sequence[Operation]]
+
+
+class Tree:
+    """The nodes that all sessions of this process share; the composer opens and closes it.
+
+    Transactions take turns. What one changes shows, to any session, only when it
+    is on the medium; a transaction whose write failed changed nothing.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes | None = None,
+        journal: Journal | None = None,
+        offload: Offload | None = None,
+    ) -> None:
+        self.nodes = Nodes() if nodes is None else nodes
+        self._journal = journal
+        self._offload = offload or InlineOffload()
+        self._turn = asyncio.Lock()
+        self._watches: dict[int, Watches] = {}
+        self._last_session_id = 0
+
+    @classmethod
+    def open(cls, disk: Disk, offload: Offload) -> "Tree":
+        """Read the tree back from its folder, or begin one; blocks, so do it at start.
+
+        Raises  JournalDamaged, DiskFault
+        """
+        journal = Journal(disk)
+        nodes = journal.open()
+        if orphans := [Delete(path) for path in nodes.ephemerals()]:
+            zxid, changes = nodes.zxid + 1, nodes.decide(orphans, session_id=0)
+            journal.write(zxid, changes)
+            nodes.apply(zxid, changes)
+        return cls(nodes, journal, offload)
+
+    def session(self) -> "EmbeddedSession":
+        """Begin a session, connected at once."""
+        return EmbeddedSession(self)
+
+    async def close(self) -> None:
+        """Wait for the transaction under way and close the journal."""
+        async with self._turn:
+            if self._journal is not None:
+                self._journal.close()
+
+    def join(self, watches: Watches) -> int:
+        """Give a session its id, and its watches the news."""
+        self._last_session_id += 1
+        self._watches[self._last_session_id] = watches
+        return self._last_session_id
+
+    async def leave(self, session_id: int) -> None:
+        """End a session: its ephemeral nodes go in one transaction."""
+        self._watches.pop(session_id).drop()
+        await self.commit(lambda: [Delete(path) for path in self.nodes.ephemerals(session_id)], 0)
+
+    async def commit(self, plan: Plan, session_id: int) -> list[Result]:
+        """Do what `plan` says, asked when it is this transaction's turn, as one transaction.
+
+        Raises  a ZnodeError or a DiskFault, the tree unchanged
+        """
+        # On a task of its own: if the caller is cancelled while the line is on its way to the
+        # medium, memory must follow what the medium will say.
+        return await asyncio.shield(asyncio.ensure_future(self._commit(plan, session_id)))
+
+    async def _commit(self, plan: Plan, session_id: int) -> list[Result]:
+        async with self._turn:
+            changes = self.nodes.decide(plan(), session_id)
+            if not changes:
+                return []
+            zxid = self.nodes.zxid + 1
+            if self._journal is not None:
+                await self._offload(partial(self._write, self._journal, zxid, changes))
+            results = self.nodes.apply(zxid, changes)
+            for event in (event for change in changes for event in events_of(change)):
+                for watches in self._watches.values():
+                    watches.notify(event)
+            return results
+
+    def _write(self, journal: Journal, zxid: int, changes: list[Change]) -> None:
+        # Off the loop, where the nodes may be read: nobody changes them during this turn.
+        if journal.grown:
+            journal.compact(self.nodes)
+        journal.write(zxid, changes)
+
+
+class EmbeddedSession:
+    """A session with the tree of this process: Coordination without a network.
+
+    It is never suspended. It expires only when told to.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._watches = Watches()
+        self._listeners: list[StateListener] = []
+        self._id = tree.join(self._watches)
+        self._state = SessionState.CONNECTED
+
+    @property
+    def session_id(self) -> int:
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def listen(self, listener: StateListener, /) -> None:
+        self._listeners.append(listener)
+
+    async def create(
+        self,
+        path: str,
+        data: Data = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        create = Create(path, data, ephemeral, sequential)
+
+        def plan() -> list[Operation]:
+            parents = self._tree.nodes.missing_parents(path) if make_parents else []
+            return [*map(Create, parents), create]
+
+        created = (await self._commit([create], plan))[-1]
+        assert isinstance(created, str)
+        return created
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[Data, Stat]:
+        await self._before_reading(path)
+        node = self._tree.nodes[path]
+        self._watches.on_data(path, watch)
+        return node.data, node.stat
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        await self._before_reading(path)
+        self._watches.on_data(path, watch)
+        return self._tree.nodes[path].stat if path in self._tree.nodes else None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        await self._before_reading(path)
+        node = self._tree.nodes[path]
+        self._watches.on_children(path, watch)
+        return sorted(node.children)
+
+    async def set(self, path: str, data: Data, version: int = ANY_VERSION) -> Stat:
+        (stat,) = await self._commit([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._commit([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
+        return await self._commit(operations)
+
+    async def renew(self) -> None:
+        if self._state is SessionState.EXPIRED:
+            self._id = self._tree.join(self._watches)
+            self._enter(SessionState.CONNECTED)
+
+    async def expire(self) -> None:
+        """End the session as a ZooKeeper does that has not heard from it for too long."""
+        if self._state is SessionState.CONNECTED:
+            self._enter(SessionState.EXPIRED)
+            await self._tree.leave(self._id)
+
+    async def close(self) -> None:
+        self._listeners.clear()
+        await self.expire()
+
+    async def _commit(
+        self, operations: Sequence[Operation], plan: Plan | None = None
+    ) -> list[Result]:
+        for operation in operations:
+            _check(operation)
+        session_id = self._id
+
+        def planned() -> Sequence[Operation]:
+            self._check_alive(operations[0].path if operations else "/", session_id)
+            return plan() if plan else operations
+
+        return await self._tree.commit(planned, session_id)
+
+    async def _before_reading(self, path: str) -> None:
+        """After this the session has heard of all that the tree will show it."""
+        check_path(path)
+        await self._watches.settled()
+        self._check_alive(path, self._id)
+
+    def _check_alive(self, path: str, session_id: int) -> None:
+        # What waited for its turn while the session was renewed belongs to the one before.
+        if self._state is SessionState.EXPIRED or self._id != session_id:
+            raise SessionExpired(path, f"session {session_id} is over")
+
+    def _enter(self, state: SessionState) -> None:
+        self._state = state
+        for listener in self._listeners:
+            self._watches.post(listener, state)
+
+
+def _check(operation: Operation) -> None:
+    check_path(operation.path)
+    if isinstance(operation, Delete) and operation.path == "/":
+        raise ValueError("the root of the tree cannot be deleted")

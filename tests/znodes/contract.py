@@ -1,0 +1,450 @@
+"""What every implementation of the coordination tree has to do: one suite for all of them.
+
+A test class derives from CoordinationContract and brings a fixture `tree`: a
+function that opens an empty tree as an asynchronous context manager.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import pytest
+
+from barnabas.znodes.tree import (
+    BadVersion,
+    Check,
+    Coordination,
+    Create,
+    Data,
+    Delete,
+    EventKind,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    WatchEvent,
+)
+
+T = TypeVar("T")
+
+
+class TreeUnderTest(Protocol):
+    """An empty tree, and power over the sessions with it."""
+
+    async def session(self) -> Coordination: ...
+
+    async def expire(self, session: Coordination) -> None:
+        """End the session from outside; return when its owner has heard of it."""
+        ...
+
+
+OpenTree: TypeAlias = Callable[[], AbstractAsyncContextManager[TreeUnderTest]]
+Scenario: TypeAlias = Callable[
+    ["CoordinationContract", Coordination, Coordination], Awaitable[None]
+]
+
+
+def two_sessions(scenario: Scenario) -> Callable[["CoordinationContract", OpenTree], None]:
+    """Run a scenario with two sessions on one empty tree."""
+
+    async def run(suite: "CoordinationContract", tree: OpenTree) -> None:
+        async with tree() as under_test:
+            one, other = await under_test.session(), await under_test.session()
+            await scenario(suite, one, other)
+            await one.close()
+            await other.close()
+
+    def test(self: "CoordinationContract", tree: OpenTree) -> None:
+        asyncio.run(asyncio.wait_for(run(self, tree), timeout=30))
+
+    return test
+
+
+class Heard(Generic[T]):
+    """A watch or listener that keeps what it is told, and can wait for it."""
+
+    def __init__(self) -> None:
+        self.all: list[T] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, news: T) -> None:
+        self.all.append(news)
+        self._news.set()
+
+    async def first(self, count: int) -> list[T]:
+        while len(self.all) < count:
+            self._news.clear()
+            await asyncio.wait_for(self._news.wait(), timeout=10)
+        return self.all
+
+
+class CoordinationContract:
+    """Creating, reading, setting and deleting; transactions; watches; sessions."""
+
+    @two_sessions
+    async def test_what_one_session_creates_another_reads(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        assert await one.create("/a", b"\x00\xff text") == "/a"
+        data, stat = await other.get("/a")
+        assert data == b"\x00\xff text"
+        assert stat.version == 0
+        assert stat.czxid == stat.mzxid > 0
+        assert (stat.ephemeral_owner, stat.num_children, stat.data_length) == (0, 0, 7)
+
+    @two_sessions
+    async def test_null_and_empty_data_are_kept_apart(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/null")
+        await one.create("/empty", b"")
+        assert (await other.get("/null"))[0] is None
+        assert (await other.get("/empty"))[0] == b""
+        await one.set("/empty", None)
+        assert (await other.get("/empty"))[0] is None
+
+    @two_sessions
+    async def test_creating_twice_or_without_a_parent_is_refused(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a")
+        with pytest.raises(NodeExists) as exists:
+            await other.create("/a")
+        assert exists.value.path == "/a"
+        with pytest.raises(NoNode):
+            await other.create("/b/c")
+        assert await one.exists("/b") is None
+
+    @two_sessions
+    async def test_missing_parents_are_made_when_asked_for(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a")
+        await one.create("/a/b/c/d", b"leaf", make_parents=True)
+        assert (await other.get("/a/b/c"))[0] is None
+        assert await other.children("/a/b/c") == ["d"]
+        assert await other.create("/x/y-", sequential=True, make_parents=True) == "/x/y-0000000000"
+
+    @two_sessions
+    async def test_reading_setting_and_deleting_what_is_not_there_is_refused(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        assert await one.exists("/a") is None
+        for attempt in (one.get("/a"), one.children("/a"), one.set("/a", b""), one.delete("/a")):
+            with pytest.raises(NoNode):
+                await attempt
+
+    @two_sessions
+    async def test_a_set_raises_the_version_and_the_mzxid_only(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a", b"0")
+        _, before = await one.get("/a")
+        after = await other.set("/a", b"one", 0)
+        assert (after.version, after.czxid, after.data_length) == (1, before.czxid, 3)
+        assert after.mzxid > before.mzxid
+        assert await one.get("/a") == (b"one", after)
+        assert (await one.set("/a", b"2")).version == 2
+
+    @two_sessions
+    async def test_another_version_than_expected_changes_nothing(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a", b"0")
+        for attempt in (one.set("/a", b"1", 1), one.delete("/a", 7)):
+            with pytest.raises(BadVersion):
+                await attempt
+        data, stat = await other.get("/a")
+        assert (data, stat.version) == (b"0", 0)
+        await one.delete("/a", 0)
+        assert await other.exists("/a") is None
+
+    @two_sessions
+    async def test_a_node_with_children_is_not_deleted(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a/b", make_parents=True)
+        with pytest.raises(NotEmpty):
+            await one.delete("/a")
+        await other.delete("/a/b")
+        await one.delete("/a")
+        assert await one.exists("/a") is None
+
+    @two_sessions
+    async def test_children_are_names_in_order_and_counted_by_cversion(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a")
+        for name in ("c", "b", "d"):
+            await one.create(f"/a/{name}")
+        await one.delete("/a/c")
+        assert await other.children("/a") == ["b", "d"]
+        stat = await other.exists("/a")
+        assert stat is not None
+        assert (stat.cversion, stat.num_children, stat.version) == (4, 2, 0)
+
+    @two_sessions
+    async def test_sequential_names_count_what_was_ever_created_below_the_parent(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/q")
+        first = await one.create("/q/n-", b"x", sequential=True)
+        await one.create("/q/other")
+        await one.delete(first)
+        assert first == "/q/n-0000000000"
+        assert await other.create("/q/n-", sequential=True) == "/q/n-0000000002"
+        assert await other.create("/q/m_", sequential=True) == "/q/m_0000000003"
+
+    @two_sessions
+    async def test_an_ephemeral_node_belongs_to_its_session_and_has_no_children(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/e", b"mine", ephemeral=True)
+        stat = await other.exists("/e")
+        assert stat is not None
+        assert stat.ephemeral_owner == one.session_id != other.session_id
+        with pytest.raises(NoChildrenForEphemerals):
+            await other.create("/e/child")
+
+    @two_sessions
+    async def test_a_later_node_has_a_higher_czxid(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        czxids = []
+        for session in (one, other, one):
+            await session.create("/broker", ephemeral=True)
+            czxids.append((await one.get("/broker"))[1].czxid)
+            await session.delete("/broker")
+        assert czxids == sorted(set(czxids))
+
+    # Transactions
+
+    @two_sessions
+    async def test_a_transaction_does_all_and_answers_each(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/epoch", b"0")
+        await one.create("/old")
+        answers = await one.multi(
+            [
+                Check("/epoch", 0),
+                Create("/controller", b"1", ephemeral=True),
+                Set("/epoch", b"1", 0),
+                Delete("/old"),
+                Create("/n-", sequential=True),
+            ]
+        )
+        assert [answers[0], answers[1], answers[3]] == [None, "/controller", None]
+        assert isinstance(answers[2], Stat)
+        assert answers[2].version == 1
+        assert isinstance(answers[4], str)
+        assert answers[4].startswith("/n-")
+        _, controller = await other.get("/controller")
+        assert (controller.czxid, controller.ephemeral_owner) == (answers[2].mzxid, one.session_id)
+        assert await other.exists("/old") is None
+
+    @two_sessions
+    async def test_a_transaction_that_fails_anywhere_does_nothing(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/epoch", b"0")
+        await one.create("/state", b"s")
+        with pytest.raises(BadVersion) as moved:
+            await one.multi([Set("/state", b"t"), Create("/x"), Check("/epoch", 1)])
+        assert moved.value.path == "/epoch"
+        with pytest.raises(NodeExists) as taken:
+            await one.multi([Delete("/epoch"), Create("/state")])
+        assert taken.value.path == "/state"
+        data, stat = await other.get("/state")
+        assert (data, stat.version) == (b"s", 0)
+        assert await other.exists("/epoch") is not None
+        assert await other.exists("/x") is None
+
+    @two_sessions
+    async def test_operations_of_a_transaction_see_those_before_them(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.multi([Create("/a"), Create("/a/b"), Set("/a/b", b"1", 0), Set("/a/b", b"2", 1)])
+        assert (await other.get("/a/b"))[0] == b"2"
+        await one.multi([Delete("/a/b", 2), Delete("/a"), Create("/a", b"again")])
+        assert (await other.get("/a"))[0] == b"again"
+        with pytest.raises(NotEmpty):
+            await one.multi([Create("/a/c"), Delete("/a")])
+        with pytest.raises(NoNode):
+            await one.multi([Delete("/a"), Create("/a/c")])
+        assert await other.children("/a") == []
+
+    # Watches
+
+    @two_sessions
+    async def test_a_data_watch_hears_of_one_change_and_no_more(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard = Heard[WatchEvent]()
+        await one.create("/a")
+        await one.get("/a", heard)
+        await other.create("/a/child")
+        await other.set("/a", b"1")
+        await other.set("/a", b"2")
+        assert await heard.first(1) == [WatchEvent(EventKind.CHANGED, "/a")]
+        assert (await one.get("/a", heard))[0] == b"2"
+        await other.delete("/a/child")
+        await other.delete("/a")
+        assert (await heard.first(2))[1] == WatchEvent(EventKind.DELETED, "/a")
+
+    @two_sessions
+    async def test_an_existence_watch_hears_of_a_node_that_comes_and_goes(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        for change, kind in (
+            (other.create("/a"), EventKind.CREATED),
+            (other.set("/a", b"1"), EventKind.CHANGED),
+            (other.delete("/a"), EventKind.DELETED),
+        ):
+            heard = Heard[WatchEvent]()
+            await one.exists("/a", heard)
+            await change
+            assert await heard.first(1) == [WatchEvent(kind, "/a")]
+
+    @two_sessions
+    async def test_a_child_watch_hears_of_children_and_of_the_end_of_the_parent(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard = Heard[WatchEvent]()
+        await one.create("/a")
+        await one.children("/a", heard)
+        await other.set("/a", b"data is not its business")
+        await other.create("/a/b")
+        assert await heard.first(1) == [WatchEvent(EventKind.CHILDREN, "/a")]
+        await one.children("/a", heard)
+        await other.delete("/a/b")
+        assert await heard.first(2) == [WatchEvent(EventKind.CHILDREN, "/a")] * 2
+        await one.children("/a", heard)
+        await other.delete("/a")
+        assert (await heard.first(3))[2] == WatchEvent(EventKind.DELETED, "/a")
+
+    @two_sessions
+    async def test_a_read_that_fails_leaves_no_watch(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard, after = Heard[WatchEvent](), Heard[WatchEvent]()
+        for read in (one.get("/a", heard), one.children("/a", heard)):
+            with pytest.raises(NoNode):
+                await read
+        await other.create("/a")
+        await other.create("/a/b")
+        await one.exists("/z", after)
+        await other.create("/z")
+        await after.first(1)
+        assert heard.all == []
+
+    @two_sessions
+    async def test_the_same_watch_on_the_same_node_is_called_once(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard, twin = Heard[WatchEvent](), Heard[WatchEvent]()
+        await one.create("/a")
+        for watch in (heard, heard, twin):
+            await one.get("/a", watch)
+        await other.set("/a", b"1")
+        await twin.first(1)
+        await one.get("/a")
+        assert len(heard.all) == 1
+
+    @two_sessions
+    async def test_watches_are_called_in_the_order_of_the_transactions(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard = Heard[WatchEvent]()
+        paths = [f"/n{number}" for number in range(20)]
+        for path in paths:
+            await one.exists(path, heard)
+        await other.multi([Create(path) for path in paths[10:]])
+        for path in paths[:10]:
+            await other.create(path)
+        assert [event.path for event in await heard.first(20)] == paths[10:] + paths[:10]
+
+    @two_sessions
+    async def test_no_read_shows_a_change_before_the_watch_told_of_it(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a", b"0")
+        heard = Heard[WatchEvent]()
+        await one.get("/a", heard)
+        writing = asyncio.ensure_future(other.set("/a", b"1"))
+        data: Data = b"0"
+        while data == b"0":
+            await asyncio.sleep(0)
+            data, _ = await one.get("/a")
+        assert heard.all == [WatchEvent(EventKind.CHANGED, "/a")]
+        await writing
+
+    @two_sessions
+    async def test_a_session_hears_of_its_own_changes(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard = Heard[WatchEvent]()
+        await one.exists("/a", heard)
+        await one.create("/a")
+        assert await heard.first(1) == [WatchEvent(EventKind.CREATED, "/a")]
+        await one.children("/", heard)
+        await one.create("/b")
+        assert len(await heard.first(2)) == 2
+
+    # Sessions
+
+    @two_sessions
+    async def test_closing_a_session_takes_its_ephemeral_nodes_and_no_others(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard, states = Heard[WatchEvent](), Heard[SessionState]()
+        one.listen(states)
+        await one.create("/kept")
+        await one.create("/mine", ephemeral=True)
+        await other.create("/theirs", ephemeral=True)
+        await other.exists("/mine", heard)
+        await one.close()
+        assert await heard.first(1) == [WatchEvent(EventKind.DELETED, "/mine")]
+        assert await other.exists("/mine") is None
+        assert await other.exists("/kept") is not None
+        assert await other.exists("/theirs") is not None
+        with pytest.raises(SessionExpired):
+            await one.get("/kept")
+        assert states.all == []
+
+    def test_an_expired_session_loses_everything_and_can_be_renewed(self, tree: OpenTree) -> None:
+        asyncio.run(asyncio.wait_for(self._expire_and_renew(tree), timeout=60))
+
+    async def _expire_and_renew(self, tree: OpenTree) -> None:
+        async with tree() as under_test:
+            one, other = await under_test.session(), await under_test.session()
+            states, lost, seen = Heard[SessionState](), Heard[WatchEvent](), Heard[WatchEvent]()
+            one.listen(states)
+            await one.create("/broker", ephemeral=True)
+            await one.exists("/later", lost)
+            await other.exists("/broker", seen)
+            old_id = one.session_id
+
+            await under_test.expire(one)
+            assert one.state is SessionState.EXPIRED
+            assert await seen.first(1) == [WatchEvent(EventKind.DELETED, "/broker")]
+            for attempt in (one.get("/"), one.create("/x"), one.multi([Create("/x")])):
+                with pytest.raises(SessionExpired):
+                    await attempt
+
+            await one.renew()
+            while states.all[-1] is not SessionState.CONNECTED:
+                await states.first(len(states.all) + 1)
+            assert SessionState.EXPIRED in states.all
+            assert one.session_id not in (0, old_id, other.session_id)
+            await one.create("/broker", ephemeral=True)
+            await other.create("/later")
+            assert await one.exists("/later") is not None
+            assert lost.all == []
+            await one.close()
+            await other.close()
