@@ -1,0 +1,111 @@
+import gzip
+import resource
+import sys
+from contextlib import suppress
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
+from barnabas.wire.compression import Codec, compress, decompress, parse_compression_type
+
+COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
+TEXT = b'{"some": "data", "that": "compresses"}' * 5000
+
+
+@given(codec=st.sampled_from(Codec), data=st.binary(max_size=200), times=st.integers(1, 2000))
+def test_what_is_compressed_comes_back(codec: Codec, data: bytes, times: int) -> None:
+    assert decompress(codec, compress(codec, data * times)) == data * times
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Codec.GZIP, [-1, 1, 6, 9]),
+        (Codec.LZ4, [1, 9, 10, 17]),
+        (Codec.ZSTD, [-131072, -5, 1, 3, 22]),
+    ],
+)
+def test_every_level_that_kafka_allows_can_be_asked_for(codec: Codec, levels: list[int]) -> None:
+    for level in levels:
+        assert decompress(codec, compress(codec, TEXT, level)) == TEXT
+    assert len(compress(codec, TEXT, levels[-1])) <= len(compress(codec, TEXT, levels[0]))
+
+
+def test_several_members_are_read_as_one_stream() -> None:
+    for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
+        assert decompress(codec, compress(codec, b"one") + compress(codec, b"two")) == b"onetwo"
+    assert decompress(Codec.GZIP, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
+
+
+def test_bare_snappy_is_read_as_well_as_framed() -> None:
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_snappy_is_written_in_blocks_behind_the_header_of_snappy_java() -> None:
+    framed = compress(Codec.SNAPPY, TEXT)
+    assert framed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    first_block = framed[20 : 20 + int.from_bytes(framed[16:20], "big")]
+    assert bytes(cramjam.snappy.decompress_raw(first_block)) == TEXT[:32768]
+
+
+def test_lz4_is_written_with_independent_blocks_as_the_java_client_needs() -> None:
+    for level in (None, 1, 9, 12):
+        frame = compress(Codec.LZ4, TEXT, level)
+        assert frame[:4] == b"\x04\x22\x4d\x18"
+        assert frame[4] & 0b1110_0000 == 0b0110_0000, "version 1, independent"
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_the_limit_may_be_reached_but_not_passed(codec: Codec) -> None:
+    compressed = compress(codec, TEXT)
+    assert decompress(codec, compressed, max_size=len(TEXT)) == TEXT
+    with pytest.raises(BrokerError, match=f"at most {len(TEXT) - 1} bytes") as raised:
+        decompress(codec, compressed, max_size=len(TEXT) - 1)
+    assert raised.value.code is ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_bomb_takes_no_more_memory_than_the_limit(codec: Codec) -> None:
+    bomb = compress(codec, bytes(1_000_000)) * 500
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(BrokerError):
+        decompress(codec, bomb, max_size=10_000_000)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+    assert grown * unit < 50_000_000
+
+
+def test_a_snappy_block_that_claims_four_gigabytes_is_refused() -> None:
+    with pytest.raises(BrokerError):
+        decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f1234")
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@given(data=st.data())
+def test_broken_data_is_a_broker_error_or_nothing(codec: Codec, data: st.DataObject) -> None:
+    compressed = bytearray(compress(codec, TEXT[:500]))
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(compressed) - 1))
+        compressed[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(compressed)))
+    with suppress(BrokerError):
+        decompress(codec, bytes(compressed[:cut]), max_size=100_000)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_said_to_be_unsupported(codec: int) -> None:
+    with pytest.raises(BrokerError) as raised:
+        decompress(codec, b"")
+    assert raised.value.code is ErrorCode.unsupported_compression_type
+
+
+def test_compression_types_have_kafkas_names() -> None:
+    assert parse_compression_type("producer") is None
+    names = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
+    assert [parse_compression_type(name) for name in names] == list(Codec)
+    assert parse_compression_type("ZSTD") is Codec.ZSTD
+    with pytest.raises(ConfigError, match=r"compression\.type=none: must be one of producer"):
+        parse_compression_type("none")
