@@ -1,0 +1,134 @@
+"""What confluent-kafka, a real client, gets out of the broker, beside the machine's raw limits."""
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.limits import Limits, measure_limits
+from bench.messages import TOPIC
+from bench.plan import Bench
+from bench.processes import broker
+from bench.report import Row, Section, rate, ratio_row, size_name
+from bench.topics import PATIENCE_S, client_settings, create_topic
+
+RECORD_SIZES: Final = (100, 1024)
+BATCH_BYTES: Final = 16 * 1024
+REPEAT: Final = 3
+PRODUCER: Final[dict[str, Any]] = {
+    "acks": 1,
+    "linger.ms": 5,
+    "batch.size": BATCH_BYTES,
+    "queue.buffering.max.messages": 500_000,
+}
+CONSUMER: Final[dict[str, Any]] = {
+    "group.id": "bench",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "queued.min.messages": 1_000_000,
+}
+
+
+class RecordsMissing(Exception):
+    """The consumer did not get what the producer was told is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Seconds that all messages took on the way in, and on the way out."""
+
+    produce_s: float
+    consume_s: float
+
+
+def clients_section(bench: Bench) -> Section:
+    bench.say("clients: raw limits")
+    limits = measure_limits(bench, BATCH_BYTES)
+    rows = [row for size in RECORD_SIZES for row in _rows(bench, size, limits)]
+    notes = (
+        "producer: " + ", ".join(f"{name}={value}" for name, value in PRODUCER.items()),
+        "consumer: assigned, up to 10,000 messages a call; one partition; every message is counted",
+        "the limit of produce is the slower of loopback TCP and 16 KiB page-cache writes, the limit"
+        " of consume loopback TCP; with small records the client is the limit, not the broker",
+    )
+    return Section(
+        "clients", "A real client (confluent-kafka)", "Barnabas", "raw limit", rows, notes
+    )
+
+
+def _rows(bench: Bench, size: int, limits: Limits) -> list[Row]:
+    count = max(1, bench.plan.client_bytes // size)
+    repeat = min(REPEAT, bench.plan.repeat)
+    passes = []
+    for number in range(repeat):
+        bench.say(f"clients {size_name(size)}: round {number + 1} of {repeat}")
+        with bench.scratch() as folder, broker(folder) as server:
+            passes.append(_pass(server.bootstrap, size, count))
+    produced = count / median(each.produce_s for each in passes)
+    consumed = count / median(each.consume_s for each in passes)
+    return [
+        _row(f"produce, {size_name(size)} records", size, produced, limits.produce),
+        _row(f"consume, {size_name(size)} records", size, consumed, limits.loopback),
+    ]
+
+
+def _row(name: str, size: int, messages_per_second: float, limit: float) -> Row:
+    achieved = messages_per_second * size
+    return ratio_row(
+        name,
+        f"{messages_per_second:,.0f} msg/s · {rate(achieved)}",
+        rate(limit),
+        achieved / limit,
+        messages_per_second=messages_per_second,
+        bytes_per_second=achieved,
+        limit_bytes_per_second=limit,
+    )
+
+
+def _pass(bootstrap: str, size: int, count: int) -> Pass:
+    create_topic(bootstrap, TOPIC, 1)
+    produce_s = produce_messages(bootstrap, size, count)
+    return Pass(produce_s, consume_messages(bootstrap, count))
+
+
+def produce_messages(bootstrap: str, size: int, count: int) -> float:
+    """Seconds until `count` messages are acknowledged. Raises RecordsMissing if some are not."""
+    producer = Producer(client_settings(bootstrap, **PRODUCER))
+    value = b"v" * size
+    producer.list_topics(TOPIC, PATIENCE_S)  # connects before the clock starts
+    start = time.perf_counter()
+    for _ in range(count):
+        _produce(producer, value)
+    left = producer.flush(PATIENCE_S)
+    if left:
+        raise RecordsMissing(f"{left} of {count} messages were not acknowledged")
+    return time.perf_counter() - start
+
+
+def _produce(producer: Producer, value: bytes) -> None:
+    while True:
+        try:
+            producer.produce(TOPIC, value, partition=0)
+            return
+        except BufferError:  # the client's queue is full: let it deliver some
+            producer.poll(0.01)
+
+
+def consume_messages(bootstrap: str, count: int) -> float:
+    """Seconds from the first message to the last of `count`. Raises RecordsMissing if they end."""
+    consumer = Consumer(client_settings(bootstrap, **CONSUMER))
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        start = time.perf_counter()
+        got = 0
+        while got < count:
+            messages = consumer.consume(10_000, timeout=PATIENCE_S)
+            errors = [message.error() for message in messages if message.error()]
+            if errors or not messages:
+                raise RecordsMissing(f"{got} of {count} messages came back: {errors[:1]}")
+            got += len(messages)
+        return time.perf_counter() - start
+    finally:
+        consumer.close()

@@ -1,0 +1,151 @@
+"""The bytes of the requests and replies that the load generator and the C ideal exchange.
+
+Produce is version 9 and Fetch version 12: flexible, as today's clients speak them, and still with
+topic names. All requests of a run have one layout, so the C programs patch numbers at positions
+told here instead of parsing. Positions count from the first byte of a frame's length prefix.
+"""
+
+import struct
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import crc32c
+
+TOPIC: Final = "bench"
+RECORD_BYTES: Final = 100
+BATCH_OVERHEAD: Final = 61
+CLIENT_ID: Final = b"bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request, the reply an ideal server gives, and where the numbers in them are."""
+
+    request: bytes
+    reply: bytes  # without the records of a Fetch
+    records: int  # bytes of a batch
+    step: int  # records in a batch: offsets grow by it
+    records_at: int  # in the request (Produce) or in the reply (Fetch)
+    error_at: int
+    offset_at: int  # the base offset in the reply; of a Fetch it is the batch's own
+    partition_at: int
+    ask_at: int = 0  # the wanted offset in a Fetch request; 0 tells that this is a Produce
+
+    def request_for(self, partition: int) -> bytes:
+        head, tail = self.request[: self.partition_at], self.request[self.partition_at + 4 :]
+        return head + struct.pack(">i", partition) + tail
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A record batch of format v2, and how many records it has."""
+
+    content: bytes
+    records: int
+
+    def at(self, base_offset: int) -> bytes:
+        """The batch as a log holds it: base offset and leader epoch lie outside the CRC."""
+        return struct.pack(">q", base_offset) + self.content[8:12] + bytes(4) + self.content[16:]
+
+
+def unsigned_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def varint(value: int) -> bytes:
+    return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def record(offset_delta: int, value: bytes) -> bytes:
+    """One record without key or headers, all of the same time."""
+    body = b"\0\0" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + b"\0"
+    return varint(len(body)) + body
+
+
+def last_record(offset_delta: int, size: int) -> bytes:
+    """A record of exactly `size` bytes."""
+    for length in range(size, -1, -1):
+        encoded = record(offset_delta, b"v" * length)
+        if len(encoded) == size:
+            return encoded
+    raise ValueError(f"no record has {size} bytes")
+
+
+def batch_of(size: int) -> Batch:
+    """A batch of exactly `size` bytes: values of 100 bytes, the last one takes what is left."""
+    room = size - BATCH_OVERHEAD
+    records: list[bytes] = []
+    while room >= 4 * RECORD_BYTES:
+        records.append(record(len(records), b"v" * RECORD_BYTES))
+        room -= len(records[-1])
+    records.append(last_record(len(records), room))
+    now_ms = time.time_ns() // 1_000_000
+    checked = struct.pack(
+        ">hiqqqhii", 0, len(records) - 1, now_ms, now_ms, -1, -1, -1, len(records)
+    )
+    checked += b"".join(records)
+    head = struct.pack(">qiibI", 0, size - 12, -1, 2, crc32c.crc32c(checked))
+    return Batch(head + checked, len(records))
+
+
+def compact_string(text: str) -> bytes:
+    return unsigned_varint(len(text) + 1) + text.encode()
+
+
+def request_head(api_key: int, version: int) -> bytes:
+    """Request header v2; the correlation id is patched by the generator."""
+    return struct.pack(">hhih", api_key, version, 0, len(CLIENT_ID)) + CLIENT_ID + b"\0"
+
+
+def framed(content: bytes, size: int | None = None) -> bytes:
+    return struct.pack(">i", len(content) if size is None else size) + content
+
+
+def produce(batch: Batch) -> Exchange:
+    """Produce of one batch to one partition with acks=1."""
+    head = request_head(0, 9) + b"\0" + struct.pack(">hi", 1, 30_000)
+    topic = b"\2" + compact_string(TOPIC) + b"\2"
+    before = head + topic + bytes(4) + unsigned_varint(len(batch.content) + 1)
+    reply_head = bytes(5) + b"\2" + compact_string(TOPIC) + b"\2" + bytes(4)
+    reply = reply_head + struct.pack(">hqqq", 0, 0, -1, 0) + b"\1\0\0" + b"\0" + bytes(4) + b"\0"
+    return Exchange(
+        request=framed(before + batch.content + b"\0\0\0"),
+        reply=framed(reply),
+        records=len(batch.content),
+        step=batch.records,
+        records_at=4 + len(before),
+        error_at=4 + len(reply_head),
+        offset_at=4 + len(reply_head) + 2,
+        partition_at=4 + len(head) + len(topic),
+    )
+
+
+def fetch(batch: Batch) -> Exchange:
+    """Fetch of exactly one batch of this size from partition 0, outside of any fetch session."""
+    size = len(batch.content)
+    head = request_head(1, 12) + struct.pack(">iiiibii", -1, 500, 1, 0x7FFFFFFF, 0, 0, -1)
+    topic = b"\2" + compact_string(TOPIC) + b"\2"
+    before_offset = head + topic + struct.pack(">ii", 0, -1)
+    partition = struct.pack(">qiqi", 0, -1, -1, size) + b"\0"
+    request = before_offset + partition + b"\0" + b"\1" + b"\1" + b"\0"
+    before_error = bytes(5) + struct.pack(">ihi", 0, 0, 0) + b"\2" + compact_string(TOPIC) + b"\2"
+    before_error += bytes(4)
+    reply = before_error + struct.pack(">hqqq", 0, 0, 0, 0) + b"\0" + struct.pack(">i", -1)
+    reply += unsigned_varint(size + 1)
+    return Exchange(
+        request=framed(request),
+        reply=framed(reply + b"\0\0\0", len(reply) + 3 + size),
+        records=size,
+        step=batch.records,
+        records_at=4 + len(reply),
+        error_at=4 + len(before_error),
+        offset_at=4 + len(reply),
+        partition_at=4 + len(head) + len(topic),
+        ask_at=4 + len(before_offset),
+    )

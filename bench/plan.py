@@ -1,0 +1,82 @@
+"""How much the bench does: the full run of a few minutes, and the smoke run of a few seconds."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+Say = Callable[[str], None]
+
+# Five requests in flight is the default of Kafka's clients (max.in.flight.requests.per.connection).
+CONNECTIONS: Final = 4
+WINDOW: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Limits that bound time and disk: a run ends at `run_seconds` or at `run_bytes`."""
+
+    repeat: int
+    run_seconds: float
+    run_bytes: int
+    produce_sizes: tuple[int, ...]
+    fetch_sizes: tuple[int, ...]
+    fetch_log_bytes: int
+    client_bytes: int
+    latency_requests: int
+    idle_seconds: float
+    starts: int
+    raw_bytes: int
+    timers: int
+
+
+FULL: Final = Plan(
+    repeat=5,
+    run_seconds=0.8,
+    run_bytes=256_000_000,
+    produce_sizes=(209, 1024, 16 * 1024, 128 * 1024, 1_000_000),
+    fetch_sizes=(16 * 1024, 128 * 1024, 1_000_000),
+    fetch_log_bytes=64_000_000,
+    client_bytes=150_000_000,
+    latency_requests=5_000,
+    idle_seconds=5.0,
+    starts=5,
+    raw_bytes=512_000_000,
+    timers=1_000_000,
+)
+
+SMOKE: Final = Plan(
+    repeat=1,
+    run_seconds=0.05,
+    run_bytes=8_000_000,
+    produce_sizes=(1024, 128 * 1024),
+    fetch_sizes=(128 * 1024,),
+    fetch_log_bytes=8_000_000,
+    client_bytes=2_000_000,
+    latency_requests=200,
+    idle_seconds=0.3,
+    starts=1,
+    raw_bytes=16_000_000,
+    timers=10_000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every section gets: the plan, a folder for its data, a way to tell its progress."""
+
+    plan: Plan
+    folder: Path
+    say: Say
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A fresh folder that is gone after the block, so the disk holds one run's data at most."""
+        folder = Path(mkdtemp(dir=self.folder))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)

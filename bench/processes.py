@@ -1,0 +1,101 @@
+"""Starts the servers under test as processes of their own, and tells what they use."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+BROKER: Final = Path(sys.executable).with_name("barnabas")
+PATIENCE_S: Final = 20.0
+
+
+class ServerFailed(Exception):
+    """A server did not come up; the message has the end of what it wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server that said it is ready."""
+
+    pid: int
+    port: int
+    ready_s: float  # from spawning it to its `ready` line
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@contextmanager
+def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
+    """A server, from its `ready ... listening on HOST:PORT` line until the block ends.
+
+    Raises ServerFailed, with no process left, if it ends or stays silent before that line.
+    """
+    with log.open("wb") as errors:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+    assert process.stdout is not None
+    try:
+        port = _listening_port(process.stdout, log)
+        yield Server(process.pid, port, time.perf_counter() - start)
+    finally:
+        _stop(process)
+        process.stdout.close()
+
+
+def broker_command(data: Path) -> list[str | Path]:
+    return [BROKER, "server", "--listen", "127.0.0.1:0", "--data", data]
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[Server]:
+    """Barnabas, with its data and its log in `folder`."""
+    with running(broker_command(folder / "broker"), folder / "broker.log") as server:
+        yield server
+
+
+def _listening_port(stdout: IO[bytes], log: Path) -> int:
+    # Reads the pipe itself: a buffered reader could hold the line while select waits for more.
+    text = b""
+    deadline = time.monotonic() + PATIENCE_S
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            arrived = os.read(stdout.fileno(), 65536)
+            text += arrived
+            for line in text.split(b"\n")[:-1]:
+                if line.startswith(b"ready") and b"listening on " in line:
+                    return int(line.rsplit(b":", 1)[1].split()[0])
+            if not arrived:
+                break
+    said = " / ".join((text.decode() + log.read_text()).strip().splitlines()[-3:])
+    raise ServerFailed(f"no `ready` line: {said or 'nothing was said'}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM. Raises FileNotFoundError where there is no /proc."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process used so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,119 @@
+"""What the bench found, as tables for a person and as JSON for a script."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement beside what it is compared with; `met` is None where there is no goal."""
+
+    name: str
+    ours: str
+    reference: str = ""
+    ratio: float | None = None
+    goal: str = ""
+    met: bool | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows that share a question; `notes` say under which conditions they hold."""
+
+    key: str
+    title: str
+    ours: str
+    reference: str
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+
+def ratio_row(
+    name: str,
+    ours: str,
+    reference: str,
+    ratio: float,
+    goal: float | None = None,
+    **numbers: float,
+) -> Row:
+    """A row whose goal, where it has one, is the least ratio wanted."""
+    wanted = "" if goal is None else f"≥ {goal:.2f}"
+    met = None if goal is None else ratio >= goal
+    return Row(name, ours, reference, ratio, wanted, met, numbers)
+
+
+def size_name(size: int) -> str:
+    if size >= 1_000_000:
+        return f"{size / 1e6:g} MB"
+    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+
+
+def rate(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:,.0f} MB/s"
+
+
+def show(console: Console, section: Section) -> None:
+    """Print a section as a table; columns that no row fills are left out."""
+    table = Table(title=section.title, title_justify="left", title_style="bold")
+    table.add_column("")
+    table.add_column(section.ours, justify="right")
+    if section.reference:
+        table.add_column(section.reference, justify="right")
+    has_ratio = any(row.ratio is not None for row in section.rows)
+    has_goal = any(row.goal for row in section.rows)
+    if has_ratio:
+        table.add_column("ratio", justify="right")
+    if has_goal:
+        table.add_column("goal")
+    for row in section.rows:
+        cells = [row.name, row.ours]
+        cells += [row.reference] if section.reference else []
+        cells += ["" if row.ratio is None else f"{row.ratio:.2f}"] if has_ratio else []
+        cells += [_goal_cell(row)] if has_goal else []
+        table.add_row(*cells)
+    console.print(table)
+    for note in section.notes:
+        console.print(f"  {note}", style="dim", highlight=False)
+    console.print()
+
+
+def _goal_cell(row: Row) -> str:
+    if row.met is None:
+        return row.goal
+    mark = "[green]✓[/]" if row.met else "[red]✗[/]"
+    return f"{mark} {row.goal}"
+
+
+def machine() -> dict[str, str | int]:
+    """What the figures depend on; a figure without it means nothing."""
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="minutes"),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 0,
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except FileNotFoundError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def write_json(path: Path, facts: Mapping[str, str | int], sections: Sequence[Section]) -> None:
+    content = {"machine": dict(facts), "sections": [asdict(section) for section in sections]}
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")

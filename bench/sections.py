@@ -1,0 +1,52 @@
+"""Runs the sections of the bench one after the other, and shows each as soon as it is there."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from bench.clients import RecordsMissing, clients_section
+from bench.idle import idle_section
+from bench.limits import raw_section
+from bench.load import LoadFailed
+from bench.native_build import NoCompiler
+from bench.plan import Bench, Plan
+from bench.processes import ServerFailed
+from bench.report import Section, show
+from bench.throughput import fetch_section, latency_section, produce_section
+
+SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
+    "raw": raw_section,
+    "produce": produce_section,
+    "fetch": fetch_section,
+    "clients": clients_section,
+    "latency": latency_section,
+    "idle": idle_section,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was measured, and in one line each what went wrong."""
+
+    sections: Sequence[Section]
+    failures: Sequence[str]
+
+
+def run(names: Sequence[str], plan: Plan, folder: Path, console: Console) -> Outcome:
+    """Run these sections with their data under `folder`; one that fails stops no other."""
+    sections: list[Section] = []
+    failures: list[str] = []
+    for name in names:
+        try:
+            with console.status(name) as status:
+                sections.append(SECTIONS[name](Bench(plan, folder, status.update)))
+            show(console, sections[-1])
+        except NoCompiler as missing:
+            console.print(f"{name}: left out, {missing}; the raw limits stand alone\n")
+        except (LoadFailed, RecordsMissing, ServerFailed) as problem:
+            failures.append(f"{name}: {problem}")
+            console.print(f"{name} failed: {problem}\n", style="red", markup=False)
+    return Outcome(sections, failures)

@@ -1,0 +1,187 @@
+"""Produce, fetch and single-request latency: Barnabas beside the C ideal, in interleaved runs.
+
+Each round starts both servers anew, warms both, measures one after the other (the order changes
+from round to round) and deletes what they wrote. The ratio reported is the median of the rounds'
+ratios: what disturbs the machine disturbs both halves of a round.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench.load import Load, LoadFailed, LoadResult, drive, ideal_server, write_log
+from bench.messages import TOPIC, Batch, Exchange, batch_of, fetch, produce
+from bench.plan import CONNECTIONS, WINDOW, Bench
+from bench.processes import Server, broker
+from bench.report import Row, Section, rate, ratio_row, size_name
+from bench.topics import create_topic, log_end_offset
+
+PRODUCE_GOALS: Final = {209: 0.25, 1024: 0.25, 16 * 1024: 0.55, 128 * 1024: 0.75, 1_000_000: 0.75}
+FETCH_GOALS: Final = {16 * 1024: 0.50, 128 * 1024: 0.70, 1_000_000: 0.75}
+LATENCY_BYTES: Final = 1024
+WARMING_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Both servers under the same load, one right after the other."""
+
+    ours: LoadResult
+    ideal: LoadResult
+
+    @property
+    def ratio(self) -> float:
+        return self.ours.requests_per_second / self.ideal.requests_per_second
+
+
+Measure = Callable[[Server], LoadResult]
+
+
+def produce_section(bench: Bench) -> Section:
+    rows = []
+    for size in bench.plan.produce_sizes:
+        rounds = _rounds(bench, f"produce {size_name(size)}", _produce_round, size)
+        rows.append(_throughput_row(size, rounds, PRODUCE_GOALS))
+    notes = (
+        f"acks=1, {CONNECTIONS} connections to a partition each, {WINDOW} requests in flight each",
+        f"medians of {bench.plan.repeat}",
+        "every reply checked; afterwards the log end offsets equal what was acknowledged",
+    )
+    return Section("produce", "Produce, by batch size", "Barnabas", "C ideal", rows, notes)
+
+
+def fetch_section(bench: Bench) -> Section:
+    rows = []
+    for size in bench.plan.fetch_sizes:
+        rounds = _rounds(bench, f"fetch {size_name(size)}", _fetch_round, size)
+        rows.append(_throughput_row(size, rounds, FETCH_GOALS))
+    notes = (
+        f"{CONNECTIONS} connections, {WINDOW} requests in flight each, a batch per request",
+        f"a log of {bench.plan.fetch_log_bytes / 1e6:.0f} MB; medians of {bench.plan.repeat}",
+    )
+    return Section("fetch", "Fetch, by batch size", "Barnabas", "C ideal", rows, notes)
+
+
+def latency_section(bench: Bench) -> Section:
+    rounds = _rounds(bench, "latency", _latency_round, LATENCY_BYTES)
+    rows = [
+        _latency_row("p50", [(each.ours.p50_us, each.ideal.p50_us) for each in rounds]),
+        _latency_row("p99", [(each.ours.p99_us, each.ideal.p99_us) for each in rounds]),
+    ]
+    notes = (
+        "Produce of 1 KiB, acks=1, one connection, one request in flight; ratio below 1 is faster",
+    )
+    return Section("latency", "Latency of a single request", "Barnabas", "C ideal", rows, notes)
+
+
+def _rounds(
+    bench: Bench, name: str, measure: Callable[[Bench, Batch, Path, bool], Round], size: int
+) -> list[Round]:
+    batch = batch_of(size)
+    rounds = []
+    for number in range(bench.plan.repeat):
+        bench.say(f"{name}: round {number + 1} of {bench.plan.repeat}")
+        with bench.scratch() as folder:
+            rounds.append(measure(bench, batch, folder, number % 2 == 0))
+    return rounds
+
+
+def _produce_round(bench: Bench, batch: Batch, folder: Path, ours_first: bool) -> Round:
+    requests = max(4 * WINDOW, bench.plan.run_bytes // len(batch.content))
+    load = Load(CONNECTIONS, WINDOW, requests, bench.plan.run_seconds)
+    return _acknowledged_round(produce(batch), load, folder, ours_first)
+
+
+def _latency_round(bench: Bench, batch: Batch, folder: Path, ours_first: bool) -> Round:
+    load = Load(1, 1, bench.plan.latency_requests, bench.plan.run_seconds)
+    return _acknowledged_round(produce(batch), load, folder, ours_first)
+
+
+def _acknowledged_round(exchange: Exchange, load: Load, folder: Path, ours_first: bool) -> Round:
+    """A round of Produce. Raises LoadFailed if the log lacks something that was acknowledged."""
+    touch_memory(folder, 2 * load.requests * exchange.records)
+    with broker(folder) as ours, ideal_server(exchange, folder, folder / "ideal-log") as ideal:
+        create_topic(ours.bootstrap, TOPIC, load.connections)
+        warmed = [drive(server, exchange, _warming(load), folder) for server in (ours, ideal)]
+        measured = _in_turn(
+            ours, ideal, lambda server: drive(server, exchange, load, folder), ours_first
+        )
+        acknowledged = (warmed[0].requests + measured.ours.requests) * exchange.step
+        end = log_end_offset(ours.bootstrap, TOPIC, load.connections)
+        if end != acknowledged:
+            raise LoadFailed(f"{acknowledged} records acknowledged, {end} in the log")
+    return measured
+
+
+def _fetch_round(bench: Bench, batch: Batch, folder: Path, ours_first: bool) -> Round:
+    batches = max(CONNECTIONS, bench.plan.fetch_log_bytes // len(batch.content))
+    log = folder / "ideal-log"
+    write_log(log, batch, batches)
+    exchange = fetch(batch)
+    load = Load(CONNECTIONS, WINDOW, 10_000_000, bench.plan.run_seconds)
+    with broker(folder) as ours, ideal_server(exchange, folder, log) as ideal:
+        create_topic(ours.bootstrap, TOPIC, 1)
+        drive(ours, produce(batch), Load(1, WINDOW, batches, 60.0), folder)
+        for server in (ours, ideal):
+            drive(server, exchange, _warming(load), folder, batches)
+        return _in_turn(
+            ours, ideal, lambda server: drive(server, exchange, load, folder, batches), ours_first
+        )
+
+
+def _warming(load: Load) -> Load:
+    requests = max(load.window * load.connections, int(load.requests * WARMING_SHARE))
+    return replace(load, requests=requests, seconds=load.seconds * WARMING_SHARE)
+
+
+def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) -> Round:
+    if ours_first:
+        result = measure(ours)
+        return Round(result, measure(ideal))
+    result = measure(ideal)
+    return Round(measure(ours), result)
+
+
+def touch_memory(folder: Path, size: int) -> None:
+    """Fill and free that much page cache: a virtual machine's first touch of its memory is slow."""
+    scratch = folder / "scratch"
+    chunk = bytes(1_000_000)
+    with scratch.open("wb", buffering=0) as file:
+        for _ in range(size // len(chunk) + 1):
+            file.write(chunk)
+    scratch.unlink()
+
+
+def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> Row:
+    ours = median(each.ours.requests_per_second for each in rounds)
+    ideal = median(each.ideal.requests_per_second for each in rounds)
+    name = size_name(size)
+    if any(each.ours.client_is_busy or each.ideal.client_is_busy for each in rounds):
+        name += " (the generator may be the limit)"
+    return ratio_row(
+        name,
+        _amount(size, ours),
+        _amount(size, ideal),
+        median(each.ratio for each in rounds),
+        goals.get(size),
+        requests_per_second=ours,
+        ideal_requests_per_second=ideal,
+        p50_us=median(each.ours.p50_us for each in rounds),
+        p99_us=median(each.ours.p99_us for each in rounds),
+        lowest_ratio=min(each.ratio for each in rounds),
+        highest_ratio=max(each.ratio for each in rounds),
+    )
+
+
+def _amount(size: int, requests_per_second: float) -> str:
+    return f"{requests_per_second:,.0f} req/s · {rate(requests_per_second * size)}"
+
+
+def _latency_row(name: str, pairs: list[tuple[float, float]]) -> Row:
+    ours, ideal = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+    ratio = median(pair[0] / pair[1] for pair in pairs)
+    return ratio_row(
+        name, f"{ours:,.0f} µs", f"{ideal:,.0f} µs", ratio, ours_us=ours, ideal_us=ideal
+    )

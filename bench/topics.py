@@ -1,0 +1,33 @@
+"""Makes a topic on a broker under test, and asks how far its log goes, with a real client."""
+
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+PATIENCE_S = 20.0
+
+
+def client_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
+    # Only errors: a broker that is stopped on purpose is no news.
+    return {"bootstrap.servers": bootstrap, "log_level": 3, **settings}
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = AdminClient(client_settings(bootstrap))
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    for created in admin.create_topics([topic], operation_timeout=PATIENCE_S).values():
+        created.result(PATIENCE_S)
+
+
+def log_end_offset(bootstrap: str, topic: str, partitions: int) -> int:
+    """The records in a topic from which nothing was deleted: its log end offsets, added up."""
+    consumer = Consumer(client_settings(bootstrap, **{"group.id": "bench"}))
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE_S)[1]
+            for n in range(partitions)
+        )
+    finally:
+        consumer.close()
