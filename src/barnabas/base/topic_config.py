@@ -1,7 +1,19 @@
 """What one topic is configured to do, resolved once so that hot code reads plain attributes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.config import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Value,
+    did_you_mean,
+)
+from barnabas.base.errors import ConfigError
+from barnabas.base.topic_config_keys import SYNONYMS, TOPIC_KEYS
 
 _MAX_LONG: Final = 2**63 - 1
 _HOUR_MS: Final = 60 * 60 * 1000
@@ -60,3 +72,92 @@ class TopicConfig:
     def deletes(self) -> bool:
         """Whether old segments may be removed by age or size."""
         return "delete" in self.cleanup_policy
+
+
+def resolve(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+    """What a topic with these overrides does on a broker so configured.
+
+    Raises  ConfigError if an override is not one that `validate_overrides` admits
+    """
+    values = _values(overrides, broker)
+    for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        if values[name] == _MAX_LONG:
+            values[name] = values["message.timestamp.difference.max.ms"]
+    fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+    return TopicConfig(**fields)
+
+
+def validate_overrides(overrides: Mapping[str, str], broker: BrokerConfig | None = None) -> None:
+    """Refuse overrides that a topic cannot have, alone or (with `broker`) above its defaults.
+
+    Raises  ConfigError, in Kafka's words, for an unknown name, an impossible value, or two that
+            contradict each other
+    """
+    values = _values(overrides, broker)
+    lag, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if isinstance(lag, int) and isinstance(most, int) and lag > most:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({lag}) >"
+            f" max.compaction.lag.ms ({most})"
+        )
+    if values["remote.log.delete.on.disable"] or values["remote.log.copy.disable"]:
+        raise ConfigError(
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable`"
+            " under Zookeeper's mode."
+        )
+    if values["remote.storage.enable"]:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured"
+            " with remote log storage."
+        )
+
+
+def describe(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+    """Every key of a topic with these overrides, as DescribeConfigs answers, by name."""
+    values = _values(overrides, broker)
+    return [_entry(name, values[name], name in overrides, broker) for name in TOPIC_KEYS]
+
+
+def _entry(name: str, value: Value, overridden: bool, broker: BrokerConfig) -> ConfigEntry:
+    key = TOPIC_KEYS[name]
+    text = key.render(value)
+    synonyms = broker.synonyms(SYNONYMS[name][0][0]) if name in SYNONYMS else ()
+    if overridden:
+        own = ConfigSynonym(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        synonyms = (own, *synonyms)
+    return ConfigEntry(
+        name=name,
+        value=text,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        synonyms=synonyms,
+        type=key.type,
+        read_only=False,
+        sensitive=False,
+        documentation=key.documentation,
+    )
+
+
+def _values(overrides: Mapping[str, str], broker: BrokerConfig | None) -> dict[str, Value]:
+    """Every key's value as it is told to clients: the override, else the broker's, else Kafka's."""
+    values = {name: _broker_value(name, broker) for name in TOPIC_KEYS}
+    for name, text in overrides.items():
+        if name not in TOPIC_KEYS:
+            hint = did_you_mean(name, TOPIC_KEYS)
+            raise ConfigError(f"Unknown topic config name: {name}{hint}")
+        values[name] = TOPIC_KEYS[name].parse(text)
+    return values
+
+
+def _broker_value(name: str, broker: BrokerConfig | None) -> Value:
+    default = TOPIC_KEYS[name].default
+    if broker is None or name not in SYNONYMS or name == "message.format.version":
+        return default  # the broker's format version is ignored since Kafka 3.0
+    synonyms = ((broker.value(synonym), factor) for synonym, factor in SYNONYMS[name])
+    value, factor = next((value, factor) for value, factor in synonyms if value is not None)
+    if name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        return (
+            broker.value("log.message.timestamp.difference.max.ms") if value == default else value
+        )
+    if name == "retention.ms" and isinstance(value, int):
+        return max(-1, value * factor)
+    return value * factor if isinstance(value, int) and factor > 1 else value

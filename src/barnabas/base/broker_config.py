@@ -1,0 +1,305 @@
+"""The configuration of one broker: its properties file below what was changed while running.
+
+A value is looked for in this order, as in Kafka:
+
+    per broker        set while running, for this broker       /config/brokers/<id>
+    cluster default   set while running, for all brokers       /config/brokers/<default>
+    static            the properties the broker started with   server.properties, --override
+    default           what Kafka 3.9 does otherwise            broker_keys/
+
+A `BrokerConfig` never changes: `with_dynamic` gives the next one.
+"""
+
+import builtins
+from collections.abc import Iterator, Mapping
+from typing import Final, Self, TypeVar
+
+from barnabas.base.broker_config_rules import check_together
+from barnabas.base.broker_keys import BROKER_KEYS
+from barnabas.base.config import (
+    ConfigEntry,
+    ConfigKey,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    UpdateMode,
+    Value,
+    did_you_mean,
+)
+from barnabas.base.errors import ConfigError
+from barnabas.base.listeners import Listener, parse_listeners, parse_protocol_map, split_list
+
+_T = TypeVar("_T", bool, int, float, str, tuple[str, ...])
+
+# Keys that set the same thing, the first that has a value counting.
+_SYNONYMS: Final = {
+    name: group
+    for group in (
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    for name in group
+} | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
+
+_DEFAULTS: Final[dict[str, Value]] = {name: key.default for name, key in BROKER_KEYS.items()}
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The key called `name`, also for one listener (and its SASL mechanism) in particular."""
+    if name in BROKER_KEYS or not name.startswith("listener.name."):
+        return BROKER_KEYS.get(name)
+    of_listener = name.removeprefix("listener.name.").partition(".")[2]
+    return BROKER_KEYS.get(of_listener) or BROKER_KEYS.get(of_listener.partition(".")[2])
+
+
+class BrokerConfig:
+    """Every broker key's value, parsed and checked, and where it comes from.
+
+    `unknown` names static properties that no key has; they are kept and described, not used.
+    `warnings` are sentences for the log: the unknown ones, and dynamic values left out.
+    """
+
+    __slots__ = ("_cluster_default", "_per_broker", "_static", "_values", "unknown", "warnings")
+
+    def __init__(
+        self,
+        static: Mapping[builtins.str, builtins.str],
+        per_broker: Mapping[builtins.str, builtins.str] | None = None,
+        cluster_default: Mapping[builtins.str, builtins.str] | None = None,
+    ) -> None:
+        self._static = _with_both_ids(static)
+        self.unknown = tuple(name for name in self._static if broker_key(name) is None)
+        warnings = [
+            f"unknown property {name}{did_you_mean(name, BROKER_KEYS)}" for name in self.unknown
+        ]
+        self._per_broker = _applicable(per_broker or {}, False, warnings)
+        self._cluster_default = _applicable(cluster_default or {}, True, warnings)
+        self.warnings = tuple(warnings)
+        self._values = _DEFAULTS | dict(self._parsed())
+        check_together(self)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[builtins.str, builtins.str]) -> Self:
+        """The configuration of a broker that starts with `properties`.
+
+        Raises  ConfigError if a value is not possible, alone or together with another
+        """
+        return cls(properties)
+
+    def with_dynamic(
+        self,
+        per_broker: Mapping[builtins.str, builtins.str],
+        cluster_default: Mapping[builtins.str, builtins.str],
+    ) -> Self:
+        """The configuration once these, and no other, dynamic values are in force.
+
+        What cannot be set while running, or not to that value, is left out and told in `warnings`:
+        stored values must not keep a broker from starting.
+
+        Raises  ConfigError if values contradict each other; go on with this configuration then
+        """
+        return type(self)(self._static, per_broker, cluster_default)
+
+    def validate_dynamic(
+        self, name: builtins.str, value: builtins.str, *, cluster_default: builtins.bool = False
+    ) -> None:
+        """Refuse a dynamic value that a request wants to set.
+
+        Raises  ConfigError in Kafka's words if the key is read-only, or can only be set for one
+                broker or one listener, or if the value is not possible
+        """
+        _check_dynamic(name, value, cluster_default)
+        changed = {name: value}
+        if cluster_default:
+            self.with_dynamic(self._per_broker, self._cluster_default | changed)
+        else:
+            self.with_dynamic(self._per_broker | changed, self._cluster_default)
+
+    # Typed access, for `compose` to hand out plain values. A null is for the optional_ ones.
+
+    def value(self, name: builtins.str) -> Value:
+        return self._values[name]
+
+    def bool(self, name: builtins.str) -> builtins.bool:
+        return self._typed(name, bool)
+
+    def int(self, name: builtins.str) -> builtins.int:
+        return self._typed(name, int)
+
+    def long(self, name: builtins.str) -> builtins.int:
+        return self._typed(name, int)
+
+    def double(self, name: builtins.str) -> float:
+        return self._typed(name, float)
+
+    def str(self, name: builtins.str) -> builtins.str:
+        return self._typed(name, str)
+
+    def list(self, name: builtins.str) -> tuple[builtins.str, ...]:
+        return self._typed(name, tuple)
+
+    def optional_int(self, name: builtins.str) -> builtins.int | None:
+        return None if self._values[name] is None else self._typed(name, int)
+
+    def optional_str(self, name: builtins.str) -> builtins.str | None:
+        return None if self._values[name] is None else self._typed(name, str)
+
+    # What several keys say together
+
+    def broker_id(self) -> builtins.int:
+        return self.int("broker.id")
+
+    def log_dirs(self) -> builtins.list[builtins.str]:
+        return split_list(self.optional_str("log.dirs") or self.str("log.dir"))
+
+    def listeners(self) -> builtins.list[Listener]:
+        """Where to listen."""
+        return parse_listeners(self.str("listeners"), self._protocols())
+
+    def advertised(self) -> builtins.list[Listener]:
+        """What clients are told; an empty host or port 0 is for the server to fill in."""
+        text = self.optional_str("advertised.listeners")
+        if text is None:
+            return self.listeners()
+        return parse_listeners(text, self._protocols(), distinct_ports=False)
+
+    def inter_broker_listener_name(self) -> builtins.str:
+        name = self.optional_str("inter.broker.listener.name")
+        return (name or self.str("security.inter.broker.protocol")).upper()
+
+    def max_connections_per_ip_overrides(self) -> dict[builtins.str, builtins.int]:
+        name = "max.connections.per.ip.overrides"
+        limits = (item.rpartition(":") for item in split_list(self.str(name)))
+        try:
+            return {host.strip(): int(count) for host, _, count in limits}
+        except ValueError as cause:
+            raise ConfigError(f"Error parsing configuration property '{name}': {cause}") from cause
+
+    # As DescribeConfigs answers
+
+    def describe(self) -> builtins.list[ConfigEntry]:
+        """Every key of this broker, by name."""
+        described = {name for name, key in BROKER_KEYS.items() if not key.internal}
+        return [self._entry(name) for name in sorted(described | self._layered().keys())]
+
+    def describe_cluster_default(self) -> builtins.list[ConfigEntry]:
+        """What is set for all brokers, and nothing else."""
+        return [_only_cluster_default(self._entry(name)) for name in sorted(self._cluster_default)]
+
+    def synonyms(self, name: builtins.str) -> tuple[ConfigSynonym, ...]:
+        """All places where the key's value could come from, the one in force first.
+
+        As in Kafka the list begins where the key's own name first has a value: one that is only
+        set under another name, such as log.retention.hours for log.retention.ms, has none.
+        """
+        found = [
+            ConfigSynonym(synonym, text, source)
+            for source, texts in self._sources()
+            for synonym in _SYNONYMS.get(name, (name,))
+            if (text := texts.get(synonym)) is not None
+        ]
+        start = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
+        hidden = _is_sensitive(broker_key(name))
+        return tuple(s._replace(value=None) if hidden else s for s in found[start:])
+
+    def _entry(self, name: builtins.str) -> ConfigEntry:
+        key = broker_key(name)
+        synonyms = self.synonyms(name)
+        return ConfigEntry(
+            name=name,
+            value=None if key is None or key.sensitive else key.render(self._values[name]),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+            synonyms=synonyms,
+            type=key.type if key else ConfigType.UNKNOWN,
+            read_only=name not in BROKER_KEYS or BROKER_KEYS[name].update is UpdateMode.READ_ONLY,
+            sensitive=_is_sensitive(key),
+            documentation=key.documentation if key else None,
+        )
+
+    def _sources(self) -> Iterator[tuple[ConfigSource, Mapping[builtins.str, builtins.str | None]]]:
+        yield ConfigSource.DYNAMIC_BROKER_CONFIG, self._per_broker
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._cluster_default
+        yield ConfigSource.STATIC_BROKER_CONFIG, self._static
+        yield ConfigSource.DEFAULT_CONFIG, _DEFAULT_TEXTS
+
+    def _layered(self) -> dict[builtins.str, builtins.str]:
+        """The texts in force; a dynamic log.roll.hours also puts aside a static log.roll.ms."""
+        texts = dict(self._static)
+        for layer in (self._cluster_default, self._per_broker):
+            for name, text in layer.items():
+                for synonym in _SYNONYMS.get(name, ()):
+                    texts.pop(synonym, None)
+                texts[name] = text
+        return texts
+
+    def _parsed(self) -> Iterator[tuple[builtins.str, Value]]:
+        for name, text in self._layered().items():
+            key = broker_key(name)
+            if key is not None:
+                yield name, key._replace(name=name).parse(text)
+
+    def _protocols(self) -> dict[builtins.str, builtins.str]:
+        return parse_protocol_map(self.str("listener.security.protocol.map"))
+
+    def _typed(self, name: builtins.str, type_: type[_T]) -> _T:
+        value = self._values[name]
+        if not isinstance(value, type_):
+            raise TypeError(f"{name} is {value!r}, not {type_.__name__}")
+        return value
+
+
+_DEFAULT_TEXTS: Final = {name: key.default_text for name, key in BROKER_KEYS.items()}
+
+
+def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    ids = {name: static[name] for name in ("broker.id", "node.id") if name in static}
+    if len(ids) == 1:
+        (text,) = ids.values()
+        return {**static, "broker.id": text, "node.id": text}
+    return dict(static)
+
+
+def _is_sensitive(key: ConfigKey | None) -> bool:
+    # What nobody knows might be a password.
+    return key is None or key.sensitive
+
+
+def _only_cluster_default(entry: ConfigEntry) -> ConfigEntry:
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    kept = tuple(synonym for synonym in entry.synonyms if synonym.source is source)
+    return entry._replace(source=source, synonyms=kept, value=kept[0].value)
+
+
+def _applicable(
+    dynamic: Mapping[str, str], cluster_default: bool, warnings: list[str]
+) -> dict[str, str]:
+    """Those of the stored values that can be in force; a warning about each other one."""
+    applicable: dict[str, str] = {}
+    for name, text in dynamic.items():
+        try:
+            _check_dynamic(name, text, cluster_default)
+        except ConfigError as error:
+            warnings.append(f"dynamic configuration left out: {error}")
+        else:
+            applicable[name] = text
+    return applicable
+
+
+def _check_dynamic(name: str, value: str, cluster_default: bool) -> None:
+    key = broker_key(name)
+    if key is None:
+        return  # as Kafka: a plugin might know it
+    if key.update is UpdateMode.READ_ONLY:
+        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+    if name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the"
+            f" listener prefix: Set({name})"
+        )
+    if cluster_default and key.update is UpdateMode.PER_BROKER:
+        raise ConfigError(
+            "Cannot update these configs at default cluster level, broker id must be specified:"
+            f" Set({name})"
+        )
+    key.parse(value)

@@ -1,0 +1,63 @@
+"""Keys that say who a broker is, and where the cluster's coordination tree lives."""
+
+from typing import Final
+
+KEYS: Final = """
+broker.id int -1 - high acts
+    The number of this broker in its cluster; node.id is another name for it.
+node.id int -1 - high acts
+    Another name for broker.id; if both are set they must agree.
+broker.id.generation.enable boolean true - medium
+    Whether a broker without broker.id gets a number above reserved.broker.max.id.
+reserved.broker.max.id int 1000 >=0 medium acts
+    The largest number that broker.id may have while broker.id.generation.enable is on.
+broker.rack string null - medium acts
+    The rack (or zone) of this broker, told to clients; replicas are spread over racks.
+zookeeper.connect string null - high
+    ZooKeeper servers as host:port,host:port with an optional /chroot at the end; when it is not
+    set, the broker keeps the coordination tree itself.
+zookeeper.session.timeout.ms int 18000 - high
+    How long ZooKeeper waits for a silent broker before it declares the broker dead.
+zookeeper.connection.timeout.ms int null - high
+    How long to wait for ZooKeeper at start; the session timeout when not set.
+zookeeper.max.in.flight.requests int 10 >=1 high
+    How many requests may be on their way to ZooKeeper before the broker waits.
+zookeeper.set.acl boolean false - high
+    Whether znodes are created so that only authenticated brokers may change them.
+zookeeper.ssl.client.enable boolean false - medium
+    Whether to reach ZooKeeper over TLS. Not served yet.
+zookeeper.clientCnxnSocket string null - medium
+    The socket class of the Java ZooKeeper client; has no meaning here.
+zookeeper.ssl.keystore.location string null - medium
+    The key store with this broker's certificate for ZooKeeper. Not served yet.
+zookeeper.ssl.keystore.password password null - medium
+    The password of that key store. Not served yet.
+zookeeper.ssl.keystore.type string null - medium
+    The format of that key store. Not served yet.
+zookeeper.ssl.truststore.location string null - medium
+    The trust store with the certificates that ZooKeeper may show. Not served yet.
+zookeeper.ssl.truststore.password password null - medium
+    The password of that trust store. Not served yet.
+zookeeper.ssl.truststore.type string null - medium
+    The format of that trust store. Not served yet.
+zookeeper.ssl.protocol string TLSv1.2 - low
+    The TLS version to negotiate with ZooKeeper. Not served yet.
+zookeeper.ssl.enabled.protocols list null - low
+    The TLS versions allowed with ZooKeeper. Not served yet.
+zookeeper.ssl.cipher.suites list null - low
+    The cipher suites allowed with ZooKeeper. Not served yet.
+zookeeper.ssl.endpoint.identification.algorithm string HTTPS - low
+    Whether ZooKeeper's certificate must name its host; empty to not check. Not served yet.
+zookeeper.ssl.crl.enable boolean false - low
+    Whether revocation lists are consulted for ZooKeeper's certificate. Not served yet.
+zookeeper.ssl.ocsp.enable boolean false - low
+    Whether OCSP is consulted for ZooKeeper's certificate. Not served yet.
+controlled.shutdown.enable boolean true - medium
+    Whether leadership is handed over before the broker stops.
+controlled.shutdown.max.retries int 3 - medium
+    How often the hand-over is attempted before the broker stops without it.
+controlled.shutdown.retry.backoff.ms long 5000 - medium
+    How long to wait before the hand-over is attempted again.
+inter.broker.protocol.version string 3.9-IV0 protocol-version medium
+    The Kafka version whose protocol brokers speak among themselves.
+"""

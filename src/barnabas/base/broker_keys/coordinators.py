@@ -1,0 +1,84 @@
+"""Keys of consumer groups, committed offsets and transactions."""
+
+from typing import Final
+
+KEYS: Final = """
+group.min.session.timeout.ms int 6000 - medium
+    The shortest session timeout that a group member may ask for.
+group.max.session.timeout.ms int 1800000 - medium
+    The longest session timeout that a group member may ask for.
+group.initial.rebalance.delay.ms int 3000 - medium
+    How long an empty group waits for more members before its first rebalance.
+group.max.size int 2147483647 >=1 medium
+    How many members a group may have.
+group.coordinator.rebalance.protocols list classic consumer|classic|share|unknown medium
+    The group protocols that are offered; only classic is.
+group.coordinator.threads int 1 >=1 medium
+    Kafka's number of threads for groups; accepted, not used.
+group.coordinator.append.linger.ms int 10 >=0 medium
+    How long changes of groups wait to be written together.
+group.coordinator.new.enable boolean false - medium internal
+    Whether Kafka's newer group coordinator is used; has no meaning here.
+group.consumer.session.timeout.ms int 45000 >=1 medium
+    The session timeout of members under the consumer protocol. Not served yet.
+group.consumer.min.session.timeout.ms int 45000 >=1 medium
+    The shortest session timeout under the consumer protocol. Not served yet.
+group.consumer.max.session.timeout.ms int 60000 >=1 medium
+    The longest session timeout under the consumer protocol. Not served yet.
+group.consumer.heartbeat.interval.ms int 5000 >=1 medium
+    The heartbeat interval under the consumer protocol. Not served yet.
+group.consumer.min.heartbeat.interval.ms int 5000 >=1 medium
+    The shortest heartbeat interval under the consumer protocol. Not served yet.
+group.consumer.max.heartbeat.interval.ms int 15000 >=1 medium
+    The longest heartbeat interval under the consumer protocol. Not served yet.
+group.consumer.max.size int 2147483647 >=1 medium
+    How many members a group may have under the consumer protocol. Not served yet.
+group.consumer.assignors list \
+org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.\
+assignor.RangeAssignor - medium
+    The assignors of the consumer protocol, the first being the default. Not served yet.
+offset.metadata.max.bytes int 4096 - high
+    The longest text that may be committed along with an offset.
+offsets.load.buffer.size int 5242880 >=1 high
+    How much of the offsets topic is read at a time when a coordinator takes it over.
+offsets.retention.minutes int 10080 >=1 high
+    How long the offsets of an empty group are kept.
+offsets.retention.check.interval.ms long 600000 >=1 high
+    How often offsets are looked at for what has expired.
+offsets.topic.num.partitions int 50 >=1 high
+    Partitions of the offsets topic; not to be changed once it exists.
+offsets.topic.replication.factor short 3 >=1 high
+    Replicas of the offsets topic.
+offsets.topic.segment.bytes int 104857600 >=1 high
+    The segment size of the offsets topic.
+offsets.topic.compression.codec int 0 - high
+    How commits are compressed in the offsets topic, by the codec's number.
+offsets.commit.timeout.ms int 5000 >=1 high
+    How long a commit waits for the replicas of the offsets topic.
+offsets.commit.required.acks short -1 - high
+    How many replicas must have a commit before it is answered; -1 is all.
+transaction.state.log.num.partitions int 50 >=1 high
+    Partitions of the transaction topic; not to be changed once it exists.
+transaction.state.log.replication.factor short 3 >=1 high
+    Replicas of the transaction topic.
+transaction.state.log.min.isr int 2 >=1 high
+    The min.insync.replicas of the transaction topic.
+transaction.state.log.segment.bytes int 104857600 >=1 high
+    The segment size of the transaction topic.
+transaction.state.log.load.buffer.size int 5242880 >=1 high
+    How much of the transaction topic is read at a time when a coordinator takes it over.
+transaction.max.timeout.ms int 900000 >=1 high
+    The longest timeout that a transaction may have.
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 >=1 low
+    How often transactions are looked at for what has timed out.
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 >=1 low
+    How often transactional ids are looked at for what has expired.
+transaction.partition.verification.enable boolean true - low cluster-wide
+    Whether a partition is appended to only after it was added to the transaction.
+transactional.id.expiration.ms int 604800000 >=1 high
+    How long an unused transactional id is remembered.
+producer.id.expiration.ms int 86400000 >=1 low cluster-wide acts
+    How long a partition remembers a silent idempotent producer.
+producer.id.expiration.check.interval.ms int 600000 >=1 low internal acts
+    How often producers are looked at for what has expired.
+"""

@@ -1,0 +1,48 @@
+"""Keys of replication, of elections, and of the balance of leaders."""
+
+from typing import Final
+
+KEYS: Final = """
+controller.socket.timeout.ms int 30000 - medium
+    How long a request from the controller to a broker may take.
+replica.lag.time.max.ms long 30000 - high
+    How long a follower may lag before it leaves the in-sync replicas.
+replica.socket.timeout.ms int 30000 - high
+    How long a follower waits for an answer of its leader.
+replica.socket.receive.buffer.bytes int 65536 - high
+    The receive buffer of a follower's connection to its leader.
+replica.fetch.max.bytes int 1048576 >=0 medium
+    How much a follower asks for from each partition at a time.
+replica.fetch.wait.max.ms int 500 - high
+    How long a leader may hold back an answer to a follower that has everything.
+replica.fetch.backoff.ms int 1000 >=0 medium
+    How long a follower waits after a failed fetch.
+replica.fetch.min.bytes int 1 - high
+    How much a leader should have before it answers a follower.
+replica.fetch.response.max.bytes int 10485760 >=0 medium
+    How much a follower asks for in one fetch.
+num.replica.fetchers int 1 - high cluster-wide
+    How many connections a follower fetches over from each leader.
+num.replica.alter.log.dirs.threads int null - high
+    Kafka's number of threads that move replicas between folders.
+replica.high.watermark.checkpoint.interval.ms long 5000 - high acts
+    How often the high watermarks are written to disk.
+replica.selector.class string null - medium
+    Which replica a consumer is sent to; the leader when not set.
+fetch.purgatory.purge.interval.requests int 1000 - medium acts
+    After how many finished fetches the waiting ones are tidied up.
+producer.purgatory.purge.interval.requests int 1000 - medium acts
+    After how many finished produce requests the waiting ones are tidied up.
+delete.records.purgatory.purge.interval.requests int 1 - medium
+    After how many finished DeleteRecords requests the waiting ones are tidied up.
+auto.leader.rebalance.enable boolean true - high
+    Whether leadership returns to the preferred replicas by itself.
+leader.imbalance.per.broker.percentage int 10 - high
+    How many percent of a broker's partitions may be led elsewhere before leaders are balanced.
+leader.imbalance.check.interval.seconds long 300 >=1 high
+    How often the balance of leaders is looked at.
+unclean.leader.election.enable boolean false - high cluster-wide
+    Whether a replica that is not in sync may lead when no other is left, which loses records.
+unclean.leader.election.interval.ms long 300000 >=1 medium internal
+    How often partitions without a leader are looked at for an unclean election; KRaft only.
+"""
