@@ -1,0 +1,162 @@
+"""Delayed operations: requests that wait for an event, or for their time to run out.
+
+An operation is watched under keys (a partition, a group) and by the clock at once. Whoever
+changes what a key stands for calls `check_and_complete(key)`; what is then satisfied
+completes, and what never is completes when its timeout ends. An operation that completes
+leaves all its keys and the timer in the same step, so nothing is left behind to purge.
+
+All of it runs on the loop's thread and never suspends. Completing one operation may add,
+complete or cancel others, in the same purgatory too.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+from barnabas.base.laws import law
+from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timing_wheel import TimerTask
+
+
+class DelayedOperation(TimerTask):
+    """One request that cannot be answered yet; a subclass says when it can be, and answers it.
+
+    Each is equal to itself alone, so a subclass must not define equality.
+
+    Keeps   PUR-1  an operation completes exactly once, by an event or by the clock
+    """
+
+    __slots__ = ("completed", "keys", "purgatory")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.completed = False
+        self.keys: tuple[Hashable, ...] = ()
+        self.purgatory: Purgatory[Any] | None = None  # where it waits; None when it does not
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """Whether what it waits for has come; the purgatory then completes it."""
+
+    @abstractmethod
+    def on_complete(self) -> None:
+        """Answer the request. Called once, whether by an event or by the clock."""
+
+    def on_expire(self) -> None:
+        """Take note that it was the clock; called after `on_complete`."""
+
+    def force_complete(self) -> bool:
+        """Complete now, whatever `try_complete` says; False if it has completed already.
+
+        It leaves the purgatory first: also when `on_complete` raises, it has completed.
+        """
+        if self.completed:
+            return False
+        self.completed = True
+        if self.purgatory is not None:
+            self.purgatory.cancel(self)
+        self.on_complete()
+        return True
+
+    def run(self) -> None:
+        """The clock was first."""
+        if self.force_complete():
+            self.on_expire()
+
+
+Operation = TypeVar("Operation", bound=DelayedOperation)
+
+
+class Purgatory(Generic[Operation]):
+    """Where operations of one kind wait; several purgatories may share one timer.
+
+    Keeps   PUR-2  an operation waits in one purgatory at the most, and never after it completed
+    """
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._delayed = 0
+        # The operations of a key, in order of arrival; a key that nobody watches is absent.
+        self._watchers: dict[Hashable, dict[Operation, None]] = {}
+
+    @property
+    def watched(self) -> int:
+        """How many watches there are: an operation counts once for each of its keys."""
+        return sum(map(len, self._watchers.values()))
+
+    @property
+    def delayed(self) -> int:
+        """How many operations wait."""
+        return self._delayed
+
+    def try_complete_else_watch(
+        self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int
+    ) -> bool:
+        """Complete the operation if it can be, or has no time to wait; else let it wait.
+
+        Says whether it is complete. What the operation raises is raised here: nothing waits then.
+        """
+        law(not operation.completed, "PUR-1 an operation completes exactly once")
+        law(operation.purgatory is None, "PUR-2 an operation waits in one purgatory at the most")
+        if operation.try_complete():
+            return operation.force_complete()
+        watched = tuple(dict.fromkeys(keys))
+        if self._timer.add(operation, timeout_ms):
+            self._watch(operation, watched)
+        else:
+            operation.run()
+        return operation.completed
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Complete those that watch this key and now can be; says how many this call completed.
+
+        What an operation raises goes to the loop's exception handler, as it is no fault of
+        the caller's; if it was `try_complete` that raised, the operation waits on.
+        """
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return 0
+        completed = 0
+        for operation in tuple(watchers):
+            # One before it may have completed it or taken it away.
+            if operation in watchers:
+                completed += self._check(operation)
+        return completed
+
+    def cancel_for(self, key: Hashable) -> list[Operation]:
+        """Take away all that watch this key, from their other keys too, for the caller to answer.
+
+        None of them has completed; the caller may still `force_complete` them.
+        """
+        cancelled = list(self._watchers.get(key, ()))
+        for operation in cancelled:
+            self.cancel(operation)
+        return cancelled
+
+    def cancel(self, operation: Operation) -> bool:
+        """Forget one operation, answered or not; False if it does not wait here."""
+        if operation.purgatory is not self:
+            return False
+        operation.purgatory = None
+        self._timer.cancel(operation)
+        self._delayed -= 1
+        for key in operation.keys:
+            watchers = self._watchers[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watchers[key]
+        return True
+
+    def _watch(self, operation: Operation, keys: tuple[Hashable, ...]) -> None:
+        operation.purgatory = self
+        operation.keys = keys
+        self._delayed += 1
+        for key in keys:
+            self._watchers.setdefault(key, {})[operation] = None
+
+    def _check(self, operation: Operation) -> bool:
+        try:
+            return operation.try_complete() and operation.force_complete()
+        except Exception as error:
+            self._timer.report(error, operation)
+            return operation.completed
