@@ -1,0 +1,333 @@
+"""The disk, as a seam: one log folder and all that may be done to the files in it.
+
+Paths are relative to the folder. Every OSError leaves as a DiskFault that names the folder, so
+its owner can take it offline; a missing file is an answer (None), not an error. The simulation
+brings a disk of its own, with torn writes and bad sectors.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.base.errors import DiskFault
+
+Buffer = bytes | bytearray | memoryview
+
+# Below this a copy is cheaper than mapping a file anew because it grew (10 to 20 us).
+_MAP_FROM: Final = 128 * 1024
+# A mapping that is this far behind the file is renewed even for a small read.
+_REMAP_AFTER: Final = 1024 * 1024
+# The kernel reads ahead about this much at once: one byte tells of its neighbours.
+_PROBE_EVERY: Final = 128 * 1024
+
+
+class FileStatus(NamedTuple):
+    """What the folder tells of a file without opening it."""
+
+    size: int
+    modified_ms: int
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+class DataFile(Protocol):
+    """An open file that grows at its end only; it is closed when nobody refers to it any more.
+
+    So an owner may forget it while a thread still reads from it.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    def append(self, data: Buffer, /) -> None:
+        """Write all of `data` at the end, in one system call; after a DiskFault, none of it."""
+
+    def read(self, position: int, size: int, /) -> bytes:
+        """Up to `size` bytes, fewer only at the end of the file; may have to wait for the disk."""
+
+    def warm(self, position: int, size: int, /) -> memoryview | None:
+        """The bytes if the page cache has them, else None. What is given stays readable for good,
+        also when the file is truncated or removed."""
+
+    def truncate(self, size: int, /) -> None: ...
+
+
+class Disk(Protocol):
+    """One log folder."""
+
+    @property
+    def folder(self) -> str:
+        """What operators call it: its path in `log.dirs`."""
+
+    def open(self, path: str, /, *, create: bool = False) -> DataFile: ...
+
+    def map(self, path: str, size: int, /) -> memoryview:
+        """Make the file exactly `size` bytes long, with zeros if it grows, and share its memory."""
+
+    def resize(self, path: str, size: int, /) -> None:
+        """Create or cut the file to `size` bytes, sparse where it grows."""
+
+    def reserve(self, path: str, position: int, size: int, /) -> None:
+        """Take the space for a range of a sparse file, so that writing its memory cannot fail."""
+
+    def load(self, path: str, /) -> bytes | None: ...
+
+    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        """Put a small file in place of what was there: a reader finds the old or the new, whole."""
+
+    def rename(self, path: str, new_path: str, /) -> None: ...
+
+    def remove(self, path: str, /) -> None:
+        """Remove the file, or the folder with all in it; fine if it is gone already."""
+
+    def make_folder(self, path: str, /) -> None: ...
+
+    def list(self, path: str = "", /) -> list[str]:
+        """The names in a folder, sorted."""
+
+    def status(self, path: str, /) -> FileStatus | None: ...
+
+    def sync(self, path: str = "", /) -> None:
+        """Block until a file's bytes, or a folder's names, are on the medium, or if it is gone."""
+
+    def lock(self, path: str, /) -> Closeable | None:
+        """Hold the folder for this process until closed; None if another one holds it."""
+
+    def free_bytes(self) -> int: ...
+
+
+class RealDisk:
+    """A folder of the machine's file system."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.abspath(folder)
+        with self._faults():
+            os.makedirs(self.folder, exist_ok=True)
+
+    def open(self, path: str, /, *, create: bool = False) -> DataFile:
+        with self._faults():
+            return RealFile(self.folder, self._full(path), create)
+
+    def map(self, path: str, size: int, /) -> memoryview:
+        with self._faults(), self._opened(path) as descriptor:
+            if os.fstat(descriptor).st_size != size:
+                os.ftruncate(descriptor, size)
+            return memoryview(mmap.mmap(descriptor, size))
+
+    def resize(self, path: str, size: int, /) -> None:
+        with self._faults(), self._opened(path) as descriptor:
+            os.ftruncate(descriptor, size)
+
+    def reserve(self, path: str, position: int, size: int, /) -> None:
+        if sys.platform != "linux":
+            return
+        with self._faults(), self._opened(path) as descriptor:
+            os.posix_fallocate(descriptor, position, size)
+
+    def load(self, path: str, /) -> bytes | None:
+        with self._faults(), suppress(FileNotFoundError), open(self._full(path), "rb") as file:
+            return file.read()
+        return None
+
+    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        full = self._full(path)
+        with self._faults():
+            with open(f"{full}.tmp", "wb") as file:
+                file.write(data)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            os.replace(f"{full}.tmp", full)
+        if sync:
+            self.sync(os.path.dirname(path))
+
+    def rename(self, path: str, new_path: str, /) -> None:
+        with self._faults():
+            os.replace(self._full(path), self._full(new_path))
+
+    def remove(self, path: str, /) -> None:
+        full = self._full(path)
+        with self._faults(), suppress(FileNotFoundError):
+            if os.path.isdir(full):
+                shutil.rmtree(full)
+            else:
+                os.remove(full)
+
+    def make_folder(self, path: str, /) -> None:
+        with self._faults():
+            os.makedirs(self._full(path), exist_ok=True)
+
+    def list(self, path: str = "", /) -> list[str]:
+        with self._faults():
+            return sorted(os.listdir(self._full(path)))
+
+    def status(self, path: str, /) -> FileStatus | None:
+        with self._faults(), suppress(FileNotFoundError):
+            found = os.stat(self._full(path))
+            return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000)
+        return None
+
+    def sync(self, path: str = "", /) -> None:
+        # By name and not by an open descriptor: the owner may close its own at any time.
+        with self._faults(), suppress(FileNotFoundError):
+            descriptor = os.open(self._full(path), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def lock(self, path: str, /) -> Closeable | None:
+        with self._faults():
+            file = open(self._full(path), "ab")  # noqa: SIM115 - held as long as the lock
+            try:
+                # Kafka takes a record lock, which does not exclude within one process; flock does.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                file.close()
+                return None
+            return file
+
+    def free_bytes(self) -> int:
+        with self._faults():
+            return shutil.disk_usage(self.folder).free
+
+    def _full(self, path: str) -> str:
+        return f"{self.folder}/{path}" if path else self.folder
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        descriptor = os.open(self._full(path), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskFault(self.folder, error) from error
+
+
+class RealFile:
+    """A file by its descriptor, with one mapping of it that is renewed as it grows."""
+
+    __slots__ = ("_descriptor", "_folder", "_path", "_view", "_views", "size")
+
+    def __init__(self, folder: str, path: str, create: bool) -> None:
+        self._folder = folder
+        self._path = path
+        self._descriptor = -1  # for __del__, should opening fail
+        self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+        self.size = os.fstat(self._descriptor).st_size
+        self._view = memoryview(b"")
+        self._views: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+    def append(self, data: Buffer, /) -> None:
+        try:
+            written = os.pwrite(self._descriptor, data, self.size)
+            if written != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+            raise DiskFault(self._folder, error) from error
+        self.size += written
+
+    def read(self, position: int, size: int, /) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while len(data) < size and (more := self._rest(position, size, data)):
+                data += more
+            return data
+        except OSError as error:
+            raise DiskFault(self._folder, error) from error
+
+    def warm(self, position: int, size: int, /) -> memoryview | None:
+        end = position + size
+        try:
+            if end > len(self._view):
+                if size < _MAP_FROM and self.size - len(self._view) < _REMAP_AFTER:
+                    return _copy_if_cached(self._descriptor, position, size)
+                self._map()
+            for probe in range(position, end, _PROBE_EVERY):
+                if not _is_cached(self._descriptor, probe):
+                    return None
+        except OSError as error:
+            raise DiskFault(self._folder, error) from error
+        return self._view[position:end]
+
+    def truncate(self, size: int, /) -> None:
+        self._view = memoryview(b"")
+        try:
+            # Memory mapped beyond a file's end kills the process that reads it. If anyone still
+            # holds such memory, the old file is left to them.
+            if any(len(view) > size for view in self._views):
+                self._copy_aside(size)
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise DiskFault(self._folder, error) from error
+        self.size = size
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def _rest(self, position: int, size: int, data: bytes) -> bytes:
+        return os.pread(self._descriptor, size - len(data), position + len(data))
+
+    def _map(self) -> None:
+        mapped = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+        self._views.add(mapped)
+        self._view = memoryview(mapped)
+
+    def _copy_aside(self, size: int) -> None:
+        copy = f"{self._path}.tmp"
+        with open(self._path, "rb") as source, open(copy, "wb") as target:
+            shutil.copyfileobj(source, target)
+            target.truncate(size)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(copy, self._path)
+        descriptor = os.open(self._path, os.O_RDWR)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        self._views = weakref.WeakSet()
+
+
+_PROBE: Final = [bytearray(1)]
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+
+
+def _is_cached(descriptor: int, position: int) -> bool:
+    try:
+        return os.preadv(descriptor, _PROBE, position, _NOWAIT) == 1
+    except OSError as error:
+        return _cannot_tell(error)
+
+
+def _copy_if_cached(descriptor: int, position: int, size: int) -> memoryview | None:
+    copy = bytearray(size)
+    try:
+        cached = os.preadv(descriptor, [copy], position, _NOWAIT)
+    except OSError as error:
+        cached = os.preadv(descriptor, [copy], position) if _cannot_tell(error) else 0
+    return memoryview(copy) if cached == size else None
+
+
+def _cannot_tell(error: OSError) -> bool:
+    """Whether the file system does not know of reads without waiting, as those in memory."""
+    if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+        raise error
+    return error.errno == errno.EOPNOTSUPP

@@ -1,0 +1,29 @@
+"""Where the bytes of a fetch lie, so that reading them can be left to whoever sends them."""
+
+from typing import Final, NamedTuple
+
+from barnabas.base.disk import DataFile
+
+
+class Extent(NamedTuple):
+    """Whole batches in one file, or none at all.
+
+    It stays readable while the log rolls, truncates or removes the segment, until the removal
+    that the log returned is carried out.
+    """
+
+    file: DataFile | None
+    position: int
+    size: int
+
+    def warm(self) -> memoryview | None:
+        """The bytes without waiting for the disk; None if they are not in the page cache."""
+        return self.file.warm(self.position, self.size) if self.file else memoryview(b"")
+
+    def load(self) -> bytes:
+        """The bytes, from the disk if need be: for a thread. None of them if cut off since."""
+        data = self.file.read(self.position, self.size) if self.file else b""
+        return data if len(data) == self.size else b""
+
+
+NOTHING: Final = Extent(None, 0, 0)

@@ -1,0 +1,186 @@
+"""The two sparse indexes of a segment: offset to position, and time to offset.
+
+    .index      int32 offset - base, int32 position of a batch at or before that offset
+    .timeindex  int64 timestamp, int32 offset - base: all that is later lies beyond that offset
+
+Entries rise, so a lookup is a binary search in the mapped file. While a segment is written to,
+its indexes are as large as they may ever get, sparse, and their unused tail is zeros; `trim`
+cuts that off. A file is mapped on first use only: most segments of most partitions rest.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from struct import Struct
+from typing import ClassVar, Final
+
+from barnabas.base.disk import Disk
+
+# Space is taken from the disk in steps: a full disk is then an error, not a death by SIGBUS.
+_RESERVE: Final = 4096
+
+
+class Index:
+    """Fixed-size entries in one file; `entries` of them count, whatever the size of the file.
+
+    Not thread-safe. After a DiskFault the index must be rebuilt.
+    """
+
+    FORMAT: ClassVar[Struct]
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+        """An index whose file is as `trim` left it, or absent."""
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.FORMAT.size
+        self._disk = disk
+        status = disk.status(path)
+        self.entries = status.size // self.FORMAT.size if status else 0
+        self._odd = status is None or status.size % self.FORMAT.size != 0
+        self._view = memoryview(b"")
+        self._reserved = 0
+
+    def preallocate(self) -> None:
+        """Begin empty, with a file as long as it may get."""
+        self._forget()
+        self._disk.resize(self.path, self.max_entries * self.FORMAT.size)
+
+    def trim(self) -> None:
+        """Cut the file to its entries; the index can still be read, and appended to again."""
+        self._view = memoryview(b"")
+        self._reserved = 0
+        self._disk.resize(self.path, self.entries * self.FORMAT.size)
+
+    def close(self) -> None:
+        self._view = memoryview(b"")
+
+    def entry(self, number: int) -> tuple[int, ...]:
+        size = self.FORMAT.size
+        if len(self._view) < (number + 1) * size:
+            self._map(self.entries * size)
+        return self.FORMAT.unpack_from(self._view, number * size)
+
+    def _append(self, *fields: int) -> None:
+        at = self.entries * self.FORMAT.size
+        end = at + self.FORMAT.size
+        if len(self._view) < end:
+            self._map(max(self.max_entries * self.FORMAT.size, end))
+        if self._reserved < end:
+            self._reserve(at)
+        self.FORMAT.pack_into(self._view, at, *fields)
+        self.entries += 1
+
+    def _reserve(self, position: int) -> None:
+        size = min(_RESERVE, len(self._view) - position)
+        self._disk.reserve(self.path, position, size)
+        self._reserved = position + size
+
+    def _map(self, size: int) -> None:
+        self._view = self._disk.map(self.path, size)
+
+    def _keep(self, entries: int) -> None:
+        """Drop all but the first `entries`, also from the file: its tail must be zeros."""
+        if entries < self.entries:
+            self.entries = entries
+            self.trim()
+
+    def _forget(self) -> None:
+        self._view = memoryview(b"")
+        self.entries = 0
+        self._reserved = 0
+
+    def _key(self, field: int) -> Callable[[int], int]:
+        """A field of the entry with a given number, for a binary search."""
+        self.entry(0)  # maps
+        view, size, unpack = self._view, self.FORMAT.size, self.FORMAT.unpack_from
+
+        def key(number: int) -> int:
+            found: int = unpack(view, number * size)[field]
+            return found
+
+        return key
+
+
+class OffsetIndex(Index):
+    """Where in the `.log` file to begin looking for an offset."""
+
+    FORMAT = Struct(">ii")
+
+    def is_sane(self, log_size: int) -> bool:
+        """Whether the file can be what `trim` left: no zeros at its end, no position outside."""
+        if self._odd or not self.entries:
+            return not self._odd
+        relative, position = self.entry(self.entries - 1)
+        return relative > 0 and 0 < position < log_size
+
+    @property
+    def is_full(self) -> bool:
+        return self.entries >= self.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        self._append(offset - self.base_offset, position)
+
+    def position_for(self, offset: int) -> int:
+        """Where a batch begins at or before the one that holds `offset`."""
+        if not self.entries:
+            return 0
+        after = bisect_right(range(self.entries), offset - self.base_offset, key=self._key(0))
+        return self.entry(after - 1)[1] if after else 0
+
+    def position_upto(self, position: int) -> int:
+        """The greatest known beginning of a batch at or before `position`."""
+        if not self.entries:
+            return 0
+        after = bisect_right(range(self.entries), position, key=self._key(1))
+        return self.entry(after - 1)[1] if after else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries below `offset`."""
+        if self.entries:
+            relative = offset - self.base_offset
+            self._keep(bisect_left(range(self.entries), relative, key=self._key(0)))
+
+
+class TimeIndex(Index):
+    """From which offset on to look for a timestamp."""
+
+    FORMAT = Struct(">qi")
+
+    def is_sane(self) -> bool:
+        if self._odd or not self.entries:
+            return not self._odd
+        timestamp, relative = self.entry(self.entries - 1)
+        return timestamp >= self.entry(0)[0] and relative >= 0 and timestamp > 0
+
+    @property
+    def is_full(self) -> bool:
+        # The last place is kept for the entry that is added when the segment is rolled.
+        return self.entries >= self.max_entries - 1
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The greatest timestamp and the offset it goes with, or (-1, base offset)."""
+        if not self.entries:
+            return -1, self.base_offset
+        timestamp, relative = self.entry(self.entries - 1)
+        return timestamp, self.base_offset + relative
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry, unless the timestamp is not greater than that of the last one."""
+        if not self.entries or timestamp > self.entry(self.entries - 1)[0]:
+            self._append(timestamp, offset - self.base_offset)
+
+    def offset_for(self, timestamp: int) -> int:
+        """An offset up to which every record is earlier than or at the entry's time <= `timestamp`.
+
+        Whatever is later than `timestamp` lies beyond it, so a search may begin there.
+        """
+        if not self.entries:
+            return self.base_offset
+        after = bisect_right(range(self.entries), timestamp, key=self._key(0))
+        return self.base_offset + (self.entry(after - 1)[1] if after else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries below `offset`."""
+        if self.entries:
+            relative = offset - self.base_offset
+            self._keep(bisect_left(range(self.entries), relative, key=self._key(1)))

@@ -1,0 +1,227 @@
+"""Opening a partition's folder: leftovers, segments, and what a crash left of them.
+
+1. finish or undo what was interrupted: `.deleted`, `.cleaned` and `.swap` files
+2. take the segments; an index that cannot be right is rebuilt
+3. after an unclean stop, read all batches from the recovery point's segment on: at the first
+   that is torn, damaged or out of order the log is cut, and later segments go
+4. bring leader epochs and producer state in line with what is there
+"""
+
+import base64
+import uuid
+from typing import Final, NamedTuple
+
+from barnabas.base.disk import Disk
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.base.topic_config import TopicConfig
+from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.log import DELETED, EPOCH_CHECKPOINT, Log, new_segment
+from barnabas.log.producers import ProducerStates
+from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
+from barnabas.log.snapshots import snapshot_offsets, snapshot_path
+
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+PARTITION_METADATA: Final = "partition.metadata"
+
+_INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+
+class Opening(NamedTuple):
+    """What is known of a partition before its folder is looked into."""
+
+    partition: TopicPartition
+    config: TopicConfig
+    clean: bool  # the last stop was: nothing needs to be scanned
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+def create_log(
+    disk: Disk,
+    partition: TopicPartition,
+    config: TopicConfig,
+    *,
+    producers: ProducerStates,
+    random: Random,
+    now_ms: int,
+    topic_id: uuid.UUID | None = None,
+) -> Log:
+    """A new, empty partition."""
+    folder = str(partition)
+    disk.make_folder(folder)
+    if topic_id is not None:
+        write_topic_id(disk, folder, topic_id)
+    opening = Opening(partition, config, clean=True)
+    return open_log(disk, opening, producers=producers, random=random, now_ms=now_ms)
+
+
+def open_log(
+    disk: Disk, opening: Opening, *, producers: ProducerStates, random: Random, now_ms: int
+) -> Log:
+    """The log that the folder holds, with every whole batch up to the first damage.
+
+    Raises  DiskFault; the folder can be opened again
+    """
+    folder, config = str(opening.partition), opening.config
+    _settle_leftovers(disk, folder, config, now_ms)
+    epochs = _load_epochs(disk, folder)
+    known = epochs.entries
+    segments = _load_segments(disk, folder, config, now_ms)
+    _check_or_recover(disk, segments, epochs, opening)
+    if segments:
+        segments[-1].find_end_offset()
+    if segments and segments[-1].end_offset < opening.log_start_offset:
+        _remove_segments(disk, segments)
+    if not segments:
+        segments.append(new_segment(disk, folder, opening.log_start_offset, config, random, now_ms))
+    end = Offset(segments[-1].end_offset)
+    start = max(Offset(opening.log_start_offset), Offset(segments[0].base_offset))
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    log = Log(
+        disk,
+        opening.partition,
+        config,
+        segments,
+        epochs=epochs,
+        producers=producers,
+        log_start_offset=start,
+        recovery_point=end if opening.clean else min(opening.recovery_point, end),
+        random=random,
+        now_ms=now_ms,
+    )
+    if epochs.entries != known:
+        log.write_epochs()
+    _remove_stray_snapshots(disk, folder, segments)
+    log.restore_producers(now_ms)
+    for segment in segments:
+        segment.close()
+    return log
+
+
+def _settle_leftovers(disk: Disk, folder: str, config: TopicConfig, now_ms: int) -> None:
+    """Undo what a compaction had not finished, complete what it had."""
+    names = disk.list(folder)
+    cleaned = [name for name in names if name.endswith(CLEANED)]
+    first_cleaned = min((_offset_of(name) for name in cleaned), default=2**63)
+    swapped = []
+    for name in names:
+        if name.endswith((DELETED, CLEANED, ".tmp")):
+            disk.remove(f"{folder}/{name}")
+        elif name.endswith(SWAP):
+            if _offset_of(name) >= first_cleaned:
+                disk.remove(f"{folder}/{name}")
+            else:
+                swapped.append(name)
+    if swapped:
+        _complete_swap(disk, folder, swapped, config, now_ms)
+
+
+def _complete_swap(
+    disk: Disk, folder: str, swapped: list[str], config: TopicConfig, now_ms: int
+) -> None:
+    """Replace the segments that the swapped ones cover."""
+    bases = [_offset_of(name) for name in swapped if name.endswith(LOG + SWAP)]
+    swaps = [Segment(disk, folder, base, config, now_ms, suffix=SWAP) for base in bases]
+    for segment in swaps:
+        segment.find_end_offset()
+        segment.close()
+    first, end = min(bases, default=0), max((swap.end_offset for swap in swaps), default=0)
+    for name in disk.list(folder):
+        if name.endswith((LOG, *_INDEXES)) and first <= _offset_of(name) < end:
+            disk.remove(f"{folder}/{name}")
+    for name in swapped:
+        disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
+
+
+def _offset_of(name: str) -> int:
+    """The offset that a file is named after, or -1."""
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdecimal() else -1
+
+
+def _load_epochs(disk: Disk, folder: str) -> LeaderEpochs:
+    data = disk.load(f"{folder}/{EPOCH_CHECKPOINT}")
+    try:
+        return LeaderEpochs(decode_epoch_checkpoint(data or b""))
+    except CorruptCheckpoint:
+        return LeaderEpochs()
+
+
+def _load_segments(disk: Disk, folder: str, config: TopicConfig, now_ms: int) -> list[Segment]:
+    names = disk.list(folder)
+    bases = [_offset_of(name) for name in names if name.endswith(LOG) and _offset_of(name) >= 0]
+    for name in names:
+        if name.endswith(_INDEXES) and _offset_of(name) not in bases:
+            disk.remove(f"{folder}/{name}")
+    segments = [Segment(disk, folder, base, config, now_ms) for base in bases]
+    for segment, next_base in zip(segments, bases[1:], strict=False):
+        segment.end_offset = next_base
+    return segments
+
+
+def _check_or_recover(
+    disk: Disk, segments: list[Segment], epochs: LeaderEpochs, opening: Opening
+) -> None:
+    """Scan what may not have reached the medium, and cut the log at the first damage.
+
+    Of what has, only the indexes are checked, and built anew from the batches if need be.
+    """
+    for number, segment in enumerate(segments):
+        end = segment.end_offset
+        is_flushed = opening.clean or segment.base_offset < end <= opening.recovery_point
+        if is_flushed and segment.check():
+            continue
+        cut = segment.recover(epochs)
+        segment.close()
+        if cut and not is_flushed:
+            later = segments[number + 1 :]
+            del segments[number + 1 :]
+            _remove_segments(disk, later)
+            return
+        segment.end_offset = max(segment.end_offset, end)
+
+
+def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.close()
+        for suffix in (LOG, *_INDEXES):
+            disk.remove(segment.path(suffix))
+    segments.clear()
+
+
+def _remove_stray_snapshots(disk: Disk, folder: str, segments: list[Segment]) -> None:
+    """Keep those that go with a segment, and the newest: a clean stop leaves it at the end."""
+    bases = {segment.base_offset for segment in segments}
+    for offset in snapshot_offsets(disk, folder)[:-1]:
+        if offset not in bases:
+            disk.remove(snapshot_path(folder, offset))
+
+
+class CorruptMetadata(BarnabasError):
+    """A `partition.metadata` cannot be read; the message names it."""
+
+
+def read_topic_id(disk: Disk, folder: str) -> uuid.UUID | None:
+    """The id of the topic whose partition lies here, if it was ever written down.
+
+    Raises  CorruptMetadata
+    """
+    path = f"{folder}/{PARTITION_METADATA}"
+    data = disk.load(path)
+    if data is None:
+        return None
+    fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if ": " in line)
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+    except (KeyError, ValueError) as error:
+        raise CorruptMetadata(f"{disk.folder}/{path} holds no topic id: {data!r}") from error
+
+
+def write_topic_id(disk: Disk, folder: str, topic_id: uuid.UUID) -> None:
+    text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    disk.replace(f"{folder}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {text}".encode())

@@ -1,0 +1,422 @@
+"""One partition on disk: segments in a row, the last of which is appended to.
+
+All of it belongs to the event loop and none of it suspends. What would block for long is
+returned as work for a thread: `Flush` and `Removal` touch only files, never the log.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.base.disk import Buffer, Disk
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
+from barnabas.base.laws import law
+from barnabas.base.randomness import Random
+from barnabas.base.topic_config import TopicConfig
+from barnabas.log.checkpoints import encode_epoch_checkpoint
+from barnabas.log.epochs import EpochEnd, LeaderEpochs
+from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.producers import ProducerStates
+from barnabas.log.retention import decide_deletable
+from barnabas.log.segment import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    TimestampOffset,
+)
+from barnabas.log.snapshots import replay, restore, snapshot_offsets, take_snapshot
+from barnabas.log.work import Flush, Removal
+from barnabas.wire.batch import BatchHeader, headers, stamp
+
+EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+DELETED: Final = ".deleted"
+
+
+class Appended(NamedTuple):
+    """The offsets that a batch got: from `base_offset` up to `end`, exclusive."""
+
+    base_offset: Offset
+    end: Offset
+
+
+class Log:
+    """The records of one partition, from `log_start_offset` up to `log_end_offset` (exclusive).
+
+    After a DiskFault from anything that writes, `failure` is set: nothing can be written any
+    more, and what lies on disk is for recovery to judge. Reading goes on.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        partition: TopicPartition,
+        config: TopicConfig,
+        segments: Sequence[Segment],
+        *,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        log_start_offset: int,
+        recovery_point: int,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        """Segments in order, at least one, whose last knows its end."""
+        self.disk = disk
+        self.partition = partition
+        self.folder = str(partition)
+        self.config = config
+        self.epochs = epochs
+        self.producers = producers
+        self.failure: DiskFault | None = None
+        self.log_start_offset = Offset(log_start_offset)
+        self.log_end_offset = Offset(segments[-1].end_offset)
+        self.recovery_point = Offset(recovery_point)
+        self.last_flush_ms = now_ms
+        self._random = random
+        self._segments = list(segments)
+        self._active = segments[-1]
+        self._epoch = epochs.latest
+        self._flushing: Flush | None = None
+        self._names_changed = True
+
+    # Writing
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, epoch: LeaderEpoch, now_ms: int
+    ) -> Appended:
+        """Put one validated batch at the end of the log and give it offsets.
+
+        Base offset and leader epoch are written into `batch` itself. On return followers may
+        fetch the batch but consumers may not, until the high watermark reaches `Appended.end`.
+        Does not suspend.
+
+        Keeps   LOG-1, LOG-2
+        Raises  DiskFault, nothing appended, and `failure` is set
+        """
+        base_offset = self.log_end_offset
+        end = Offset(base_offset + header.last_offset_delta + 1)
+        if end - base_offset != header.record_count:
+            law(False, "LOG-1 offsets given are dense", header=header)
+        max_timestamp = header.max_timestamp
+        stamp(batch, base_offset, epoch)
+        if self.failure is not None:
+            raise self.failure
+        try:
+            if self._active.should_roll(len(batch), end - 1, max_timestamp, now_ms, self.config):
+                self.roll(now_ms)
+            self._active.append(batch, end - 1, max_timestamp)
+            if epoch != self._epoch:
+                self._begin_epoch(epoch, base_offset)
+        except DiskFault as fault:
+            self.failure = fault
+            raise
+        self.log_end_offset = end
+        if header.producer_id >= 0:
+            replay(self.producers, header, base_offset, lambda: bytes(batch))
+        return Appended(base_offset, end)
+
+    def append_as_follower(self, batches: Buffer, now_ms: int) -> Appended:
+        """Put batches that a leader gave offsets and epochs at the end, as they are.
+
+        Offsets may have gaps where the leader has compacted. A cut last batch is left out.
+
+        Keeps   LOG-2, LOG-3
+        Raises  DiskFault, nothing appended, and `failure` is set
+        """
+        found = list(headers(batches))
+        if not found:
+            return Appended(self.log_end_offset, self.log_end_offset)
+        self._check_order(found)
+        position, last = found[-1]
+        data = memoryview(batches)[: position + last.size]
+        if self.failure is not None:
+            raise self.failure
+        try:
+            latest = max(header.max_timestamp for _, header in found)
+            if self._active.should_roll(len(data), last.last_offset, latest, now_ms, self.config):
+                self._roll_at(found[0][1].base_offset, now_ms)
+            self._active.append_all(data, [header for _, header in found])
+            for _, header in found:
+                if header.leader_epoch != self._epoch:
+                    self._begin_epoch(LeaderEpoch(header.leader_epoch), header.base_offset)
+        except DiskFault as fault:
+            self.failure = fault
+            raise
+        self.log_end_offset = Offset(last.next_offset)
+        for position, header in found:
+            whole = data[position : position + header.size]
+            replay(self.producers, header, header.base_offset, whole.tobytes)
+        return Appended(Offset(found[0][1].base_offset), self.log_end_offset)
+
+    def _check_order(self, found: Sequence[tuple[int, BatchHeader]]) -> None:
+        next_offset: int = self.log_end_offset
+        for _, header in found:
+            law(
+                header.base_offset >= next_offset,
+                "LOG-3 offsets along the log rise",
+                log=self.folder,
+                base_offset=header.base_offset,
+                next_offset=next_offset,
+            )
+            next_offset = header.next_offset
+
+    def _begin_epoch(self, epoch: LeaderEpoch, start_offset: int) -> None:
+        law(
+            epoch > self._epoch,
+            "LOG-2 epochs along the log never decrease",
+            log=self.folder,
+            new=epoch,
+            old=self._epoch,
+        )
+        if self.epochs.assign(epoch, Offset(start_offset)):
+            self.write_epochs()
+        self._epoch = epoch
+
+    def write_epochs(self) -> None:
+        self._epoch = self.epochs.latest
+        path = f"{self.folder}/{EPOCH_CHECKPOINT}"
+        self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries))
+
+    def roll(self, now_ms: int) -> bool:
+        """Begin a new active segment, unless the present one is empty."""
+        return self._roll_at(self.log_end_offset, now_ms)
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> bool:
+        if not self._active.size:
+            return False
+        self._active.rest()
+        take_snapshot(self.disk, self.folder, self.producers, base_offset)
+        self._start_segment(base_offset, now_ms)
+        return True
+
+    def _start_segment(self, base_offset: int, now_ms: int) -> None:
+        self._active = new_segment(
+            self.disk, self.folder, base_offset, self.config, self._random, now_ms
+        )
+        self._segments.append(self._active)
+        self._names_changed = True
+
+    # Reading
+
+    def locate(
+        self, offset: Offset, max_bytes: int, upto: Offset, *, minimum_one: bool = False
+    ) -> Extent:
+        """Where the whole batches lie from the one that holds `offset`, ending before `upto`.
+
+        At most `max_bytes`, unless `minimum_one` and already the first batch is larger; all of
+        one segment, so there may be more behind. Does not suspend, but may wait for the disk if
+        the region was not read or written lately.
+
+        Raises  BrokerError(offset_out_of_range) unless log start <= offset <= log end
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise BrokerError(
+                ErrorCode.offset_out_of_range,
+                f"{self.folder} holds {self.log_start_offset}..{self.log_end_offset}, not {offset}",
+            )
+        if offset >= upto or (max_bytes <= 0 and not minimum_one):
+            return NOTHING
+        segment = self._active
+        if offset >= segment.base_offset:
+            return segment.locate(offset, max_bytes, upto, minimum_one) or NOTHING
+        for segment in self._segments[self._segment_number(offset) :]:
+            extent = segment.locate(offset, max_bytes, upto, minimum_one)
+            if extent is not None:
+                return extent
+        return NOTHING
+
+    def _segment_number(self, offset: int) -> int:
+        """Of the segment that holds `offset`, or the first."""
+        after = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        return max(after - 1, 0)
+
+    def _batches(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+        for segment in self._segments[self._segment_number(from_offset) :]:
+            for position, header in segment.headers_for(from_offset):
+                yield header, Extent(segment.file, position, header.size).load
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose time is `timestamp` or later."""
+        for segment in self._segments:
+            if segment.max_timestamp >= timestamp:
+                found = segment.find_timestamp(timestamp, self.log_start_offset)
+                if found:
+                    return found
+        return None
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record of the latest time in the log."""
+        latest = max(segment.max_timestamp for segment in self._segments)
+        return self.offset_for_timestamp(latest) if latest >= 0 else None
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    # Removing
+
+    def truncate_to(self, offset: Offset, now_ms: int) -> Removal | None:
+        """Remove the batch that holds `offset` and all after it: a leader wrote otherwise.
+
+        Raises  DiskFault, and `failure` is set
+        """
+        if offset >= self.log_end_offset:
+            return None
+        if offset < self._segments[0].base_offset:
+            return self.truncate_fully_and_start_at(offset, now_ms)
+        keep = self._segment_number(offset) + 1
+        removal = self._detach(self._segments[keep:])
+        del self._segments[keep:]
+        self._active = self._segments[-1]
+        self._active.truncate_to(offset, now_ms)
+        self._after_truncation(now_ms)
+        return removal
+
+    def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> Removal:
+        """Remove everything; the next record gets `offset`."""
+        removal = self._detach(self._segments)
+        self._segments.clear()
+        self._start_segment(offset, now_ms)
+        self.log_start_offset = offset
+        self._after_truncation(now_ms)
+        return removal
+
+    def _after_truncation(self, now_ms: int) -> None:
+        self.log_end_offset = Offset(self._active.end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._flushing = None
+        if self.epochs.truncate_from_end(self.log_end_offset):
+            self.write_epochs()
+        self.restore_producers(now_ms)
+
+    def restore_producers(self, now_ms: int) -> None:
+        """Read the state of the producers anew from snapshots and batches."""
+        restore(self.disk, self.folder, self.producers, self.log_end_offset, now_ms, self._batches)
+
+    def delete_records_before(self, offset: Offset) -> None:
+        """Let the log begin at `offset`, at most the high watermark; retention frees the space.
+
+        Raises  BrokerError(offset_out_of_range), log unchanged, beyond the log's end
+        """
+        if offset > self.log_end_offset:
+            raise BrokerError(ErrorCode.offset_out_of_range)
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self.write_epochs()
+
+    def deletable_segments(self, now_ms: int, high_watermark: Offset) -> Sequence[Segment]:
+        """The oldest segments that may go now; the active one only if all of its records may."""
+        return decide_deletable(
+            self._segments, self.config, self.log_start_offset, high_watermark, now_ms
+        )
+
+    def delete_segments(self, deletable: Sequence[Segment], now_ms: int) -> Removal | None:
+        """Let go of the oldest segments, as decided; a new one begins first if none would be left.
+
+        Their files get the suffix `.deleted` now and are removed by the work returned.
+        """
+        if not deletable:
+            return None
+        if deletable[-1] is self._active:
+            self.roll(now_ms)
+        law(
+            list(deletable) == self._segments[: len(deletable)] != self._segments,
+            "LOG-4 only the oldest segments are deleted, never the active one",
+            log=self.folder,
+            deletable=[segment.base_offset for segment in deletable],
+        )
+        removal = self._detach(deletable)
+        del self._segments[: len(deletable)]
+        self.delete_records_before(
+            max(Offset(self._segments[0].base_offset), self.log_start_offset)
+        )
+        return removal
+
+    def _detach(self, segments: Sequence[Segment]) -> Removal:
+        """Rename the files of segments so that they no longer count, and close them."""
+        suffixes = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+        paths = []
+        for segment in segments:
+            segment.close()
+            for path in map(segment.path, suffixes):
+                if self.disk.status(path):
+                    self.disk.rename(path, path + DELETED)
+                    paths.append(path + DELETED)
+        self._names_changed = True
+        return Removal(self.disk, paths, self.config.file_delete_delay_ms)
+
+    # Flushing
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        config, unflushed = self.config, self.unflushed_messages
+        return unflushed >= config.flush_messages or (
+            unflushed > 0 and now_ms - self.last_flush_ms >= config.flush_ms
+        )
+
+    def start_flush(self) -> Flush:
+        """The work that brings everything appended so far onto the medium."""
+        paths: list[str] = []
+        for segment in self._segments:
+            if segment.is_dirty:
+                paths.append(segment.path(LOG))
+                # The active one's indexes are rebuilt if need be: its recovery reads all of it.
+                if segment is not self._active:
+                    paths += (segment.path(OFFSET_INDEX), segment.path(TIME_INDEX))
+                paths.append(segment.path(SNAPSHOT))
+                segment.is_dirty = False
+        if self._names_changed:
+            paths.append(self.folder)
+            self._names_changed = False
+        self._flushing = Flush(self.disk, paths, self.log_end_offset)
+        return self._flushing
+
+    def on_flushed(self, flush: Flush, now_ms: int) -> None:
+        """Note that the work of `start_flush` is done, which is void if the log was cut since."""
+        self.last_flush_ms = now_ms
+        if flush is self._flushing:
+            self.recovery_point = flush.offset
+            self._flushing = None
+
+    def flush(self, now_ms: int) -> None:
+        """Bring everything onto the medium here and now; blocks."""
+        flush = self.start_flush()
+        flush.run()
+        self.on_flushed(flush, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """Leave the folder as a clean stop does: trimmed, flushed, with a snapshot. Blocks."""
+        end = self.log_end_offset
+        if snapshot_offsets(self.disk, self.folder)[-1:] != [end]:
+            take_snapshot(self.disk, self.folder, self.producers, end)
+        self._active.rest()
+        self.flush(now_ms)
+        for segment in self._segments:
+            segment.close()
+
+
+def new_segment(
+    disk: Disk, folder: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
+) -> Segment:
+    """An empty segment with its files; a random part of `segment.jitter.ms` spreads the rolling."""
+    jitter_ms = random.below(min(config.segment_jitter_ms, config.segment_ms))
+    segment = Segment(disk, folder, base_offset, config, now_ms, jitter_ms=jitter_ms)
+    segment.create()
+    return segment

@@ -1,0 +1,358 @@
+"""One segment: a `.log` file of record batches back to back, with its two indexes.
+
+The name of the files is the segment's base offset. Only the last segment of a log, the active
+one, is appended to; the others rest with trimmed indexes until retention removes them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.base.disk import Buffer, DataFile, Disk
+from barnabas.base.topic_config import TopicConfig
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.index import OffsetIndex, TimeIndex
+from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
+from barnabas.wire.records import read_records
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+
+_MAX_RELATIVE: Final = 2**31 - 1
+# Headers are looked for in reads of this size, whole batches in reads of at least the other.
+_HEADERS_AT_ONCE: Final = 8 * 1024
+_BATCHES_AT_ONCE: Final = 4 * 1024 * 1024
+# How many positions to remember: as many consumers can read on without a lookup.
+_MAX_CURSORS: Final = 64
+
+
+class TimestampOffset(NamedTuple):
+    """A record's time and place, and the leader epoch that wrote it."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Segment:
+    """Batches from `base_offset` up to `end_offset` (exclusive). Not thread-safe.
+
+    After a DiskFault from `append` the segment holds what it held before.
+    """
+
+    __slots__ = (
+        "_cursors",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_index_interval",
+        "_since_entry",
+        "_suffix",
+        "base_offset",
+        "created_ms",
+        "end_offset",
+        "folder",
+        "is_dirty",
+        "is_full",
+        "jitter_ms",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        config: TopicConfig,
+        now_ms: int,
+        *,
+        jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        """The segment as its files are; `end_offset` is for the log to find out or to know.
+
+        While it is no part of the log yet, a `suffix` ends the names of its files.
+        """
+        self._disk = disk
+        self._suffix = suffix
+        self.folder = folder
+        self.base_offset = self.end_offset = base_offset
+        self.created_ms = now_ms
+        self.jitter_ms = jitter_ms
+        self._index_interval = config.index_interval_bytes
+        self._file: DataFile | None = None
+        status = disk.status(self.path(LOG))
+        self.size = status.size if status else 0
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, index_bytes)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, index_bytes)
+        self.is_full = False
+        self.is_dirty = False
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self._first_timestamp: int | None = None
+        self._since_entry = 0
+        self._cursors: dict[int, int] = {}
+
+    def path(self, suffix: str) -> str:
+        return f"{self.folder}/{self.base_offset:020}{suffix}{self._suffix}"
+
+    @property
+    def file(self) -> DataFile:
+        if self._file is None:
+            self._file = self._disk.open(self.path(LOG))
+        return self._file
+
+    def create(self) -> None:
+        """Make the files of a new, active segment."""
+        self._file = self._disk.open(self.path(LOG), create=True)
+        self.offset_index.preallocate()
+        self.time_index.preallocate()
+        self.is_dirty = True
+
+    def check(self) -> bool:
+        """Whether the indexes can be trusted; reads the largest timestamp from them if so."""
+        sane = self.offset_index.is_sane(self.size) and self.time_index.is_sane()
+        if sane:
+            self.max_timestamp, self.max_timestamp_offset = self.time_index.last
+        self.offset_index.close()
+        self.time_index.close()
+        return sane
+
+    # Writing
+
+    def should_roll(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
+    ) -> bool:
+        """Whether a batch of these properties belongs into a new segment."""
+        if not self.size:
+            return False
+        if (
+            self.size + size > config.segment_bytes
+            or self.is_full
+            or last_offset - self.base_offset > _MAX_RELATIVE
+        ):
+            return True
+        first = self._first_timestamp
+        if first is None:
+            first = self._first_timestamp = self._header_at(0).max_timestamp
+        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited_ms > config.segment_ms - self.jitter_ms
+
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end, in one system call."""
+        (self._file or self.file).append(batch)
+        self.note(len(batch), last_offset, max_timestamp)
+
+    def append_all(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Write several batches at the end, in one system call."""
+        self.file.append(batches)
+        for header in headers:
+            self.note(header.size, header.last_offset, header.max_timestamp)
+
+    def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Take the next `size` bytes of the file, one batch, into account and into the indexes."""
+        position = self.size
+        if not position:
+            self._first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._since_entry > self._index_interval:
+            self._add_index_entries(last_offset, position)
+        self._since_entry += size
+        self.size = position + size
+        self.end_offset = last_offset + 1
+        self.is_dirty = True
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.is_full = self.offset_index.is_full or self.time_index.is_full
+        self._since_entry = 0
+
+    def rest(self) -> None:
+        """Become inactive, or be closed: the indexes are completed and trimmed."""
+        if self.max_timestamp >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Remove the batch that holds `offset` and all after it."""
+        position = self._position_of(offset)
+        if position is None:
+            return
+        cut = self._header_at(position).base_offset
+        self.file.truncate(position)
+        self.size = position
+        self.end_offset = min(offset, cut)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._cursors.clear()
+        self.is_full = False
+        self.is_dirty = True
+        self._since_entry = 0
+        if not position:
+            self.created_ms, self._first_timestamp = now_ms, None
+        self._find_max_timestamp()
+
+    def _find_max_timestamp(self) -> None:
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last
+        for _, header in self.headers(self.offset_index.position_for(self.max_timestamp_offset)):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+
+    def recover(self, epochs: LeaderEpochs) -> int:
+        """Keep the valid batches from the start on, cut what follows, and rebuild the indexes.
+
+        Returns how many bytes were cut. Notes in `epochs` what the batches tell.
+        """
+        found = self.file.size
+        self.size, self.end_offset = 0, self.base_offset
+        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        self._since_entry, self.is_full = 0, False
+        self.offset_index.preallocate()
+        self.time_index.preallocate()
+        for header in self._valid_batches(found):
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+            self.note(header.size, header.last_offset, header.max_timestamp)
+        if self.size < found:
+            self.file.truncate(self.size)
+        self.rest()
+        self.is_dirty = True
+        return found - self.size
+
+    def find_end_offset(self) -> None:
+        """Read the last batches to learn where the segment ends."""
+        self.end_offset = self.base_offset
+        for _, header in self.headers(self.offset_index.position_upto(self.size)):
+            self.end_offset = header.next_offset
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The latest record's time, or the file's if no record has one."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        status = self._disk.status(self.path(LOG))
+        return status.modified_ms if status else self.created_ms
+
+    # Reading
+
+    def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> Extent | None:
+        """Whole batches from the one that holds `offset`, ending before `upto`.
+
+        At most `max_bytes` of them, but at least the first if `minimum_one`. None if nothing at
+        or beyond `offset` is left in this segment.
+        """
+        start = self._position_of(offset)
+        if start is None or start >= self.size:
+            return None
+        end = self.size
+        if upto < self.end_offset:
+            end = self._position_of(upto) or 0
+        if end - start > max_bytes:
+            end = self._boundary(start, start + max_bytes)
+            if end == start and minimum_one:
+                end = start + self._header_at(start).size
+        elif end == self.size:
+            self._remember(self.end_offset, end)
+        return Extent(self._file or self.file, start, end - start) if end > start else NOTHING
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position`, where one begins, to the end."""
+        chunk, chunk_at = b"", position
+        while position < self.size:
+            if position - chunk_at + HEADER_SIZE > len(chunk):
+                chunk = self.file.read(position, _HEADERS_AT_ONCE)
+                chunk_at = position
+            header = read_header(chunk, position - chunk_at)
+            yield position, header
+            position += header.size
+
+    def headers_for(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from the one that holds `offset` to the end."""
+        for position, header in self.headers(self.offset_index.position_for(offset)):
+            if header.next_offset > offset:
+                yield position, header
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+        """The first record at or after `from_offset` whose time is `timestamp` or later."""
+        start = max(self.time_index.offset_for(timestamp), from_offset)
+        for position, header in self.headers(self.offset_index.position_for(start)):
+            if header.max_timestamp >= timestamp and header.next_offset > from_offset:
+                for record in read_records(self.file.read(position, header.size)):
+                    if record.timestamp >= timestamp and record.offset >= from_offset:
+                        return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    def close(self) -> None:
+        """Let go of descriptors and mappings; they come back on the next use."""
+        self.offset_index.close()
+        self.time_index.close()
+        self._file = None
+
+    def _position_of(self, offset: int) -> int | None:
+        """Where the first batch begins that ends beyond `offset`; None if there is none."""
+        position = self._cursors.get(offset)
+        if position is not None:
+            return position
+        for position, _ in self.headers_for(offset):
+            self._remember(offset, position)
+            return position
+        return None
+
+    def _boundary(self, start: int, limit: int) -> int:
+        """The last end of a batch at or before `limit`; `start` is one."""
+        known = max(start, self.offset_index.position_upto(limit))
+        for position, header in self.headers(known):
+            if position + header.size > limit:
+                self._remember(header.base_offset, position)
+                return position
+        return self.size
+
+    def _remember(self, offset: int, position: int) -> None:
+        if len(self._cursors) >= _MAX_CURSORS:
+            self._cursors.clear()
+        self._cursors[offset] = position
+
+    def _header_at(self, position: int) -> BatchHeader:
+        return read_header(self.file.read(position, HEADER_SIZE))
+
+    def _valid_batches(self, file_size: int) -> Iterator[BatchHeader]:
+        """The headers of the batches that are whole, unharmed and in order."""
+        chunk, position, chunk_at, next_offset = memoryview(b""), 0, 0, self.base_offset
+        while position + HEADER_SIZE <= file_size:
+            at = position - chunk_at
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_at, at = self._chunk(position, 0), position, 0
+            header = read_header(chunk, at)
+            size = header.size
+            if not HEADER_SIZE <= size <= file_size - position or header.magic != MAGIC:
+                return
+            if at + size > len(chunk):
+                chunk, chunk_at, at = self._chunk(position, size), position, 0
+            if not self._follows(header, next_offset) or not check_crc(chunk[at : at + size]):
+                return
+            yield header
+            position += size
+            next_offset = header.next_offset
+
+    def _follows(self, header: BatchHeader, next_offset: int) -> bool:
+        return (
+            header.last_offset_delta >= 0
+            and header.base_offset >= next_offset
+            and header.last_offset - self.base_offset <= _MAX_RELATIVE
+        )
+
+    def _chunk(self, position: int, size: int) -> memoryview:
+        return memoryview(self.file.read(position, max(size, _BATCHES_AT_ONCE)))
