@@ -31,6 +31,59 @@ TIMESTAMPS = st.integers(-1, 2**62)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), BYTES), max_size=3).map(tuple)
 FIELDS = st.tuples(TIMESTAMPS, BYTES, BYTES, HEADERS)
 
+# What librdkafka 2.16 sent for three records, the uncompressed ones from an idempotent producer.
+FROM_LIBRDKAFKA = {
+    Codec.NONE: (
+        "0000000000000000000001310000000002b7de9cb80000000000020000018bcfe568000000018bcf"
+        "e56802000000000000109200030000000000000003b001000000046b30900176616c75652076616c"
+        "75652076616c75652076616c75652076616c75652076616c75652076616c75652076616c75652076"
+        "616c75652076616c75652076616c75652076616c7565200402680278026e01a201000202046b3190"
+        "0176616c75652076616c75652076616c75652076616c75652076616c75652076616c75652076616c"
+        "75652076616c75652076616c75652076616c75652076616c75652076616c75652000a20100040404"
+        "6b32900176616c75652076616c75652076616c75652076616c75652076616c75652076616c756520"
+        "76616c75652076616c75652076616c75652076616c75652076616c75652076616c75652000"
+    ),
+    Codec.GZIP: (
+        "00000000000000000000007400000000023164cb160001000000020000018bcfe568000000018bcf"
+        "e56802ffffffffffffffffffffffffffff000000031f8b0800000000000003dbc0c8c0c0c0926d30"
+        "81b12c31a73455817292852983a982298f7111230313134bb621f54c66001ac9c2c2926d44452301"
+        "f24e386000010000"
+    ),
+    Codec.SNAPPY: (
+        "00000000000000000000006e000000000273388bf70002000000020000018bcfe568000000018bcf"
+        "e56802ffffffffffffffffffffffffffff0000000380023cb001000000046b30900176616c756520"
+        "ee060009063c0402680278026e01a201000202046b31fe5a00195a2000a201000404046b32fe5300"
+        "1d53"
+    ),
+    Codec.LZ4: (
+        "00000000000000000000007d000000000284a762570003000000020000018bcfe568000000018bcf"
+        "e56802ffffffffffffffffffffffffffff0000000304224d186040823d000000ff01b00100000004"
+        "6b30900176616c75652006002fff010402680278026e01a201000202046b315a00379f00a2010004"
+        "04046b32530033506c7565200000000000"
+    ),
+    Codec.ZSTD: (
+        "000000000000000000000071000000000289bd456b0004000000020000018bcfe568000000018bcf"
+        "e56802ffffffffffffffffffffffffffff0000000328b52ffd0058bd01009402b001000000046b30"
+        "900176616c7565200402680278026e01a201000202046b3100a201000404046b32030068057a5c17"
+        "d0e591ca12"
+    ),
+}
+LIBRDKAFKA_RECORDS = [
+    Record(
+        n,
+        1_700_000_000_000 + n,
+        b"k%d" % n,
+        b"value " * 12,
+        () if n else (("h", b"x"), ("n", None)),
+    )
+    for n in range(3)
+]
+
+COMMIT_MARKER = (
+    "000000000000000000000042ffffffff02088602a10030000000000000018bcfe568000000018bcf"
+    "e5680000000000000010920003ffffffff000000012000000008000000010c00000000000c00"
+)
+
 
 def plain_records(count: int = 60) -> list[Record]:
     return [
@@ -156,6 +209,27 @@ def test_what_does_not_fit_a_batch_is_an_invalid_record() -> None:
     with pytest.raises(BrokerError) as raised:
         build_batch([Record(0, 0, None, None), Record(2**40, 0, None, None)])
     assert raised.value.code is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_what_librdkafka_sent_is_read(codec: Codec) -> None:
+    batch = bytes.fromhex(FROM_LIBRDKAFKA[codec])
+    assert check_crc(batch)
+    assert read_header(batch).codec == codec
+    assert read_records(batch) == LIBRDKAFKA_RECORDS
+
+
+def test_what_librdkafka_sent_is_what_is_built() -> None:
+    batch = build_batch(
+        LIBRDKAFKA_RECORDS, leader_epoch=0, producer_id=4242, producer_epoch=3, base_sequence=0
+    )
+    assert batch.hex() == FROM_LIBRDKAFKA[Codec.NONE]
+
+
+def test_a_commit_marker_has_these_bytes() -> None:
+    marker = EndTransactionMarker(ControlType.COMMIT, coordinator_epoch=12)
+    batch = build_marker(marker, 1_700_000_000_000, producer_id=4242, producer_epoch=3)
+    assert batch.hex() == COMMIT_MARKER
 
 
 @pytest.mark.parametrize("control_type", ControlType)

@@ -58,7 +58,7 @@ def read_records(
     With log-append time every record has the batch's time. Offsets may have gaps.
 
     Raises  BrokerError(corrupt_message) if the batch is not what its header says, or its records
-            take more than `max_size` bytes
+            take more than `max_size` bytes; (unsupported_compression_type) if its codec is unknown
     """
     header = read_header(batch)
     data = decompress(header.codec, _payload(batch, header), max_size)
