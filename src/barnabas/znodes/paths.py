@@ -1,0 +1,130 @@
+"""Where Kafka keeps what in the coordination tree: the path of every znode, and the names in it."""
+
+import base64
+import uuid
+from typing import Final, NewType
+from urllib.parse import quote, unquote_plus
+
+from barnabas.base.ids import BrokerId, TopicPartition
+
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATION: Final = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION: Final = "/log_dir_event_notification"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURE: Final = "/feature"
+
+# Made by every broker that starts and misses them, with null data.
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE_ID,
+    ISR_CHANGE_NOTIFICATION,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATION,
+    *(f"{CONFIG}/{kind}" for kind in ("topics", "clients", "users", "brokers", "ips")),
+)
+
+# What sequential nodes are created as; the tree appends ten digits.
+ISR_CHANGE: Final = f"{ISR_CHANGE_NOTIFICATION}/isr_change_"
+LOG_DIR_EVENT: Final = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
+CONFIG_CHANGE: Final = f"{CONFIG_CHANGES}/config_change_"
+
+
+def broker_path(broker_id: BrokerId) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{topic_path(topic)}/partitions"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    return f"{partitions_path(partition.topic)}/{partition.partition}"
+
+
+def partition_state_path(partition: TopicPartition) -> str:
+    return f"{partition_path(partition)}/state"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def sequence_number(path: str) -> int:
+    """The number that the tree appended to a sequential node's path or name."""
+    return int(path.rpartition("_")[2])
+
+
+# What is configured: its path below /config, as change notifications name it.
+ConfigEntity = NewType("ConfigEntity", str)
+
+_DEFAULT: Final = "<default>"
+
+
+def topic_entity(topic: str) -> ConfigEntity:
+    return ConfigEntity(f"topics/{topic}")
+
+
+def broker_entity(broker_id: BrokerId | None) -> ConfigEntity:
+    """One broker's properties, or (None) what all brokers have by default."""
+    return ConfigEntity(f"brokers/{_DEFAULT if broker_id is None else broker_id}")
+
+
+def client_entity(client_id: str | None) -> ConfigEntity:
+    return ConfigEntity(f"clients/{sanitized(client_id)}")
+
+
+def user_entity(user: str | None) -> ConfigEntity:
+    return ConfigEntity(f"users/{sanitized(user)}")
+
+
+def user_client_entity(user: str | None, client_id: str | None) -> ConfigEntity:
+    return ConfigEntity(f"users/{sanitized(user)}/clients/{sanitized(client_id)}")
+
+
+def ip_entity(ip: str | None) -> ConfigEntity:
+    return ConfigEntity(f"ips/{sanitized(ip)}")
+
+
+def config_path(entity: ConfigEntity) -> str:
+    return f"{CONFIG}/{entity}"
+
+
+def sanitized(name: str | None) -> str:
+    """The name of a user, client or address as part of a path; None is the default entity."""
+    return _DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")
+
+
+def desanitized(part: str) -> str | None:
+    return None if part == _DEFAULT else unquote_plus(part)
+
+
+def uuid_text(value: uuid.UUID) -> str:
+    """The 22 characters by which Kafka writes topic and cluster ids."""
+    return base64.urlsafe_b64encode(value.bytes)[:22].decode("ascii")
+
+
+def uuid_from_text(text: str) -> uuid.UUID:
+    """Raises ValueError unless `text` is base64url of 16 bytes."""
+    try:
+        decoded = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
+        return uuid.UUID(bytes=decoded)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not 16 bytes in base64url") from error
