@@ -128,7 +128,10 @@ def _throttled_replicas(value: Value) -> str | None:
     items = value if isinstance(value, tuple) else ()
     if items == ("*",) or all(_is_partition_and_broker(item) for item in items):
         return None
-    return "must be the literal '*' or a list of [partitionId]:[brokerId],[partitionId]:[brokerId]"
+    return (
+        "must be the literal '*' or a list of replicas in the following format:"
+        " [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
 
 
 def _is_partition_and_broker(item: str) -> bool:
