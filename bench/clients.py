@@ -124,7 +124,7 @@ def consume_messages(bootstrap: str, count: int) -> float:
         start = time.perf_counter()
         got = 0
         while got < count:
-            messages = consumer.consume(10_000, timeout=PATIENCE_S)
+            messages = consumer.consume(min(10_000, count - got), timeout=PATIENCE_S)
             errors = [message.error() for message in messages if message.error()]
             if errors or not messages:
                 raise RecordsMissing(f"{got} of {count} messages came back: {errors[:1]}")

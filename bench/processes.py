@@ -39,9 +39,8 @@ def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
 
     Raises ServerFailed, with no process left, if it ends or stays silent before that line.
     """
-    with log.open("wb") as errors:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+    start = time.perf_counter()
+    process = _spawn(command, log)
     assert process.stdout is not None
     try:
         port = _listening_port(process.stdout, log)
@@ -51,15 +50,20 @@ def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
         process.stdout.close()
 
 
-def broker_command(data: Path) -> list[str | Path]:
-    return [BROKER, "server", "--listen", "127.0.0.1:0", "--data", data]
-
-
 @contextmanager
 def broker(folder: Path) -> Iterator[Server]:
     """Barnabas, with its data and its log in `folder`."""
-    with running(broker_command(folder / "broker"), folder / "broker.log") as server:
+    command = [str(BROKER), "server", "--listen", "127.0.0.1:0", "--data", str(folder / "broker")]
+    with running(command, folder / "broker.log") as server:
         yield server
+
+
+def _spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as errors:
+        try:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        except FileNotFoundError as missing:
+            raise ServerFailed(f"there is no {command[0]}; `make venv` installs it") from missing
 
 
 def _listening_port(stdout: IO[bytes], log: Path) -> int:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 
@@ -82,7 +83,7 @@ def show(console: Console, section: Section) -> None:
         table.add_row(*cells)
     console.print(table)
     for note in section.notes:
-        console.print(f"  {note}", style="dim", highlight=False)
+        console.print(Padding(note, (0, 2)), style="dim", highlight=False)
     console.print()
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 
 from bench.clients import RecordsMissing, clients_section
@@ -25,6 +26,8 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "latency": latency_section,
     "idle": idle_section,
 }
+# What a broker under test can do wrong; anything else is a bug of the bench.
+FAILURES: Final = (LoadFailed, RecordsMissing, ServerFailed, KafkaException, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def run(names: Sequence[str], plan: Plan, folder: Path, console: Console) -> Out
             show(console, sections[-1])
         except NoCompiler as missing:
             console.print(f"{name}: left out, {missing}; the raw limits stand alone\n")
-        except (LoadFailed, RecordsMissing, ServerFailed) as problem:
-            failures.append(f"{name}: {problem}")
-            console.print(f"{name} failed: {problem}\n", style="red", markup=False)
+        except FAILURES as problem:
+            failures.append(f"{name} failed: {problem or type(problem).__name__}")
+            console.print(f"{failures[-1]}\n", style="red", markup=False)
     return Outcome(sections, failures)

@@ -180,6 +180,14 @@ def test_a_server_that_never_gets_ready_is_reported_with_what_it_said(tmp_path: 
         pass
 
 
+def test_a_server_that_is_not_installed_is_reported_in_one_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ServerFailed, match="there is no /nowhere/barnabas"),
+        running(["/nowhere/barnabas"], tmp_path / "server.log"),
+    ):
+        pass
+
+
 def test_sections_come_in_the_order_of_the_report_and_unknown_ones_are_refused() -> None:
     assert chosen("fetch, raw") == ["raw", "fetch"]
     assert chosen("") == list(SECTIONS)
