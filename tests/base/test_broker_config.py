@@ -223,6 +223,18 @@ def test_a_dynamic_value_that_can_be_set_is_admitted(
     config().validate_dynamic(name, value, cluster_default=cluster_default)
 
 
+def test_dynamic_values_are_judged_together() -> None:
+    lags = {"log.cleaner.min.compaction.lag.ms": "20", "log.cleaner.max.compaction.lag.ms": "30"}
+    present = config().with_dynamic({"log.cleaner.max.compaction.lag.ms": "10"}, {})
+    present.validate_dynamic_values(lags)
+    with pytest.raises(ConfigError, match="conflict topic config setting"):
+        present.validate_dynamic("log.cleaner.min.compaction.lag.ms", "20")
+    with pytest.raises(ConfigError, match="conflict topic config setting"):
+        present.validate_dynamic_values(
+            {"log.cleaner.min.compaction.lag.ms": "20"}, cluster_default=True
+        )
+
+
 def test_every_key_is_described_with_value_source_and_type() -> None:
     described = config(num_partitions="3", sasl_jaas_config="secret").describe()
     names = [entry.name for entry in described]

@@ -104,17 +104,30 @@ class BrokerConfig:
     def validate_dynamic(
         self, name: builtins.str, value: builtins.str, *, cluster_default: builtins.bool = False
     ) -> None:
-        """Refuse a dynamic value that a request wants to set.
+        """Refuse one dynamic value that a request wants to set beside the present ones.
 
-        Raises  ConfigError in Kafka's words if the key is read-only, or can only be set for one
-                broker or one listener, or if the value is not possible
+        Raises  ConfigError, as `validate_dynamic_values`
         """
-        _check_dynamic(name, value, cluster_default)
-        changed = {name: value}
+        present = self._cluster_default if cluster_default else self._per_broker
+        self.validate_dynamic_values(present | {name: value}, cluster_default=cluster_default)
+
+    def validate_dynamic_values(
+        self,
+        wanted: Mapping[builtins.str, builtins.str],
+        *,
+        cluster_default: builtins.bool = False,
+    ) -> None:
+        """Refuse dynamic values that a request wants to set in place of all present ones.
+
+        Raises  ConfigError in Kafka's words if a key is read-only, or can only be set for one
+                broker or one listener, or if a value is not possible, alone or with the others
+        """
+        for name, value in wanted.items():
+            _check_dynamic(name, value, cluster_default)
         if cluster_default:
-            self.with_dynamic(self._per_broker, self._cluster_default | changed)
+            self.with_dynamic(self._per_broker, wanted)
         else:
-            self.with_dynamic(self._per_broker | changed, self._cluster_default)
+            self.with_dynamic(wanted, self._cluster_default)
 
     # Typed access, for `compose` to hand out plain values. A null is for the optional_ ones.
 

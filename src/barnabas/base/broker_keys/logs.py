@@ -47,10 +47,10 @@ log.retention.bytes long -1 - high cluster-wide acts
     How large a partition may become before its oldest files are deleted; -1 is no limit.
 log.retention.check.interval.ms long 300000 >=1 medium acts
     How often logs are looked at for files to delete.
-log.initial.task.delay.ms long 30000 >=0 low internal acts
+log.initial.task.delay.ms long 30000 >=0 low internal
     How long after start the background work on logs begins.
 log.cleanup.policy list delete compact|delete medium cluster-wide acts
-    What happens to old records: delete, compact, or both.
+    What happens to old records: delete, compact, or both. Compacting is not served yet.
 log.index.size.max.bytes int 10485760 >=4 medium cluster-wide acts
     The largest index file of a segment.
 log.index.interval.bytes int 4096 >=0 medium cluster-wide acts
@@ -91,27 +91,27 @@ log.local.retention.bytes long -2 >=-2 medium cluster-wide
     How large a partition may be on local disks with tiered storage. Not served yet.
 remote.log.storage.system.enable boolean false - medium
     Whether tiered storage is on. Not served yet.
-log.cleaner.enable boolean true - medium acts
+log.cleaner.enable boolean true - medium
     Whether logs with cleanup policy compact are compacted.
 log.cleaner.threads int 1 >=0 medium cluster-wide
     Kafka's number of compaction threads; accepted, not used: one log is compacted at a time.
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 - medium cluster-wide acts
+log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 - medium cluster-wide
     How fast compaction may read and write.
-log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide acts
+log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide
     Memory for the keys of one pass of compaction.
-log.cleaner.io.buffer.size int 524288 >=0 medium cluster-wide acts
+log.cleaner.io.buffer.size int 524288 >=0 medium cluster-wide
     Memory for the records that compaction reads at a time.
 log.cleaner.io.buffer.load.factor double 0.9 - medium cluster-wide
     How full Kafka's key buffer may become; accepted, not used.
-log.cleaner.backoff.ms long 15000 >=0 medium cluster-wide acts
+log.cleaner.backoff.ms long 15000 >=0 medium cluster-wide
     How long compaction waits when there is nothing to compact.
-log.cleaner.min.cleanable.ratio double 0.5 0..1 medium cluster-wide acts
+log.cleaner.min.cleanable.ratio double 0.5 0..1 medium cluster-wide
     How much of a log must be uncompacted before it is compacted again.
-log.cleaner.delete.retention.ms long 86400000 >=0 medium cluster-wide acts
+log.cleaner.delete.retention.ms long 86400000 >=0 medium cluster-wide
     How long a delete marker is kept in a compacted log.
-log.cleaner.min.compaction.lag.ms long 0 >=0 medium cluster-wide acts
+log.cleaner.min.compaction.lag.ms long 0 >=0 medium cluster-wide
     How long a record stays uncompacted at least.
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 >=1 medium cluster-wide acts
+log.cleaner.max.compaction.lag.ms long 9223372036854775807 >=1 medium cluster-wide
     How long a record stays uncompacted at most.
 create.topic.policy.class.name class null - low
     A Java class that may refuse new topics; has no meaning here.

@@ -19,9 +19,9 @@ control.plane.listener.name string null - high
     The listener on which the controller reaches brokers; the inter-broker one when not set.
 early.start.listeners string null - high
     Listeners that open before authorization is ready; has no meaning with ZooKeeper.
-socket.send.buffer.bytes int 102400 - high acts
+socket.send.buffer.bytes int 102400 - high
     The send buffer of each connection; -1 leaves it to the operating system.
-socket.receive.buffer.bytes int 102400 - high acts
+socket.receive.buffer.bytes int 102400 - high
     The receive buffer of each connection; -1 leaves it to the operating system.
 socket.request.max.bytes int 104857600 >=1 high acts
     The largest request; a connection that announces a larger one is closed.

@@ -29,12 +29,12 @@ replica.high.watermark.checkpoint.interval.ms long 5000 - high acts
     How often the high watermarks are written to disk.
 replica.selector.class string null - medium
     Which replica a consumer is sent to; the leader when not set.
-fetch.purgatory.purge.interval.requests int 1000 - medium acts
-    After how many finished fetches the waiting ones are tidied up.
-producer.purgatory.purge.interval.requests int 1000 - medium acts
-    After how many finished produce requests the waiting ones are tidied up.
+fetch.purgatory.purge.interval.requests int 1000 - medium
+    When Kafka tidies up among waiting fetches; accepted, not used: a finished one leaves at once.
+producer.purgatory.purge.interval.requests int 1000 - medium
+    When Kafka tidies up among waiting produce requests; accepted, not used.
 delete.records.purgatory.purge.interval.requests int 1 - medium
-    After how many finished DeleteRecords requests the waiting ones are tidied up.
+    When Kafka tidies up among waiting DeleteRecords requests; accepted, not used.
 auto.leader.rebalance.enable boolean true - high
     Whether leadership returns to the preferred replicas by itself.
 leader.imbalance.per.broker.percentage int 10 - high
