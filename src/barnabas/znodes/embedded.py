@@ -58,7 +58,11 @@ class Tree:
 
         Raises  JournalDamaged, DiskFault
         """
-        journal = Journal(disk)
+        return cls.recover(Journal(disk), offload)
+
+    @classmethod
+    def recover(cls, journal: Journal, offload: Offload | None = None) -> "Tree":
+        """Read a journal and end the sessions that were open when its process did."""
         nodes = journal.open()
         if orphans := [Delete(path) for path in nodes.ephemerals()]:
             zxid, changes = nodes.zxid + 1, nodes.decide(orphans, session_id=0)
