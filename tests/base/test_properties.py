@@ -32,6 +32,7 @@ def test_each_separator_ends_the_key(line: str) -> None:
         ("a=1\\\n#not a comment", {"a": "1#not a comment"}),
         ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
         ("a=1\\", {"a": "1"}),
+        ("\\\n# a comment after nothing\na=1", {"a": "1"}),
         ("a\\ b\\:c\\==d", {"a b:c=": "d"}),
         ("a=\\t\\n\\r\\f\\q", {"a": "\t\n\r\fq"}),
         ("a=\\u00e9\\uD83D\\uDE00", {"a": "é😀"}),

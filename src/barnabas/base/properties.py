@@ -52,7 +52,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     started, line = 0, ""
     for number, natural in enumerate(_natural_lines(text), 1):
         rest = natural.lstrip(_BLANKS)
-        if not started and (not rest or rest[0] in "#!"):
+        if not line and (not rest or rest[0] in "#!"):
+            started = 0
             continue
         started, line = started or number, line + rest
         backslashes = len(line) - len(line.rstrip("\\"))
@@ -67,7 +68,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _natural_lines(text: str) -> list[str]:
     # Not str.splitlines: it would also split at characters that Java leaves inside a line.
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def _split(line: str) -> tuple[str, str]:
