@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Self, TypeVar
 
 from barnabas.base.broker_config_rules import check_together
-from barnabas.base.broker_keys import BROKER_KEYS
+from barnabas.base.broker_keys import BROKER_KEYS, broker_key
 from barnabas.base.config import (
     ConfigEntry,
     ConfigKey,
@@ -26,8 +26,11 @@ from barnabas.base.config import (
     Value,
     did_you_mean,
 )
+from barnabas.base.dynamic_config import applicable, check_dynamic
 from barnabas.base.errors import ConfigError
 from barnabas.base.listeners import Listener, parse_listeners, parse_protocol_map, split_list
+
+__all__ = ["BrokerConfig", "broker_key"]
 
 _T = TypeVar("_T", bool, int, float, str, tuple[str, ...])
 
@@ -43,14 +46,6 @@ _SYNONYMS: Final = {
 } | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
 
 _DEFAULTS: Final[dict[str, Value]] = {name: key.default for name, key in BROKER_KEYS.items()}
-
-
-def broker_key(name: str) -> ConfigKey | None:
-    """The key called `name`, also for one listener (and its SASL mechanism) in particular."""
-    if name in BROKER_KEYS or not name.startswith("listener.name."):
-        return BROKER_KEYS.get(name)
-    of_listener = name.removeprefix("listener.name.").partition(".")[2]
-    return BROKER_KEYS.get(of_listener) or BROKER_KEYS.get(of_listener.partition(".")[2])
 
 
 class BrokerConfig:
@@ -73,8 +68,8 @@ class BrokerConfig:
         warnings = [
             f"unknown property {name}{did_you_mean(name, BROKER_KEYS)}" for name in self.unknown
         ]
-        self._per_broker = _applicable(per_broker or {}, False, warnings)
-        self._cluster_default = _applicable(cluster_default or {}, True, warnings)
+        self._per_broker = applicable(per_broker or {}, False, warnings)
+        self._cluster_default = applicable(cluster_default or {}, True, warnings)
         self.warnings = tuple(warnings)
         self._values = _DEFAULTS | dict(self._parsed())
         check_together(self)
@@ -123,7 +118,7 @@ class BrokerConfig:
                 broker or one listener, or if a value is not possible, alone or with the others
         """
         for name, value in wanted.items():
-            _check_dynamic(name, value, cluster_default)
+            check_dynamic(name, value, cluster_default)
         if cluster_default:
             self.with_dynamic(self._per_broker, wanted)
         else:
@@ -282,37 +277,3 @@ def _only_cluster_default(entry: ConfigEntry) -> ConfigEntry:
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     kept = tuple(synonym for synonym in entry.synonyms if synonym.source is source)
     return entry._replace(source=source, synonyms=kept, value=kept[0].value)
-
-
-def _applicable(
-    dynamic: Mapping[str, str], cluster_default: bool, warnings: list[str]
-) -> dict[str, str]:
-    """Those of the stored values that can be in force; a warning about each other one."""
-    applicable: dict[str, str] = {}
-    for name, text in dynamic.items():
-        try:
-            _check_dynamic(name, text, cluster_default)
-        except ConfigError as error:
-            warnings.append(f"dynamic configuration left out: {error}")
-        else:
-            applicable[name] = text
-    return applicable
-
-
-def _check_dynamic(name: str, value: str, cluster_default: bool) -> None:
-    key = broker_key(name)
-    if key is None:
-        return  # as Kafka: a plugin might know it
-    if key.update is UpdateMode.READ_ONLY:
-        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
-    if name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
-        raise ConfigError(
-            "These security configs can be dynamically updated only per-listener using the"
-            f" listener prefix: Set({name})"
-        )
-    if cluster_default and key.update is UpdateMode.PER_BROKER:
-        raise ConfigError(
-            "Cannot update these configs at default cluster level, broker id must be specified:"
-            f" Set({name})"
-        )
-    key.parse(value)

@@ -29,3 +29,11 @@ TABLES: Final = {
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {
     name: key for table in TABLES.values() for name, key in read_keys(table).items()
 }
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The key called `name`, also for one listener (and its SASL mechanism) in particular."""
+    if name in BROKER_KEYS or not name.startswith("listener.name."):
+        return BROKER_KEYS.get(name)
+    of_listener = name.removeprefix("listener.name.").partition(".")[2]
+    return BROKER_KEYS.get(of_listener) or BROKER_KEYS.get(of_listener.partition(".")[2])
