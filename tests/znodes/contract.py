@@ -16,7 +16,6 @@ from barnabas.znodes.tree import (
     Check,
     Coordination,
     Create,
-    Data,
     Delete,
     EventKind,
     NoChildrenForEphemerals,
@@ -98,15 +97,13 @@ class CoordinationContract:
         assert (stat.ephemeral_owner, stat.num_children, stat.data_length) == (0, 0, 7)
 
     @two_sessions
-    async def test_null_and_empty_data_are_kept_apart(
-        self, one: Coordination, other: Coordination
-    ) -> None:
-        await one.create("/null")
-        await one.create("/empty", b"")
-        assert (await other.get("/null"))[0] is None
-        assert (await other.get("/empty"))[0] == b""
-        await one.set("/empty", None)
-        assert (await other.get("/empty"))[0] is None
+    async def test_a_node_may_be_without_data(self, one: Coordination, other: Coordination) -> None:
+        await one.create("/a")
+        assert (await other.get("/a"))[0] == b""
+        await one.set("/a", b"something")
+        await one.set("/a", b"")
+        data, stat = await other.get("/a")
+        assert (data, stat.data_length, stat.version) == (b"", 0, 2)
 
     @two_sessions
     async def test_creating_twice_or_without_a_parent_is_refused(
@@ -126,7 +123,7 @@ class CoordinationContract:
     ) -> None:
         await one.create("/a")
         await one.create("/a/b/c/d", b"leaf", make_parents=True)
-        assert (await other.get("/a/b/c"))[0] is None
+        assert (await other.get("/a/b/c"))[0] == b""
         assert await other.children("/a/b/c") == ["d"]
         assert await other.create("/x/y-", sequential=True, make_parents=True) == "/x/y-0000000000"
 
@@ -377,7 +374,7 @@ class CoordinationContract:
         heard = Heard[WatchEvent]()
         await one.get("/a", heard)
         writing = asyncio.ensure_future(other.set("/a", b"1"))
-        data: Data = b"0"
+        data = b"0"
         while data == b"0":
             await asyncio.sleep(0)
             data, _ = await one.get("/a")

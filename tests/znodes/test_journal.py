@@ -18,10 +18,10 @@ from barnabas.base.offload import InlineOffload
 from barnabas.znodes.embedded import Tree
 from barnabas.znodes.journal import FILE, Journal, JournalDamaged
 from barnabas.znodes.nodes import Created, Nodes
-from barnabas.znodes.tree import Create, Data, Set, Stat
+from barnabas.znodes.tree import Create, Set, Stat
 
 T = TypeVar("T")
-Image = dict[str, tuple[Data, Stat]]
+Image = dict[str, tuple[bytes, Stat]]
 
 
 def image_of(nodes: Nodes) -> Image:
@@ -48,10 +48,10 @@ async def write_history(folder: Path) -> dict[int, tuple[int, Image]]:
         lambda: session.create("/brokers/ids", make_parents=True),
         lambda: session.create("/brokers/ids/0", b'{"version":5}', ephemeral=True),
         lambda: session.create("/bytes", b"\x00\xff\n\r\xc3\xa4 \xed\xb2\x80 \xf0\x9f\x98\x80\x80"),
-        lambda: session.multi([Set("/bytes", b""), Create("/n_", None, sequential=True)]),
+        lambda: session.multi([Set("/bytes", b""), Create("/n_", sequential=True)]),
         lambda: session.create("/n_", b"\n", sequential=True),
         lambda: session.delete("/bytes", 1),
-        lambda: session.set("/brokers", None),
+        lambda: session.set("/brokers", b"{}"),
     ):
         history[file.stat().st_size] = (tree.nodes.zxid, image_of(tree.nodes))
         await step()

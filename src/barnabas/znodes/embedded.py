@@ -16,7 +16,6 @@ from barnabas.znodes.nodes import Change, Nodes, check_path, events_of
 from barnabas.znodes.tree import (
     ANY_VERSION,
     Create,
-    Data,
     Delete,
     Operation,
     Result,
@@ -148,7 +147,7 @@ class EmbeddedSession:
     async def create(
         self,
         path: str,
-        data: Data = None,
+        data: bytes = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -164,7 +163,7 @@ class EmbeddedSession:
         assert isinstance(created, str)
         return created
 
-    async def get(self, path: str, watch: Watch | None = None) -> tuple[Data, Stat]:
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         await self._before_reading(path)
         node = self._tree.nodes[path]
         self._watches.on_data(path, watch)
@@ -181,7 +180,7 @@ class EmbeddedSession:
         self._watches.on_children(path, watch)
         return sorted(node.children)
 
-    async def set(self, path: str, data: Data, version: int = ANY_VERSION) -> Stat:
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         (stat,) = await self._commit([Set(path, data, version)])
         assert isinstance(stat, Stat)
         return stat

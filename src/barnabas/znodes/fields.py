@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from barnabas.base.ids import BrokerId
-from barnabas.znodes.tree import Data, MalformedZnode
+from barnabas.znodes.tree import MalformedZnode
 
 
 def to_json(value: dict[str, Any]) -> bytes:
@@ -23,9 +23,7 @@ def reading(path: str) -> Iterator[None]:
         raise MalformedZnode(path, str(error)) from error
 
 
-def parsed(data: Data) -> dict[str, Any]:
-    if data is None:
-        raise ValueError("the value is null")
+def parsed(data: bytes) -> dict[str, Any]:
     return mapping(json.loads(data))
 
 

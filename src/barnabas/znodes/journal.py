@@ -22,11 +22,11 @@ import crc32c
 from barnabas.base.disk import DataFile, Disk
 from barnabas.base.errors import BarnabasError, DiskFault
 from barnabas.znodes.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
-from barnabas.znodes.tree import Data
 
 FILE: Final = "znodes.journal"
 MAGIC: Final = "barnabas-znodes"
 FORMAT: Final = 1
+_HEAD_SIZE: Final = len("00000000 00000000 ")
 
 
 class JournalDamaged(BarnabasError):
@@ -133,19 +133,20 @@ class Journal:
         """Start, end and content of every good line, up to a tail that has none."""
         start, bad = 0, -1
         while (end := data.find(b"\n", start) + 1) > 0:
-            body = data[start + len(_head(b"")) : end - 1]
+            body = data[start + _HEAD_SIZE : end - 1]
             if not data.startswith(_head(body), start):
                 bad = start if bad < 0 else bad
             elif bad >= 0:
                 raise self._damaged(bad, f"a bad line, but the one at byte {start} is good")
             else:
-                yield start, end, json.loads(body)
+                yield start, end, _decode(body.decode("ascii"))[0]
             start = end
 
     def _damaged(self, offset: int, what: str) -> JournalDamaged:
         return JournalDamaged(f"{self._disk.folder}/{FILE}", offset, what)
 
 
+_decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -195,9 +196,9 @@ def _decode_change(record: list[Any]) -> Change:
             return Deleted(record[1])
 
 
-def _to_text(data: Data) -> str | None:
-    return None if data is None else data.decode("utf-8", "surrogateescape")
+def _to_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
-def _to_data(text: str | None) -> Data:
-    return None if text is None else text.encode("utf-8", "surrogateescape")
+def _to_data(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -32,7 +32,6 @@ from barnabas.znodes.paths import (
     uuid_from_text,
     uuid_text,
 )
-from barnabas.znodes.tree import Data
 
 # Cluster
 
@@ -41,7 +40,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
     return to_json({"version": "1", "id": cluster_id})
 
 
-def decode_cluster_id(data: Data) -> str:
+def decode_cluster_id(data: bytes) -> str:
     with reading(CLUSTER_ID):
         return text(parsed(data)["id"])
 
@@ -105,7 +104,7 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
     )
 
 
-def decode_broker(broker_id: BrokerId, data: Data) -> BrokerRegistration:
+def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
     """Reads every version since 1; `features` is None below 5."""
     with reading(broker_path(broker_id)):
         fields = parsed(data)
@@ -173,7 +172,7 @@ def encode_controller(controller: Controller) -> bytes:
     )
 
 
-def decode_controller(data: Data) -> Controller:
+def decode_controller(data: bytes) -> Controller:
     with reading(CONTROLLER):
         fields = parsed(data)
         return Controller(
@@ -187,9 +186,9 @@ def encode_controller_epoch(epoch: int) -> bytes:
     return b"%d" % epoch
 
 
-def decode_controller_epoch(data: Data) -> int:
+def decode_controller_epoch(data: bytes) -> int:
     with reading(CONTROLLER_EPOCH):
-        return int(data or b"")
+        return int(data)
 
 
 # Topics and partitions
@@ -220,7 +219,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     )
 
 
-def decode_topic(topic: str, data: Data) -> TopicAssignment:
+def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     with reading(topic_path(topic)):
         fields = parsed(data)
         topic_id = fields.get("topic_id")
@@ -268,7 +267,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
     )
 
 
-def decode_partition_state(partition: TopicPartition, data: Data) -> PartitionState:
+def decode_partition_state(partition: TopicPartition, data: bytes) -> PartitionState:
     with reading(partition_state_path(partition)):
         fields = parsed(data)
         return PartitionState(
@@ -288,7 +287,7 @@ def encode_reassignment(reassignment: Mapping[TopicPartition, tuple[BrokerId, ..
     return to_json({"version": 1, "partitions": partitions})
 
 
-def decode_reassignment(data: Data) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     with reading(REASSIGN_PARTITIONS):
         entries = parsed(data)["partitions"]
         return {_partition(entry): broker_ids(entry["replicas"]) for entry in entries}
@@ -300,7 +299,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     return to_json({"version": 1, "partitions": listed})
 
 
-def decode_partitions(path: str, data: Data) -> list[TopicPartition]:
+def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     with reading(path):
         return [_partition(entry) for entry in parsed(data)["partitions"]]
 
@@ -313,7 +312,7 @@ def encode_log_dir_event(broker_id: BrokerId) -> bytes:
     return to_json({"version": 1, "broker": broker_id, "event": 1})
 
 
-def decode_log_dir_event(path: str, data: Data) -> BrokerId:
+def decode_log_dir_event(path: str, data: bytes) -> BrokerId:
     """The broker that lost a log folder."""
     with reading(path):
         return BrokerId(integer(parsed(data)["broker"]))
@@ -326,10 +325,10 @@ def encode_config(properties: Mapping[str, str]) -> bytes:
     return to_json({"version": 1, "config": dict(properties)})
 
 
-def decode_config(entity: ConfigEntity, data: Data) -> dict[str, str]:
-    """A node with null data has no properties: it is only there for those below it."""
+def decode_config(entity: ConfigEntity, data: bytes) -> dict[str, str]:
+    """A node without data has no properties: it is only there for those below it."""
     with reading(config_path(entity)):
-        properties = {} if data is None else mapping(parsed(data).get("config", {}))
+        properties = mapping(parsed(data).get("config", {})) if data else {}
         return {key: text(value) for key, value in properties.items()}
 
 
@@ -337,7 +336,7 @@ def encode_config_change(entity: ConfigEntity) -> bytes:
     return to_json({"version": 2, "entity_path": entity})
 
 
-def decode_config_change(path: str, data: Data) -> ConfigEntity:
+def decode_config_change(path: str, data: bytes) -> ConfigEntity:
     with reading(path):
         fields = parsed(data)
         match integer(fields["version"]):
@@ -373,9 +372,9 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
     )
 
 
-def decode_producer_id_block(data: Data) -> ProducerIdBlock | None:
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
     """None if no block was given out yet."""
-    if data is None:
+    if not data:
         return None
     with reading(PRODUCER_ID_BLOCK):
         fields = parsed(data)
@@ -396,13 +395,16 @@ class FinalizedFeatures:
 
 
 def encode_features(features: FinalizedFeatures) -> bytes:
-    keys = ("max_version_level", "min_version_level")[: 3 - features.version]
-    levels = {name: dict.fromkeys(keys, level) for name, level in features.levels.items()}
+    levels = {
+        name: {"max_version_level": level}
+        | ({"min_version_level": level} if features.version == 1 else {})
+        for name, level in features.levels.items()
+    }
     status = 1 if features.enabled else 0
     return to_json({"features": levels, "version": features.version, "status": status})
 
 
-def decode_features(data: Data) -> FinalizedFeatures:
+def decode_features(data: bytes) -> FinalizedFeatures:
     with reading(FEATURE):
         fields = parsed(data)
         version, status = integer(fields["version"]), integer(fields["status"])

@@ -13,7 +13,6 @@ from barnabas.znodes.tree import (
     BadVersion,
     Check,
     Create,
-    Data,
     Delete,
     EventKind,
     NoChildrenForEphemerals,
@@ -33,13 +32,13 @@ PERSISTENT: Final = 0
 
 class Created(NamedTuple):
     path: str
-    data: Data
+    data: bytes
     owner: int
 
 
 class Changed(NamedTuple):
     path: str
-    data: Data
+    data: bytes
 
 
 class Deleted(NamedTuple):
@@ -59,7 +58,7 @@ Change: TypeAlias = Created | Changed | Deleted | Checked
 class Node:
     """One znode. `created` counts the children it ever had, which numbers sequential ones."""
 
-    data: Data
+    data: bytes
     czxid: int
     mzxid: int
     version: int = 0
@@ -77,7 +76,7 @@ class Node:
             cversion=2 * self.created - len(self.children),
             ephemeral_owner=self.owner,
             num_children=len(self.children),
-            data_length=len(self.data or b""),
+            data_length=len(self.data),
         )
 
 
@@ -86,7 +85,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self.zxid = 0
-        self._nodes = {ROOT: Node(data=None, czxid=0, mzxid=0)}
+        self._nodes = {ROOT: Node(data=b"", czxid=0, mzxid=0)}
 
     def __getitem__(self, path: str) -> Node:
         """Raises NoNode."""

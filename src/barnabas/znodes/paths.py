@@ -23,7 +23,7 @@ CONFIG_CHANGES: Final = "/config/changes"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 
-# Made by every broker that starts and misses them, with null data.
+# Made by every broker that starts and misses them, without data.
 PERSISTENT_PATHS: Final = (
     "/consumers",
     BROKER_IDS,

@@ -24,9 +24,6 @@ from barnabas.base.errors import BarnabasError
 
 ANY_VERSION: Final = -1
 
-# Null and empty differ: Kafka makes its folders with null and takes empty for broken JSON.
-Data: TypeAlias = bytes | None
-
 
 class ZnodeError(BarnabasError):
     """An operation on the coordination tree failed; `path` says on which node."""
@@ -90,7 +87,7 @@ class Create(NamedTuple):
     """Make a node; answers with its path, which a sequential node learns only so."""
 
     path: str
-    data: Data = None
+    data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
 
@@ -99,7 +96,7 @@ class Set(NamedTuple):
     """Replace a node's data; answers with its new Stat."""
 
     path: str
-    data: Data
+    data: bytes
     version: int = ANY_VERSION
 
 
@@ -155,8 +152,9 @@ StateListener: TypeAlias = Callable[[SessionState], None]
 class Coordination(Protocol):
     """One session with a coordination tree.
 
-    Paths are absolute, without a trailing slash. Writes of all sessions form one
-    order; each is all or nothing, and durable when it returns.
+    Paths are absolute, without a trailing slash. Empty data is ZooKeeper's null, as
+    in the folders that Kafka makes. Writes of all sessions form one order; each is
+    all or nothing, and durable when it returns.
 
     A watch is a callback for one event: `get` and `exists` watch a node's data
     (CREATED, CHANGED, DELETED), `children` its list of children (CHILDREN,
@@ -181,7 +179,7 @@ class Coordination(Protocol):
     async def create(
         self,
         path: str,
-        data: Data = None,
+        data: bytes = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -189,13 +187,13 @@ class Coordination(Protocol):
     ) -> str:
         """Make a node and return its path; a sequential one gets ten digits appended.
 
-        `make_parents` first makes what is missing above it, persistent and null.
+        `make_parents` first makes what is missing above it, persistent and without data.
 
         Raises  NodeExists, NoNode (no parent), NoChildrenForEphemerals
         """
         ...
 
-    async def get(self, path: str, watch: Watch | None = None) -> tuple[Data, Stat]:
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Raises NoNode."""
         ...
 
@@ -207,7 +205,7 @@ class Coordination(Protocol):
         """The names below a node, sorted. Raises NoNode."""
         ...
 
-    async def set(self, path: str, data: Data, version: int = ANY_VERSION) -> Stat:
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Raises NoNode, BadVersion."""
         ...
 
