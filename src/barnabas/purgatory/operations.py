@@ -23,7 +23,7 @@ class DelayedOperation(TimerTask):
 
     Each is equal to itself alone, so a subclass must not define equality.
 
-    Keeps   PUR-1  an operation completes exactly once, by an event or by the clock
+    Keeps   PUR-1  an operation completes exactly once
     """
 
     __slots__ = ("completed", "keys", "purgatory")
@@ -70,7 +70,7 @@ Operation = TypeVar("Operation", bound=DelayedOperation)
 class Purgatory(Generic[Operation]):
     """Where operations of one kind wait; several purgatories may share one timer.
 
-    Keeps   PUR-2  an operation waits in one purgatory at the most, and never after it completed
+    Keeps   PUR-2  an operation waits in one purgatory at the most
     """
 
     def __init__(self, timer: Timer) -> None:

@@ -60,12 +60,12 @@ class Timer:
         """
         if timeout_ms <= 0:
             return False
-        seconds = self._loop.time()
-        if not self._wheel.size:
+        wheel, seconds = self._wheel, self._loop.time()
+        if not wheel.size:
             # The wheel's time stood still while nothing waited; all deadlines would look far.
-            self._wheel.advance(whole_ms_passed(seconds))
+            wheel.advance(whole_ms_passed(seconds))
         deadline_ms = whole_ms_ahead(seconds) + timeout_ms
-        self._wheel.add(task, deadline_ms)
+        wheel.add(task, deadline_ms)
         if deadline_ms < self._armed_ms:
             self._arm()
         return True
