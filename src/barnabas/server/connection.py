@@ -91,6 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request of this connection still waits for its answer."""
         return self._pending is not None
 
+    def idle_seconds(self) -> float:
+        return self._now() - self.last_active
+
     # -- asyncio's side ------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -250,9 +253,10 @@ class Connection(asyncio.BufferedProtocol):
         """Close after what was already answered is sent; one line says why."""
         if not self._closing:
             log.info("connection closed peer=%s why=%s", self.peer, why)
-        self._drop()
+        self.close_quietly()
 
-    def _drop(self) -> None:
+    def close_quietly(self) -> None:
+        """Close for a reason that is not this connection's."""
         self._closing = True
         if self._transport is not None:
             self._transport.close()

@@ -89,7 +89,7 @@ class Dispatch:
                 position = skip_tags(frame, position)
         if position > len(frame):
             raise Truncated("the client id reaches past the end of the request")
-        handler = self._frame_handlers[key]
+        handler: FrameHandler | None = self._frame_handlers[key]
         if handler is not None:
             return handler(version, correlation_id, frame, position, connection)
         client_id = _client_id(frame, length)

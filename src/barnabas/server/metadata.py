@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: brokers, topics, partitions; Metadata is answered from it."""
+"""What this broker knows of the cluster; Metadata is answered from it."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -18,6 +18,10 @@ class BrokerImage:
     broker_id: BrokerId
     endpoints: Mapping[str, tuple[str, int]]
     rack: str | None = None
+
+    def endpoint(self, listener: str) -> tuple[str, int]:
+        """Host and port for a client that came in by `listener`."""
+        return self.endpoints[listener]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ class Pending:
 
     __slots__ = ("_answer", "_answered", "_on_abandoned", "_receiver", "abandoned")
 
-    def __init__(self, on_abandoned: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_abandoned: Callable[[], object] | None = None) -> None:
         self._answer: Answer | None = None
         self._answered = False
         self._receiver: Callable[[Answer | None], None] | None = None

@@ -1,0 +1,175 @@
+"""Fetch sessions (KIP-227): a consumer names only what changed, and is told only what changed.
+
+A session begins with a full fetch (epoch 0) and is carried on by incremental ones, each
+with the next epoch. Whatever does not fit (an unknown id, a wrong epoch) gets an error, and
+the client begins anew with a full fetch: a session is a saving, never a promise.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.randomness import Random
+from barnabas.wire.fetch import FetchPartition, FetchRequest, PartitionFetched
+
+FULL: Final = 0
+NO_SESSION: Final = -1
+_LAST_EPOCH: Final = 2**31 - 1
+
+TopicKey = str | uuid.UUID
+
+
+class Wanted(NamedTuple):
+    """One partition to fetch from, its topic as the client named it."""
+
+    topic: TopicKey
+    partition: FetchPartition
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a session remembers of a partition: what is wanted, and what was last told."""
+
+    wanted: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class _Session:
+    session_id: int
+    by_id: bool
+    epoch: int
+    last_used_ms: float
+    partitions: dict[tuple[TopicKey, int], _Kept] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """One fetch: what to read, and how its answer is cut down to what changed."""
+
+    session: _Session | None
+    incremental: bool
+    wanted: list[Wanted]
+
+    @property
+    def session_id(self) -> int:
+        return 0 if self.session is None else self.session.session_id
+
+    def worth_telling(self, topic: TopicKey, got: PartitionFetched) -> bool:
+        """Whether the client must be told of this partition; remembers what it was told.
+
+        A partition that had records goes to the end of the session's order, so that a
+        small `max_bytes` does not starve the ones behind it.
+        """
+        if self.session is None:
+            return True
+        key = (topic, got.partition)
+        kept = self.session.partitions.get(key)
+        if kept is None:
+            return True
+        changed = (
+            len(got.records) > 0
+            or got.code != 0
+            or got.diverging_epoch is not None
+            or got.high_watermark != kept.high_watermark
+            or got.log_start_offset != kept.log_start_offset
+        )
+        # After an error everything is told again.
+        kept.high_watermark = -1 if got.code else got.high_watermark
+        kept.log_start_offset = -1 if got.code else got.log_start_offset
+        if self.incremental and len(got.records) > 0:
+            self.session.partitions[key] = self.session.partitions.pop(key)
+        return changed or not self.incremental
+
+
+class FetchSessions:
+    """The sessions of this broker, at most `slots`; the longest unused makes room when stale."""
+
+    def __init__(
+        self, slots: int, stale_after_ms: int, random: Random, now_ms: Callable[[], float]
+    ) -> None:
+        self._slots = slots
+        self._stale_after_ms = stale_after_ms
+        self._random = random
+        self._now_ms = now_ms
+        self._sessions: dict[int, _Session] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, request: FetchRequest, *, by_id: bool) -> FetchContext:
+        """The context of one fetch.
+
+        Raises  BrokerError(fetch_session_id_not_found, invalid_fetch_session_epoch,
+                fetch_session_topic_id_error): the client shall begin a new session
+        """
+        if request.session_epoch in (FULL, NO_SESSION):
+            self._sessions.pop(request.session_id, None)
+            wanted = list(_named(request))
+            if request.session_epoch == NO_SESSION or not wanted:
+                return FetchContext(None, False, wanted)
+            return FetchContext(self._open(wanted, by_id), False, wanted)
+        return self._resume(request, by_id)
+
+    def _resume(self, request: FetchRequest, by_id: bool) -> FetchContext:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise BrokerError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != request.session_epoch:
+            raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
+        if session.by_id != by_id:
+            raise BrokerError(ErrorCode.fetch_session_topic_id_error)
+        for topic, partition in _named(request):
+            key = (topic, partition.partition)
+            kept = session.partitions.get(key)
+            if kept is None:
+                session.partitions[key] = _Kept(partition)
+            else:
+                kept.wanted = partition
+        for forgotten in request.forgotten:
+            for index in forgotten.partitions:
+                session.partitions.pop((_key(forgotten.name, forgotten.topic_id), index), None)
+        del self._sessions[session.session_id]
+        if not session.partitions:
+            return FetchContext(None, False, [])
+        self._sessions[session.session_id] = session
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        session.last_used_ms = self._now_ms()
+        wanted = [Wanted(topic, kept.wanted) for (topic, _), kept in session.partitions.items()]
+        return FetchContext(session, True, wanted)
+
+    def _open(self, wanted: list[Wanted], by_id: bool) -> _Session | None:
+        """A new session, or None where there is no room: the client then fetches in full."""
+        if len(self._sessions) >= self._slots and not self._evict():
+            return None
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._random.below(2**31)
+        session = _Session(session_id, by_id, 1, self._now_ms())
+        for topic, partition in wanted:
+            session.partitions[topic, partition.partition] = _Kept(partition)
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or self._now_ms() - oldest.last_used_ms < self._stale_after_ms:
+            return False
+        del self._sessions[oldest.session_id]
+        return True
+
+
+def _named(request: FetchRequest) -> Iterable[Wanted]:
+    for topic in request.topics:
+        key = _key(topic.name, topic.topic_id)
+        for partition in topic.partitions:
+            yield Wanted(key, partition)
+
+
+def _key(name: str | None, topic_id: uuid.UUID | None) -> TopicKey:
+    if topic_id is not None:
+        return topic_id
+    return name if name is not None else uuid.UUID(int=0)

@@ -1,0 +1,49 @@
+"""CreatePartitions (37): a topic grows; it never shrinks."""
+
+from collections import Counter
+
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
+from kio.schema.create_partitions.v3.response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import BrokerId
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+async def handle(
+    broker: Broker, request: CreatePartitionsRequest, _: Call
+) -> CreatePartitionsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    results = [
+        _result(name, ErrorCode.invalid_request, "Duplicate topic in request.")
+        for name, times in named.items()
+        if times > 1
+    ]
+    results += [
+        await _grow(broker, topic, request.validate_only)
+        for topic in request.topics
+        if named[topic.name] == 1
+    ]
+    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+
+
+async def _grow(
+    broker: Broker, topic: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [tuple(BrokerId(b) for b in a.broker_ids) for a in topic.assignments]
+    try:
+        await broker.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+    except BrokerError as e:
+        return _result(topic.name, e.code, e.message)
+    return _result(topic.name, ErrorCode.none, None)
+
+
+def _result(name: str, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)

@@ -1,0 +1,98 @@
+"""CreateTopics (19): each topic on its own, so that one bad name does not spoil the others.
+
+Version notes. From version 4 -1 asks for the broker's default number of partitions and
+replicas; from 5 the answer tells what was created, with its configs; from 7 the topic's id.
+"""
+
+from collections import Counter
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import BrokerId
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.server.topics import NewTopic
+from barnabas.wire.schema import NO_THROTTLE
+
+
+async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> CreateTopicsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    results = []
+    for name, times in named.items():
+        if times > 1:
+            results.append(
+                _failed(name, ErrorCode.invalid_request, f"Topic '{name}' is named {times} times.")
+            )
+    results += [
+        await _create(broker, topic, request.validate_only)
+        for topic in request.topics
+        if named[topic.name] == 1
+    ]
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+async def _create(
+    broker: Broker, topic: CreatableTopic, validate_only: bool
+) -> CreatableTopicResult:
+    try:
+        image = await broker.topics.create(_wanted(topic), validate_only=validate_only)
+    except BrokerError as e:
+        return _failed(topic.name, e.code, e.message)
+    first = next(iter(image.partitions.values()))
+    overrides = {config.name: config.value or "" for config in topic.configs}
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=image.topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=len(image.partitions),
+        replication_factor=len(first.replicas),
+        configs=tuple(
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=int(entry.source),
+                is_sensitive=entry.sensitive,
+            )
+            for entry in broker.configs.describe_overrides(overrides)
+        ),
+    )
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    if any(config.value is None for config in topic.configs):
+        raise BrokerError(ErrorCode.invalid_config, "A config of a new topic has no value.")
+    if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
+        raise BrokerError(
+            ErrorCode.invalid_request,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. "
+            "Both cannot be used at the same time.",
+        )
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={
+            wanted.partition_index: tuple(BrokerId(b) for b in wanted.broker_ids)
+            for wanted in topic.assignments
+        },
+        overrides={config.name: config.value for config in topic.configs},
+    )
+
+
+def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=None,
+        error_code=code,
+        error_message=message,
+        topic_config_error_code=0,
+        configs=(),
+    )

@@ -1,0 +1,56 @@
+"""DeleteTopics (20): topics go, with their data.
+
+Version notes. Up to version 5 topics are a list of names; from 6 each is named or given by id.
+"""
+
+import uuid
+
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    asked: list[tuple[str | None, uuid.UUID | None]]
+    if call.version >= 6:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, None) for name in call.sent.topic_names]
+    return DeleteTopicsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple([await _delete(broker, name, topic_id) for name, topic_id in asked]),
+    )
+
+
+async def _delete(
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None
+) -> DeletableTopicResult:
+    code, message = ErrorCode.none, None
+    try:
+        name, topic_id = _resolve(broker, name, topic_id)
+        await broker.topics.delete(name)
+    except BrokerError as e:
+        code, message = e.code, e.message
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=code, error_message=message
+    )
+
+
+def _resolve(broker: Broker, name: str | None, topic_id: uuid.UUID | None) -> tuple[str, uuid.UUID]:
+    if (name is None) == (topic_id is None):
+        raise BrokerError(
+            ErrorCode.invalid_request, "A topic is deleted by its name or by its id, not both."
+        )
+    if topic_id is not None:
+        image = broker.metadata.topic_by_id(topic_id)
+        if image is None:
+            raise BrokerError(ErrorCode.unknown_topic_id)
+    else:
+        image = broker.metadata.topic(name or "")
+        if image is None:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition)
+    return image.name, image.topic_id

@@ -1,0 +1,71 @@
+"""DescribeConfigs (32): every property of a topic or broker, its value and where that came from."""
+
+from typing import Final
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+from barnabas.base.config import ConfigEntry
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.configs import Resource
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+SYNONYMS_SINCE: Final = 1
+
+
+def handle(broker: Broker, request: DescribeConfigsRequest, _: Call) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            _resource(broker, resource, request.include_synonyms, request.include_documentation)
+            for resource in request.resources
+        ),
+    )
+
+
+def _resource(
+    broker: Broker, asked: DescribeConfigsResource, synonyms: bool, documentation: bool
+) -> DescribeConfigsResult:
+    # Clients expect an empty message, not none, where all is well.
+    code, message, entries = ErrorCode.none, "", ()
+    try:
+        wanted = asked.configuration_keys
+        entries = tuple(
+            _entry(entry, synonyms, documentation)
+            for entry in broker.configs.describe(Resource(asked.resource_type, asked.resource_name))
+            if not wanted or entry.name in wanted
+        )
+    except BrokerError as e:
+        code, message = e.code, str(e)
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=entries,
+    )
+
+
+def _entry(
+    entry: ConfigEntry, synonyms: bool, documentation: bool
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=entry.sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=s.name, value=s.value, source=int(s.source))
+            for s in (entry.synonyms if synonyms else ())
+        ),
+        config_type=int(entry.type),
+        documentation=entry.documentation if documentation else None,
+    )

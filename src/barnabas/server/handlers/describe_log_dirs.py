@@ -1,0 +1,57 @@
+"""DescribeLogDirs (35): what lies in each log folder, and how much room is left there."""
+
+from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v4.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+from barnabas.base.errors import ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+def handle(broker: Broker, request: DescribeLogDirsRequest, _: Call) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        results=tuple(_folder(broker, name, wanted) for name in broker.logs.folders),
+    )
+
+
+def _folder(
+    broker: Broker, folder: str, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
+    if folder in broker.logs.offline:
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.kafka_storage_error, log_dir=folder, topics=()
+        )
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
+    for log in broker.logs:
+        topic, index = log.partition
+        if log.disk.folder == folder and (wanted is None or log.partition in wanted):
+            by_topic.setdefault(topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=log.size_bytes,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+            )
+    disk = broker.logs.folders[folder].disk
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.none,
+        log_dir=folder,
+        topics=tuple(
+            DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in sorted(by_topic.items())
+        ),
+        total_bytes=-1,
+        usable_bytes=disk.free_bytes(),
+    )

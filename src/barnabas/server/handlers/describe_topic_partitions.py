@@ -1,0 +1,102 @@
+"""DescribeTopicPartitions (75): topics page by page, for clusters with many (KIP-966)."""
+
+from collections.abc import Iterator
+
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.server.metadata import NO_LEADER, PartitionImage, TopicImage
+from barnabas.server.topic_names import check_topic_name
+from barnabas.wire.schema import NO_THROTTLE
+
+
+def handle(
+    broker: Broker, request: DescribeTopicPartitionsRequest, _: Call
+) -> DescribeTopicPartitionsResponse:
+    """Topics in order of their names, from the cursor on, until the limit is reached."""
+    limit = max(
+        1,
+        min(
+            request.response_partition_limit,
+            broker.configs.broker.int("max.request.partition.size.limit"),
+        ),
+    )
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    next_cursor = None
+    for name, first in _in_order(broker, request):
+        if limit == 0:
+            next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        image = broker.metadata.topic(name)
+        if image is None:
+            topics.append(_unknown(name))
+            continue
+        wanted = [(i, p) for i, p in sorted(image.partitions.items()) if i >= first]
+        topics.append(_known(image, wanted[:limit]))
+        if len(wanted) > limit:
+            next_cursor = Cursor(topic_name=name, partition_index=wanted[limit][0])
+            break
+        limit -= len(wanted)
+    return DescribeTopicPartitionsResponse(
+        throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=next_cursor
+    )
+
+
+def _in_order(broker: Broker, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+    """Each wanted topic and the first of its partitions to tell."""
+    if request.topics:
+        names = sorted({topic.name for topic in request.topics})
+    else:
+        names = [topic.name for topic in broker.metadata.topics()]
+    cursor = request.cursor
+    for name in names:
+        if cursor is None or name > cursor.topic_name:
+            yield name, 0
+        elif name == cursor.topic_name:
+            yield name, max(0, cursor.partition_index)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.unknown_topic_or_partition
+    try:
+        check_topic_name(name)
+    except BrokerError as e:
+        code = e.code
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=None, partitions=()
+    )
+
+
+def _known(
+    topic: TopicImage, partitions: list[tuple[int, PartitionImage]]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.leader_not_available
+                if partition.leader == NO_LEADER
+                else ErrorCode.none,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=partition.offline,
+            )
+            for index, partition in partitions
+        ),
+    )

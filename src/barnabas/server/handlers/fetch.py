@@ -1,0 +1,264 @@
+"""Fetch (1): batches from the page cache to the socket, now or when there is enough of them.
+
+A fetch that finds less than `min_bytes` waits in the purgatory for an append to one of
+its partitions, or for `max_wait_ms`. Rules on size: `max_bytes` bounds the answer and each
+partition's own limit its share, but the first batch of the first partition that has any is
+always sent, however large, so that a consumer never gets stuck.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import LeaderEpoch
+from barnabas.base.offload import Offload
+from barnabas.log.extent import Extent
+from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.replicas import Replicas
+from barnabas.server.connection import Connection
+from barnabas.server.fetch_sessions import FetchContext, FetchSessions, TopicKey, Wanted
+from barnabas.server.metadata import MetadataCache
+from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.wire.fetch import (
+    BY_TOPIC_ID,
+    Buffer,
+    FetchPartition,
+    FetchRequest,
+    PartitionFetched,
+    TopicFetched,
+    read_fetch,
+    write_fetch,
+)
+
+log = logging.getLogger("barnabas.fetch")
+
+
+@dataclass(slots=True)
+class Found:
+    """What one partition has to give: its answer without records, and where those lie."""
+
+    topic: TopicKey
+    answer: PartitionFetched
+    extent: Extent | None = None
+
+
+@dataclass(slots=True)
+class Fetched:
+    found: list[Found]
+    size: int
+    failed: bool  # something must be told at once
+
+
+class Fetch:
+    """Serves consumers from the partitions that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        sessions: FetchSessions,
+        purgatory: "Purgatory[DelayedFetch]",
+        offload: Offload,
+        max_bytes: int,
+        disk_failed: Callable[[DiskFault], None],
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._sessions = sessions
+        self._purgatory = purgatory
+        self._offload = offload
+        self._max_bytes = max_bytes
+        self._disk_failed = disk_failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(
+        self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
+    ) -> Reply:
+        request = read_fetch(version, frame[position:])
+        try:
+            context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
+        except BrokerError as e:
+            return write_fetch(version, correlation_id, (), int(e.code))
+        operation = DelayedFetch(self, request, context, version, correlation_id)
+        fetched = self.collect(request, context)
+        if operation.is_enough(fetched) or request.max_wait_ms <= 0:
+            return self.answer(operation, fetched)
+        operation.pending = Pending(on_abandoned=lambda: self._purgatory.cancel(operation))
+        keys = [
+            (name, wanted.partition.partition)
+            for wanted in context.wanted
+            if (name := self._name_of(wanted.topic)) is not None
+        ]
+        self._purgatory.try_complete_else_watch(operation, keys, request.max_wait_ms)
+        return operation.pending
+
+    def collect(self, request: FetchRequest, context: FetchContext) -> Fetched:
+        """Look at each wanted partition, in order, until `max_bytes` are found."""
+        left = min(request.max_bytes, self._max_bytes)
+        fetched = Fetched([], 0, False)
+        for wanted in context.wanted:
+            found = self._look(wanted, left, fetched.size == 0, request.read_committed)
+            fetched.found.append(found)
+            if found.extent is not None:
+                fetched.size += found.extent.size
+                left = max(0, left - found.extent.size)
+            if found.answer.code or found.answer.diverging_epoch:
+                fetched.failed = True
+        return fetched
+
+    def _look(self, wanted: Wanted, left: int, minimum_one: bool, read_committed: bool) -> Found:
+        partition = wanted.partition
+        try:
+            leader = self._leader(wanted)
+            leader.check_epoch(partition.current_leader_epoch)
+            diverging = _diverging(leader, partition)
+            answer = PartitionFetched(
+                partition.partition,
+                0,
+                leader.high_watermark,
+                leader.last_stable_offset,
+                leader.log.log_start_offset,
+                aborted=() if read_committed else None,
+                diverging_epoch=diverging,
+            )
+            if diverging is not None:
+                return Found(wanted.topic, answer)
+            extent = leader.locate(
+                partition.fetch_offset,
+                min(partition.max_bytes, left),
+                read_committed=read_committed,
+                minimum_one=minimum_one,
+            )
+            return Found(wanted.topic, answer, extent if extent.size else None)
+        except BrokerError as e:
+            return Found(wanted.topic, PartitionFetched(partition.partition, int(e.code)))
+
+    def _leader(self, wanted: Wanted) -> LeaderReplica:
+        name = self._name_of(wanted.topic)
+        if name is None:
+            raise BrokerError(ErrorCode.unknown_topic_id)
+        return self._replicas.leader(name, wanted.partition.partition)
+
+    def _name_of(self, topic: TopicKey) -> str | None:
+        if isinstance(topic, str):
+            return topic
+        image = self._metadata.topic_by_id(topic)
+        return None if image is None else image.name
+
+    # -- the answer ----------------------------------------------------------
+
+    def answer(self, operation: "DelayedFetch", fetched: Fetched) -> Answer | Pending:
+        """The response, at once if everything is in the page cache, otherwise when it is read."""
+        buffers: list[Buffer] = []
+        for found in fetched.found:
+            warm = b"" if found.extent is None else found.extent.warm()
+            if warm is None:
+                return self._read_cold(operation, fetched)
+            buffers.append(warm)
+        return operation.response(fetched, buffers)
+
+    def _read_cold(self, operation: "DelayedFetch", fetched: Fetched) -> Pending:
+        pending = operation.pending or Pending()
+
+        async def read() -> None:
+            answer: Answer | None = None
+            try:
+                buffers = [await self._load(found) for found in fetched.found]
+                answer = operation.response(fetched, buffers)
+            except Exception:
+                log.exception("reading from disk failed")
+            finally:
+                if not pending.abandoned:
+                    pending.answer(answer)
+
+        self._start(read())
+        return pending
+
+    async def _load(self, found: Found) -> Buffer:
+        if found.extent is None:
+            return b""
+        try:
+            return await self._offload(found.extent.load)
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            found.answer = PartitionFetched(
+                found.answer.partition, int(ErrorCode.kafka_storage_error)
+            )
+            return b""
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch, waiting for data or for its time to run out."""
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        request: FetchRequest,
+        context: FetchContext,
+        version: int,
+        correlation_id: int,
+    ) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._request = request
+        self._context = context
+        self._version = version
+        self._correlation_id = correlation_id
+        self._fetched: Fetched | None = None
+        self.pending: Pending | None = None
+
+    def is_enough(self, fetched: Fetched) -> bool:
+        return fetched.failed or fetched.size >= self._request.min_bytes or not self._context.wanted
+
+    def try_complete(self) -> bool:
+        fetched = self._fetch.collect(self._request, self._context)
+        self._fetched = fetched if self.is_enough(fetched) else None
+        return self._fetched is not None
+
+    def on_complete(self) -> None:
+        assert self.pending is not None
+        fetched = self._fetched or self._fetch.collect(self._request, self._context)
+        answer = self._fetch.answer(self, fetched)
+        if not isinstance(answer, Pending):
+            self.pending.answer(answer)
+
+    def response(self, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
+        """The frame: what was found, with its records, less what the session need not tell."""
+        topics: list[TopicFetched] = []
+        last: TopicKey | None = None
+        for found, records in zip(fetched.found, buffers, strict=True):
+            got = found.answer._replace(records=records) if records else found.answer
+            if not self._context.worth_telling(found.topic, got):
+                continue
+            if found.topic != last:
+                last = found.topic
+                topics.append(
+                    TopicFetched(last, None, [])
+                    if isinstance(last, str)
+                    else TopicFetched(None, last, [])
+                )
+            topics[-1].partitions.append(got)
+        return write_fetch(
+            self._version, self._correlation_id, topics, session_id=self._context.session_id
+        )
+
+
+def _diverging(leader: LeaderReplica, wanted: FetchPartition) -> tuple[int, int] | None:
+    """Where the fetcher's log parts from ours (KIP-595), if it does."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end = leader.log.end_offset_for_epoch(LeaderEpoch(wanted.last_fetched_epoch))
+    if epoch < 0 or end < 0:
+        raise BrokerError(ErrorCode.offset_out_of_range)
+    if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+        return epoch, end
+    return None

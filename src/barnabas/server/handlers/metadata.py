@@ -1,0 +1,119 @@
+"""Metadata (3): brokers, topics and leaders; may create a topic that a client names first.
+
+Version notes. In version 0 an empty list of topics asks for all; later a null list does and
+an empty one asks for none. Auto creation can be declined from version 4. Topic ids are told
+from 10, and a topic may be asked for by id from 12.
+"""
+
+from collections.abc import Awaitable, Iterable
+
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.server.metadata import NO_LEADER, TopicImage
+from barnabas.server.topic_names import check_topic_name
+from barnabas.wire.schema import NO_THROTTLE
+
+
+def handle(
+    broker: Broker, request: MetadataRequest, call: Call
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    asked = request.topics
+    if asked is None or (call.version == 0 and not asked):
+        return _response(broker, call, (_known(topic) for topic in broker.metadata.topics()))
+    may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
+        "auto.create.topics.enable"
+    )
+    if may_create and any(_is_missing(broker, topic) for topic in asked):
+        return _create_and_respond(broker, asked, call)
+    return _response(broker, call, [_lookup(broker, topic) for topic in asked])
+
+
+async def _create_and_respond(
+    broker: Broker, asked: tuple[MetadataRequestTopic, ...], call: Call
+) -> MetadataResponse:
+    answers = []
+    for topic in asked:
+        if _is_missing(broker, topic):
+            try:
+                await broker.topics.create_automatically(topic.name)
+            except BrokerError as e:
+                if e.code != ErrorCode.topic_already_exists:
+                    answers.append(_failed(topic, e.code))
+                    continue
+        answers.append(_lookup(broker, topic))
+    return _response(broker, call, answers)
+
+
+def _is_missing(broker: Broker, topic: MetadataRequestTopic) -> bool:
+    return (
+        topic.topic_id is None
+        and topic.name is not None
+        and broker.metadata.topic(topic.name) is None
+    )
+
+
+def _lookup(broker: Broker, topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    if topic.topic_id is not None:
+        image = broker.metadata.topic_by_id(topic.topic_id)
+        return _failed(topic, ErrorCode.unknown_topic_id) if image is None else _known(image)
+    image = broker.metadata.topic(topic.name or "")
+    if image is not None:
+        return _known(image)
+    try:
+        check_topic_name(topic.name or "")
+    except BrokerError as e:
+        return _failed(topic, e.code)
+    return _failed(topic, ErrorCode.unknown_topic_or_partition)
+
+
+def _failed(topic: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
+    name = topic.name if topic.topic_id is None else None
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic.topic_id, partitions=())
+
+
+def _known(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=ErrorCode.leader_not_available
+                if partition.leader == NO_LEADER
+                else ErrorCode.none,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=partition.offline,
+            )
+            for index, partition in topic.partitions.items()
+        ),
+    )
+
+
+def _response(
+    broker: Broker, call: Call, topics: Iterable[MetadataResponseTopic]
+) -> MetadataResponse:
+    return MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=tuple(
+            MetadataResponseBroker(node_id=b.broker_id, host=host, port=port, rack=b.rack)
+            for b in broker.metadata.brokers.values()
+            for host, port in [b.endpoint(call.connection.listener)]
+        ),
+        cluster_id=broker.metadata.cluster_id,
+        controller_id=broker.metadata.controller,
+        topics=tuple(topics),
+    )

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch (23): where an epoch ended, so that others can tell where they part."""
+
+from kio.schema.offset_for_leader_epoch.v4.request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+def handle(
+    broker: Broker, request: OffsetForLeaderEpochRequest, _: Call
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(
+                    _partition(broker, topic.topic, asked) for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _partition(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        leader = broker.replicas.leader(topic, asked.partition)
+        leader.check_epoch(asked.current_leader_epoch)
+    except BrokerError as e:
+        return EpochEndOffset(error_code=e.code, partition=asked.partition)
+    epoch, end = leader.log.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(
+        error_code=ErrorCode.none, partition=asked.partition, leader_epoch=epoch, end_offset=end
+    )

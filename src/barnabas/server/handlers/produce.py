@@ -1,0 +1,194 @@
+"""Produce (0): batches from the receive buffer into the log, answered before the next frame.
+
+Version notes. Served from 3, the first with record batches of magic 2; zstd needs 7;
+per-record errors and messages are told from 8.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
+from barnabas.base.offload import Offload
+from barnabas.log.validation import InvalidRecords, validate
+from barnabas.replication.replicas import Replicas
+from barnabas.server.connection import Connection
+from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.wire.compression import Codec
+from barnabas.wire.produce import (
+    PartitionBatches,
+    PartitionProduced,
+    ProduceRequest,
+    read_produce,
+    refusal,
+    write_produce,
+)
+
+log = logging.getLogger("barnabas.produce")
+
+ZSTD_SINCE: Final = 7
+
+Validated = tuple[memoryview, BatchHeader]
+
+
+class SilentFailure(BarnabasError):
+    """A request with acks=0 failed: closing the connection is the only way to tell."""
+
+
+class Produce:
+    """Appends as leader; `appended` is told of every partition that grew.
+
+    What would block the loop (decompressing a batch to look at its records, an fsync that
+    `flush.messages` asks for) is done in a thread, and the connection waits.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        clock: Clock,
+        offload: Offload,
+        appended: Callable[[tuple[str, int]], object],
+        disk_failed: Callable[[DiskFault], None],
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._offload = offload
+        self._appended = appended
+        self._disk_failed = disk_failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(
+        self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
+    ) -> Reply:
+        # The whole request is read before any of it is appended: a malformed one leaves no trace.
+        request = read_produce(version, frame, position)
+        for batches in request.partitions:
+            leader = self._replicas.find(batches.topic, batches.partition)
+            if leader is not None and leader.must_block(batches.records):
+                return self._in_thread(version, correlation_id, request)
+        produced = [
+            self._partition(version, request.acks, batches) for batches in request.partitions
+        ]
+        return _reply(version, correlation_id, request, produced)
+
+    def _partition(
+        self, version: int, acks: int, batches: PartitionBatches, validated: Validated | None = None
+    ) -> PartitionProduced:
+        topic, partition, records = batches
+        leader = self._replicas.find(topic, partition)
+        if leader is None:
+            return refusal(partition, self._replicas.why_not(topic, partition))
+        try:
+            if validated is not None:
+                produced = leader.append_validated(*validated, self._clock.now_ms())
+            else:
+                produced = leader.append(_checked(version, acks, records), self._clock.now_ms())
+        except BrokerError as e:
+            return _refused(partition, e)
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return refusal(partition, ErrorCode.kafka_storage_error)
+        self._appended((topic, partition))
+        return PartitionProduced(
+            partition,
+            0,
+            produced.base_offset,
+            produced.log_append_time_ms,
+            leader.log.log_start_offset,
+        )
+
+    # -- the slow path -------------------------------------------------------
+
+    def _in_thread(self, version: int, correlation_id: int, request: ProduceRequest) -> Pending:
+        # The receive buffer may be used for what comes next: keep what lies in it.
+        kept = request._replace(
+            partitions=[
+                batches._replace(records=batches.records and memoryview(bytearray(batches.records)))
+                for batches in request.partitions
+            ]
+        )
+        pending = Pending()
+
+        async def produce() -> None:
+            answer: Answer | None = None
+            try:
+                produced = [
+                    await self._slow_partition(version, kept.acks, batches)
+                    for batches in kept.partitions
+                ]
+                answer = _reply(version, correlation_id, kept, produced)
+            except SilentFailure as e:
+                log.info("%s", e)
+            except Exception:
+                log.exception("produce failed")
+            finally:
+                if not pending.abandoned:
+                    pending.answer(answer)
+
+        task = asyncio.ensure_future(produce())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pending
+
+    async def _slow_partition(
+        self, version: int, acks: int, batches: PartitionBatches
+    ) -> PartitionProduced:
+        topic, partition, records = batches
+        leader = self._replicas.find(topic, partition)
+        if leader is None:
+            return refusal(partition, self._replicas.why_not(topic, partition))
+        try:
+            whole = _checked(version, acks, records)
+            header = read_header(whole)
+            config, now_ms = leader.log.config, self._clock.now_ms()
+            validated = await self._offload(lambda: validate(whole, header, config, now_ms))
+        except BrokerError as e:
+            return _refused(partition, e)
+        produced = self._partition(version, acks, batches, validated)
+        if not produced.code and leader.log.is_flush_due(now_ms):
+            flush = leader.log.start_flush()
+            await self._offload(flush.run)
+            leader.log.on_flushed(flush, self._clock.now_ms())
+        return produced
+
+
+def _checked(version: int, acks: int, records: memoryview | None) -> memoryview:
+    """The records, if there is nothing to refuse before looking into them."""
+    if not -1 <= acks <= 1:
+        raise BrokerError(ErrorCode.invalid_required_acks)
+    if records is None or len(records) < HEADER_SIZE:
+        raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
+    if version < ZSTD_SINCE and records[22] & 0x07 == Codec.ZSTD:
+        raise BrokerError(
+            ErrorCode.unsupported_compression_type, "zstd needs Produce version 7 or newer."
+        )
+    return records
+
+
+def _refused(partition: int, error: BrokerError) -> PartitionProduced:
+    record_errors = error.record_errors if isinstance(error, InvalidRecords) else ()
+    return PartitionProduced(
+        partition, int(error.code), record_errors=record_errors, message=error.message
+    )
+
+
+def _reply(
+    version: int, correlation_id: int, request: ProduceRequest, produced: list[PartitionProduced]
+) -> bytes | None:
+    if request.acks == 0:
+        for partition in produced:
+            if partition.code:
+                code = ErrorCode(partition.code).name
+                raise SilentFailure(f"produce with acks=0 failed code={code}")
+        return None
+    topics: list[tuple[str, list[PartitionProduced]]] = []
+    last = None
+    for batches, partition in zip(request.partitions, produced, strict=True):
+        if batches.topic != last:
+            last = batches.topic
+            topics.append((last, []))
+        topics[-1][1].append(partition)
+    return write_produce(version, correlation_id, topics)

@@ -1,0 +1,138 @@
+"""The sockets that clients connect to, and the limits on who may stay connected."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from barnabas.base.errors import ConfigError, LawBroken
+from barnabas.base.listeners import Listener
+from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timing_wheel import TimerTask
+from barnabas.server.connection import Connection, Serve
+
+log = logging.getLogger("barnabas.listeners")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one broker bears of its clients, by Kafka's property names."""
+
+    socket_request_max_bytes: int
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    socket_listen_backlog_size: int = 50
+
+
+class Listeners:
+    """Opens the listeners, counts their connections, closes those that are idle too long."""
+
+    def __init__(
+        self, serve: Serve, limits: Limits, timer: Timer, on_fatal: Callable[[LawBroken], None]
+    ) -> None:
+        self._serve = serve
+        self._limits = limits
+        self._timer = timer
+        self._on_fatal = on_fatal
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[Connection, _IdleWatch] = {}
+        self._per_ip: Counter[str] = Counter()
+        self._all_gone = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
+
+    async def open(self, listener: Listener, accept: bool = True) -> Listener:
+        """Listen; returns the listener with the port it got.
+
+        Raises  ConfigError, if the address is taken or not this machine's
+        """
+        loop = asyncio.get_running_loop()
+
+        def connection() -> Connection:
+            limit = self._limits.socket_request_max_bytes
+            return Connection(self._serve, self, limit, listener.name, loop)
+
+        try:
+            server = await loop.create_server(
+                connection,
+                listener.host or None,
+                listener.port,
+                backlog=self._limits.socket_listen_backlog_size,
+                start_serving=accept,
+            )
+        except (OSError, socket.gaierror) as e:
+            raise ConfigError(f"cannot listen on {listener}: {e.strerror or e}") from e
+        self._servers.append(server)
+        return listener._replace(port=server.sockets[0].getsockname()[1])
+
+    async def accept(self) -> None:
+        """Begin to serve whoever connects."""
+        for server in self._servers:
+            await server.start_serving()
+
+    async def close(self) -> None:
+        """Take no more connections and end those there are, once their last answer is sent."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.close_quietly()
+        if self._connections:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+
+    # -- Registry, for connections -------------------------------------------
+
+    def admit(self, connection: Connection) -> str | None:
+        limits, host = self._limits, connection.host
+        self._per_ip[host] += 1
+        self._connections[connection] = watch = _IdleWatch(
+            connection, limits.connections_max_idle_ms, self._timer
+        )
+        if len(self._connections) > limits.max_connections:
+            return f"max.connections={limits.max_connections} is reached"
+        per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if self._per_ip[host] > per_ip:
+            return f"max.connections.per.ip={per_ip} is reached for {host}"
+        watch.arm()
+        return None
+
+    def lost(self, connection: Connection) -> None:
+        self._timer.cancel(self._connections.pop(connection))
+        self._per_ip[connection.host] -= 1
+        if not self._per_ip[connection.host]:
+            del self._per_ip[connection.host]
+        if not self._connections:
+            self._all_gone.set()
+
+    def fatal(self, broken: LawBroken) -> None:
+        self._on_fatal(broken)
+
+
+class _IdleWatch(TimerTask):
+    """Looks at a connection when it could have been idle too long, and again if it was not."""
+
+    __slots__ = ("_connection", "_max_idle_ms", "_timer")
+
+    def __init__(self, connection: Connection, max_idle_ms: int, timer: Timer) -> None:
+        super().__init__()
+        self._connection = connection
+        self._max_idle_ms = max_idle_ms
+        self._timer = timer
+
+    def arm(self) -> None:
+        if self._max_idle_ms >= 0:
+            self._timer.add(self, self._max_idle_ms)
+
+    def run(self) -> None:
+        idle_ms = int(self._connection.idle_seconds() * 1000)
+        left_ms = self._max_idle_ms - idle_ms
+        if self._connection.busy or left_ms > 0:
+            self._timer.add(self, max(1, left_ms))
+        else:
+            self._connection.close(f"idle for {idle_ms} ms, connections.max.idle.ms")
