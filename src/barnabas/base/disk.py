@@ -10,7 +10,6 @@ import fcntl
 import mmap
 import os
 import shutil
-import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,10 +19,10 @@ from barnabas.base.errors import DiskFault
 
 Buffer = bytes | bytearray | memoryview
 
-# Below this a copy is cheaper than mapping a file anew because it grew (10 to 20 us).
+# Below this a copy is cheaper than a new mapping (10 to 20 us)...
 _MAP_FROM: Final = 128 * 1024
-# A mapping that is this far behind the file is renewed even for a small read.
-_REMAP_AFTER: Final = 1024 * 1024
+# ...unless this much lies behind, which the same reader is likely to want next.
+_MAP_AHEAD: Final = 1024 * 1024
 # The kernel reads ahead about this much at once: one byte tells of its neighbours.
 _PROBE_EVERY: Final = 128 * 1024
 
@@ -76,8 +75,8 @@ class Disk(Protocol):
     def resize(self, path: str, size: int, /) -> None:
         """Create or cut the file to `size` bytes, sparse where it grows."""
 
-    def reserve(self, path: str, position: int, size: int, /) -> None:
-        """Take the space for a range of a sparse file, so that writing its memory cannot fail."""
+    def zero(self, path: str, position: int, size: int, /) -> None:
+        """Write zeros into a range of a sparse file, so that changing its memory cannot fail."""
 
     def load(self, path: str, /) -> bytes | None: ...
 
@@ -127,11 +126,10 @@ class RealDisk:
         with self._faults(), self._opened(path) as descriptor:
             os.ftruncate(descriptor, size)
 
-    def reserve(self, path: str, position: int, size: int, /) -> None:
-        if sys.platform != "linux":
-            return
+    def zero(self, path: str, position: int, size: int, /) -> None:
         with self._faults(), self._opened(path) as descriptor:
-            os.posix_fallocate(descriptor, position, size)
+            if os.pwrite(descriptor, bytes(size), position) != size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def load(self, path: str, /) -> bytes | None:
         with self._faults(), suppress(FileNotFoundError), open(self._full(path), "rb") as file:
@@ -221,9 +219,9 @@ class RealDisk:
 
 
 class RealFile:
-    """A file by its descriptor, with one mapping of it that is renewed as it grows."""
+    """A file by its descriptor, with one mapping from where it was last read to its end."""
 
-    __slots__ = ("_descriptor", "_folder", "_path", "_view", "_views", "size")
+    __slots__ = ("_descriptor", "_folder", "_handed_out", "_path", "_start", "_view", "size")
 
     def __init__(self, folder: str, path: str, create: bool) -> None:
         self._folder = folder
@@ -231,8 +229,9 @@ class RealFile:
         self._descriptor = -1  # for __del__, should opening fail
         self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
         self.size = os.fstat(self._descriptor).st_size
-        self._view = memoryview(b"")
-        self._views: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self._view, self._start = memoryview(b""), 0
+        # Mappings that someone may still hold a slice of, and where in the file they end.
+        self._handed_out: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
     def append(self, data: Buffer, /) -> None:
         try:
@@ -256,24 +255,25 @@ class RealFile:
 
     def warm(self, position: int, size: int, /) -> memoryview | None:
         end = position + size
+        start = self._start
         try:
-            if end > len(self._view):
-                if size < _MAP_FROM and self.size - len(self._view) < _REMAP_AFTER:
+            if position < start or end > start + len(self._view):
+                if size < _MAP_FROM and self.size - end < _MAP_AHEAD:
                     return _copy_if_cached(self._descriptor, position, size)
-                self._map()
+                start = self._map_from(position)
             for probe in range(position, end, _PROBE_EVERY):
                 if not _is_cached(self._descriptor, probe):
                     return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
-        return self._view[position:end]
+        return self._view[position - start : end - start]
 
     def truncate(self, size: int, /) -> None:
         self._view = memoryview(b"")
         try:
             # Memory mapped beyond a file's end kills the process that reads it. If anyone still
             # holds such memory, the old file is left to them.
-            if any(len(view) > size for view in self._views):
+            if any(end > size for end in self._handed_out.values()):
                 self._copy_aside(size)
             os.ftruncate(self._descriptor, size)
         except OSError as error:
@@ -287,10 +287,13 @@ class RealFile:
     def _rest(self, position: int, size: int, data: bytes) -> bytes:
         return os.pread(self._descriptor, size - len(data), position + len(data))
 
-    def _map(self) -> None:
-        mapped = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
-        self._views.add(mapped)
-        self._view = memoryview(mapped)
+    def _map_from(self, position: int) -> int:
+        start = position - position % mmap.ALLOCATIONGRANULARITY
+        length = self.size - start
+        mapped = mmap.mmap(self._descriptor, length, access=mmap.ACCESS_READ, offset=start)
+        self._handed_out[mapped] = self.size
+        self._view, self._start = memoryview(mapped), start
+        return start
 
     def _copy_aside(self, size: int) -> None:
         copy = f"{self._path}.tmp"
@@ -303,7 +306,7 @@ class RealFile:
         descriptor = os.open(self._path, os.O_RDWR)
         os.close(self._descriptor)
         self._descriptor = descriptor
-        self._views = weakref.WeakSet()
+        self._handed_out = weakref.WeakKeyDictionary()
 
 
 _PROBE: Final = [bytearray(1)]

@@ -15,8 +15,9 @@ from typing import ClassVar, Final
 
 from barnabas.base.disk import Disk
 
-# Space is taken from the disk in steps: a full disk is then an error, not a death by SIGBUS.
-_RESERVE: Final = 4096
+# Space is taken from the disk page by page: a full disk is then an error, not a death by SIGBUS,
+# and the first write to a page does not wait for the kernel to find a large one (2 ms).
+_PAGE: Final = 4096
 
 
 class Index:
@@ -70,9 +71,9 @@ class Index:
         self.entries += 1
 
     def _reserve(self, position: int) -> None:
-        size = min(_RESERVE, len(self._view) - position)
-        self._disk.reserve(self.path, position, size)
-        self._reserved = position + size
+        end = min(position + self.FORMAT.size + _PAGE, len(self._view))
+        self._disk.zero(self.path, position, end - position)
+        self._reserved = end
 
     def _map(self, size: int) -> None:
         self._view = self._disk.map(self.path, size)
@@ -105,6 +106,9 @@ class OffsetIndex(Index):
 
     FORMAT = Struct(">ii")
 
+    # Where the last search by position ended: the next one, a reader's, is likely to go on there.
+    _found = 0
+
     def is_sane(self, log_size: int) -> bool:
         """Whether the file can be what `trim` left: no zeros at its end, no position outside."""
         if self._odd or not self.entries:
@@ -130,8 +134,17 @@ class OffsetIndex(Index):
         """The greatest known beginning of a batch at or before `position`."""
         if not self.entries:
             return 0
-        after = bisect_right(range(self.entries), position, key=self._key(1))
-        return self.entry(after - 1)[1] if after else 0
+        key = self._key(1)
+        low, step = self._found, 1
+        if low >= self.entries or key(low) > position:
+            low, step = 0, self.entries
+        while low + step < self.entries and key(low + step) <= position:
+            low += step
+            step *= 2
+        high = min(low + step, self.entries)
+        after = bisect_right(range(self.entries), position, low, high, key=key)
+        self._found = max(after - 1, 0)
+        return key(after - 1) if after else 0
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries below `offset`."""

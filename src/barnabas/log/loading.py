@@ -8,8 +8,9 @@
 """
 
 import base64
-import uuid
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from barnabas.base.disk import Disk
 from barnabas.base.errors import BarnabasError
@@ -17,15 +18,14 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
-from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.log import DELETED, EPOCH_CHECKPOINT, Log, new_segment
+from barnabas.log.epochs import EpochEntry, LeaderEpochs
+from barnabas.log.log import DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, Log, new_segment
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
 from barnabas.log.snapshots import snapshot_offsets, snapshot_path
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
-PARTITION_METADATA: Final = "partition.metadata"
 
 _INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
@@ -40,25 +40,6 @@ class Opening(NamedTuple):
     log_start_offset: int = 0
 
 
-def create_log(
-    disk: Disk,
-    partition: TopicPartition,
-    config: TopicConfig,
-    *,
-    producers: ProducerStates,
-    random: Random,
-    now_ms: int,
-    topic_id: uuid.UUID | None = None,
-) -> Log:
-    """A new, empty partition."""
-    folder = str(partition)
-    disk.make_folder(folder)
-    if topic_id is not None:
-        write_topic_id(disk, folder, topic_id)
-    opening = Opening(partition, config, clean=True)
-    return open_log(disk, opening, producers=producers, random=random, now_ms=now_ms)
-
-
 def open_log(
     disk: Disk, opening: Opening, *, producers: ProducerStates, random: Random, now_ms: int
 ) -> Log:
@@ -68,10 +49,11 @@ def open_log(
     """
     folder, config = str(opening.partition), opening.config
     _settle_leftovers(disk, folder, config, now_ms)
-    epochs = _load_epochs(disk, folder)
-    known = epochs.entries
+    known = _load_epochs(disk, folder)
+    epochs = LeaderEpochs(known or ())
     segments = _load_segments(disk, folder, config, now_ms)
-    _check_or_recover(disk, segments, epochs, opening)
+    trusted = opening if known else opening._replace(clean=False, recovery_point=0)
+    _check_or_recover(disk, segments, epochs, trusted)
     if segments:
         segments[-1].find_end_offset()
     if segments and segments[-1].end_offset < opening.log_start_offset:
@@ -93,8 +75,9 @@ def open_log(
         recovery_point=end if opening.clean else min(opening.recovery_point, end),
         random=random,
         now_ms=now_ms,
+        topic_id=read_topic_id(disk, folder),
     )
-    if epochs.entries != known:
+    if list(epochs.entries) != (known or []):
         log.write_epochs()
     _remove_stray_snapshots(disk, folder, segments)
     log.restore_producers(now_ms)
@@ -144,12 +127,12 @@ def _offset_of(name: str) -> int:
     return int(stem) if stem.isdecimal() else -1
 
 
-def _load_epochs(disk: Disk, folder: str) -> LeaderEpochs:
-    data = disk.load(f"{folder}/{EPOCH_CHECKPOINT}")
+def _load_epochs(disk: Disk, folder: str) -> Sequence[EpochEntry] | None:
+    """What the checkpoint holds; None if it is absent, empty or damaged, as the batches tell."""
     try:
-        return LeaderEpochs(decode_epoch_checkpoint(data or b""))
+        return decode_epoch_checkpoint(disk.load(f"{folder}/{EPOCH_CHECKPOINT}") or b"") or None
     except CorruptCheckpoint:
-        return LeaderEpochs()
+        return None
 
 
 def _load_segments(disk: Disk, folder: str, config: TopicConfig, now_ms: int) -> list[Segment]:
@@ -206,22 +189,24 @@ class CorruptMetadata(BarnabasError):
     """A `partition.metadata` cannot be read; the message names it."""
 
 
-def read_topic_id(disk: Disk, folder: str) -> uuid.UUID | None:
+def read_topic_id(disk: Disk, folder: str) -> UUID | None:
     """The id of the topic whose partition lies here, if it was ever written down.
 
     Raises  CorruptMetadata
     """
     path = f"{folder}/{PARTITION_METADATA}"
     data = disk.load(path)
-    if data is None:
+    if not data:  # a crash can leave it empty: it is not waited for
         return None
     fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if ": " in line)
     try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+        return UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
     except (KeyError, ValueError) as error:
         raise CorruptMetadata(f"{disk.folder}/{path} holds no topic id: {data!r}") from error
 
 
-def write_topic_id(disk: Disk, folder: str, topic_id: uuid.UUID) -> None:
+def write_topic_id(disk: Disk, folder: str, topic_id: UUID) -> None:
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-    disk.replace(f"{folder}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {text}".encode())
+    disk.replace(
+        f"{folder}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {text}".encode(), sync=False
+    )

@@ -7,6 +7,7 @@ returned as work for a thread: `Flush` and `Removal` touch only files, never the
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from barnabas.base.disk import Buffer, Disk
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
@@ -33,6 +34,7 @@ from barnabas.log.work import Flush, Removal
 from barnabas.wire.batch import BatchHeader, headers, stamp
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
 DELETED: Final = ".deleted"
 
 
@@ -63,10 +65,12 @@ class Log:
         recovery_point: int,
         random: Random,
         now_ms: int,
+        topic_id: UUID | None = None,
     ) -> None:
         """Segments in order, at least one, whose last knows its end."""
         self.disk = disk
         self.partition = partition
+        self.topic_id = topic_id
         self.folder = str(partition)
         self.config = config
         self.epochs = epochs
@@ -81,7 +85,7 @@ class Log:
         self._active = segments[-1]
         self._epoch = epochs.latest
         self._flushing: Flush | None = None
-        self._names_changed = True
+        self._is_folder_dirty = True
 
     # Writing
 
@@ -178,8 +182,10 @@ class Log:
 
     def write_epochs(self) -> None:
         self._epoch = self.epochs.latest
+        # Not worth waiting for the medium: up to the next flush, batches tell as much.
         path = f"{self.folder}/{EPOCH_CHECKPOINT}"
-        self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries))
+        self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries), sync=False)
+        self._is_folder_dirty = True
 
     def roll(self, now_ms: int) -> bool:
         """Begin a new active segment, unless the present one is empty."""
@@ -198,7 +204,7 @@ class Log:
             self.disk, self.folder, base_offset, self.config, self._random, now_ms
         )
         self._segments.append(self._active)
-        self._names_changed = True
+        self._is_folder_dirty = True
 
     # Reading
 
@@ -355,7 +361,7 @@ class Log:
                 if self.disk.status(path):
                     self.disk.rename(path, path + DELETED)
                     paths.append(path + DELETED)
-        self._names_changed = True
+        self._is_folder_dirty = True
         return Removal(self.disk, paths, self.config.file_delete_delay_ms)
 
     # Flushing
@@ -371,20 +377,21 @@ class Log:
             unflushed > 0 and now_ms - self.last_flush_ms >= config.flush_ms
         )
 
-    def start_flush(self) -> Flush:
+    def start_flush(self, *, closing: bool = False) -> Flush:
         """The work that brings everything appended so far onto the medium."""
         paths: list[str] = []
         for segment in self._segments:
             if segment.is_dirty:
                 paths.append(segment.path(LOG))
-                # The active one's indexes are rebuilt if need be: its recovery reads all of it.
-                if segment is not self._active:
+                # The indexes of the active one are built anew by its recovery, which reads all.
+                if segment is not self._active or closing:
                     paths += (segment.path(OFFSET_INDEX), segment.path(TIME_INDEX))
                 paths.append(segment.path(SNAPSHOT))
                 segment.is_dirty = False
-        if self._names_changed:
+        if self._is_folder_dirty:
+            paths += (f"{self.folder}/{name}" for name in (EPOCH_CHECKPOINT, PARTITION_METADATA))
             paths.append(self.folder)
-            self._names_changed = False
+            self._is_folder_dirty = False
         self._flushing = Flush(self.disk, paths, self.log_end_offset)
         return self._flushing
 
@@ -395,9 +402,9 @@ class Log:
             self.recovery_point = flush.offset
             self._flushing = None
 
-    def flush(self, now_ms: int) -> None:
+    def flush(self, now_ms: int, *, closing: bool = False) -> None:
         """Bring everything onto the medium here and now; blocks."""
-        flush = self.start_flush()
+        flush = self.start_flush(closing=closing)
         flush.run()
         self.on_flushed(flush, now_ms)
 
@@ -407,7 +414,7 @@ class Log:
         if snapshot_offsets(self.disk, self.folder)[-1:] != [end]:
             take_snapshot(self.disk, self.folder, self.producers, end)
         self._active.rest()
-        self.flush(now_ms)
+        self.flush(now_ms, closing=True)
         for segment in self._segments:
             segment.close()
 

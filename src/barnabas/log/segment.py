@@ -5,6 +5,7 @@ one, is appended to; the others rest with trimmed indexes until retention remove
 """
 
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.base.disk import Buffer, DataFile, Disk
@@ -12,7 +13,14 @@ from barnabas.base.topic_config import TopicConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
+from barnabas.wire.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
 from barnabas.wire.records import read_records
 
 LOG: Final = ".log"
@@ -21,6 +29,7 @@ TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
 
+_HEAD: Final = Struct(">qi")  # base offset and length, which begin every batch
 _MAX_RELATIVE: Final = 2**31 - 1
 # Headers are looked for in reads of this size, whole batches in reads of at least the other.
 _HEADERS_AT_ONCE: Final = 8 * 1024
@@ -313,12 +322,17 @@ class Segment:
 
     def _boundary(self, start: int, limit: int) -> int:
         """The last end of a batch at or before `limit`; `start` is one."""
-        known = max(start, self.offset_index.position_upto(limit))
-        for position, header in self.headers(known):
-            if position + header.size > limit:
-                self._remember(header.base_offset, position)
+        position = chunk_at = max(start, self.offset_index.position_upto(limit))
+        chunk = self.file.read(chunk_at, _HEADERS_AT_ONCE)
+        while position < self.size:
+            if position - chunk_at + LOG_OVERHEAD > len(chunk):
+                chunk, chunk_at = self.file.read(position, _HEADERS_AT_ONCE), position
+            base_offset, length = _HEAD.unpack_from(chunk, position - chunk_at)
+            if position + LOG_OVERHEAD + length > limit:
+                self._remember(base_offset, position)
                 return position
-        return self.size
+            position += LOG_OVERHEAD + length
+        return position
 
     def _remember(self, offset: int, position: int) -> None:
         if len(self._cursors) >= _MAX_CURSORS:

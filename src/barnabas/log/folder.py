@@ -1,0 +1,121 @@
+"""One entry of `log.dirs`: who may use it, how it was left, and its checkpoints."""
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.base.disk import Closeable, Disk
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.log.checkpoints import (
+    CorruptCheckpoint,
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+)
+
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK: Final = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+META_PROPERTIES: Final = "meta.properties"
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class CheckpointWrite(NamedTuple):
+    """Work for a thread: replace a checkpoint."""
+
+    disk: Disk
+    name: str
+    data: bytes
+
+    def run(self) -> None:
+        self.disk.replace(self.name, self.data)
+
+
+class LogFolder:
+    """A log folder that this process holds from `acquire` to `release`."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.was_clean = False
+        self._lock: Closeable | None = None
+
+    def acquire(self, broker_id: BrokerId, cluster_id: str) -> None:
+        """Take the folder for this broker, and learn whether the last stop was clean.
+
+        From here on a crash counts as one: the sign of a clean stop is removed.
+
+        Raises  ConfigError, nothing changed, if another process holds it or another broker owns it
+                DiskFault
+        """
+        lock = self.disk.lock(".lock")
+        if lock is None:
+            raise ConfigError(
+                f"log.dirs: {self.disk.folder} is in use by another broker; "
+                "stop that one or choose another folder"
+            )
+        try:
+            self._check_owner(broker_id, cluster_id)
+        except ConfigError:
+            lock.close()
+            raise
+        self._lock = lock
+        self.was_clean = self.disk.status(CLEAN_SHUTDOWN) is not None
+        self.disk.remove(CLEAN_SHUTDOWN)
+
+    def release(self) -> None:
+        """Let others use the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def mark_clean(self, broker_epoch: int = -1) -> None:
+        """Say that all logs here were closed: the next start need not scan them."""
+        marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self.disk.replace(CLEAN_SHUTDOWN, marker.encode())
+
+    def read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """What a checkpoint holds: nothing, if it is absent or damaged, so more is scanned."""
+        try:
+            return decode_offset_checkpoint(self.disk.load(name) or b"")
+        except CorruptCheckpoint:
+            return {}
+
+    def write_offsets(self, name: str, offsets: Offsets) -> CheckpointWrite:
+        return CheckpointWrite(self.disk, name, encode_offset_checkpoint(offsets))
+
+    def stored_cluster_id(self) -> str | None:
+        """The cluster that the folder belongs to, if it belongs to one."""
+        return self._meta().get("cluster.id")
+
+    def _meta(self) -> dict[str, str]:
+        text = (self.disk.load(META_PROPERTIES) or b"").decode()
+        lines = (line.strip() for line in text.splitlines())
+        pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+        return {key.strip(): value.strip() for key, _, value in pairs}
+
+    def _check_owner(self, broker_id: BrokerId, cluster_id: str) -> None:
+        meta = self._meta()
+        if not meta:
+            self._write_meta(broker_id, cluster_id)
+            return
+        path = f"{self.disk.folder}/{META_PROPERTIES}"
+        if meta.get("version") != "0":
+            raise ConfigError(
+                f"{path} has version={meta.get('version')}; only 0 (ZooKeeper mode) is known"
+            )
+        if meta.get("broker.id") != str(broker_id):
+            raise ConfigError(
+                f"broker.id={broker_id}, but {path} says broker.id={meta.get('broker.id')}; "
+                "set broker.id to that, or log.dirs to this broker's own folder"
+            )
+        if meta.get("cluster.id", cluster_id) != cluster_id:
+            raise ConfigError(
+                f"this cluster's id is {cluster_id}, but {path} says {meta['cluster.id']}; "
+                "the folder holds another cluster's data: set zookeeper.connect or log.dirs right"
+            )
+
+    def _write_meta(self, broker_id: BrokerId, cluster_id: str) -> None:
+        text = f"#\nbroker.id={broker_id}\ncluster.id={cluster_id}\nversion=0\n"
+        self.disk.replace(META_PROPERTIES, text.encode())

@@ -1,0 +1,258 @@
+"""All partitions that a broker holds, over its log folders (`log.dirs`)."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from barnabas.base.clock import Clock
+from barnabas.base.disk import Disk
+from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import BrokerId, Offset, TopicPartition
+from barnabas.base.laws import law
+from barnabas.base.randomness import Random
+from barnabas.base.topic_config import TopicConfig
+from barnabas.log.folder import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    CheckpointWrite,
+    LogFolder,
+)
+from barnabas.log.loading import Opening, open_log, write_topic_id
+from barnabas.log.log import Log
+from barnabas.log.producers import ProducerStates
+from barnabas.log.work import Flush, Removal
+
+DELETE: Final = "-delete"
+_PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
+_MAX_NAME: Final = 255
+
+Progress = Callable[[int, int], None]
+
+
+class Logs:
+    """The logs of one broker.
+
+    `open_all` and `close` block; all else decides on the loop what is to be done, and returns
+    what would block as work for a thread. A folder that fails goes offline alone.
+    """
+
+    def __init__(
+        self,
+        disks: Sequence[Disk],
+        *,
+        clock: Clock,
+        random: Random,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> None:
+        self.folders = {disk.folder: LogFolder(disk) for disk in disks}
+        self.offline: dict[str, DiskFault] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._clock = clock
+        self._random = random
+        self._producer_expiration_ms = producer_expiration_ms
+        self._logs: dict[TopicPartition, Log] = {}
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self._logs.values())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        return self._logs.get(partition)
+
+    def stored_cluster_id(self) -> str | None:
+        """The cluster that the folders say they belong to, if any does."""
+        found = (folder.stored_cluster_id() for folder in self.folders.values())
+        return next((cluster_id for cluster_id in found if cluster_id), None)
+
+    # Starting and stopping
+
+    def acquire(self, broker_id: BrokerId, cluster_id: str) -> None:
+        """Take all folders for this broker.
+
+        Raises  ConfigError, none held, if one is in use or belongs to another broker or cluster
+                DiskFault, if none is left to use
+        """
+        try:
+            for folder in self.folders.values():
+                try:
+                    folder.acquire(broker_id, cluster_id)
+                except DiskFault as fault:
+                    self.take_offline(fault)
+        except BarnabasError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let go of the folders as they are, without the sign of a clean stop."""
+        for folder in self.folders.values():
+            folder.release()
+
+    def open_all(
+        self, config_of: Callable[[str], TopicConfig], progress: Progress | None = None
+    ) -> list[Removal]:
+        """Open every partition that the folders hold, recovering those that were not closed.
+
+        Returns the removals that a former run did not get to. `progress` hears of each
+        partition: how many are open, of how many. Blocks.
+        """
+        removals: list[Removal] = []
+        openings: list[tuple[LogFolder, Opening]] = []
+        for folder in self._online():
+            names = folder.disk.list()
+            removals += (Removal(folder.disk, [name], 0) for name in names if name.endswith(DELETE))
+            self.high_watermarks |= folder.read_offsets(HIGH_WATERMARK)
+            openings += _openings(folder, names, config_of)
+        for done, (folder, opening) in enumerate(openings, 1):
+            if folder.disk.folder not in self.offline:
+                try:
+                    self._open(folder, opening)
+                except DiskFault as fault:
+                    self.take_offline(fault)
+            if progress:
+                progress(done, len(openings))
+        return removals
+
+    def _open(self, folder: LogFolder, opening: Opening) -> Log:
+        log = open_log(
+            folder.disk,
+            opening,
+            producers=ProducerStates(self._producer_expiration_ms),
+            random=self._random,
+            now_ms=self._clock.now_ms(),
+        )
+        self._logs[opening.partition] = log
+        return log
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int = -1) -> None:
+        """Close every log and mark each folder as cleanly left, unless something in it failed."""
+        now_ms = self._clock.now_ms()
+        for folder in self._online():
+            logs = self._logs_in(folder)
+            for log in logs:
+                if log.failure is None:
+                    log.close(now_ms)
+            for write in self._checkpoints(folder, high_watermarks):
+                write.run()
+            if all(log.failure is None for log in logs):
+                folder.mark_clean(broker_epoch)
+        self._logs.clear()
+        self.release()
+
+    def take_offline(self, fault: DiskFault) -> list[TopicPartition]:
+        """Give up a folder that failed; returns the partitions that went with it.
+
+        Raises  the fault, if no folder is left
+        """
+        self.offline[fault.folder] = fault
+        self.folders[fault.folder].release()
+        lost = [log.partition for log in self if log.disk.folder == fault.folder]
+        for partition in lost:
+            del self._logs[partition]
+        if len(self.offline) == len(self.folders):
+            raise fault
+        return lost
+
+    def _online(self) -> list[LogFolder]:
+        return [folder for name, folder in self.folders.items() if name not in self.offline]
+
+    def _logs_in(self, folder: LogFolder) -> list[Log]:
+        return [log for log in self if log.disk is folder.disk]
+
+    # Partitions
+
+    def create(self, partition: TopicPartition, topic_id: UUID | None, config: TopicConfig) -> Log:
+        """Begin an empty log in the folder that has the fewest.
+
+        Raises  BrokerError(kafka_storage_error), nothing changed, if all folders are offline
+                DiskFault
+        """
+        law(partition not in self._logs, "LOG-5 a partition has one log", partition=partition)
+        online = self._online()
+        if not online:
+            raise BrokerError(ErrorCode.kafka_storage_error, "all log folders are offline")
+        folder = min(online, key=lambda folder: len(self._logs_in(folder)))
+        folder.disk.make_folder(str(partition))
+        if topic_id is not None:
+            write_topic_id(folder.disk, str(partition), topic_id)
+        return self._open(folder, Opening(partition, config, clean=True))
+
+    def delete(self, partition: TopicPartition) -> Removal:
+        """Take a partition away; its folder is renamed now and removed by the work returned."""
+        log = self._logs.pop(partition)
+        self.high_watermarks.pop(partition, None)
+        suffix = f"-{partition.partition}.{self._random.uuid().hex}{DELETE}"
+        name = partition.topic[: _MAX_NAME - len(suffix)] + suffix
+        log.disk.rename(log.folder, name)
+        return Removal(log.disk, [name], log.config.file_delete_delay_ms)
+
+    # What the server does from time to time
+
+    def due_flushes(self) -> list[tuple[Log, Flush]]:
+        """What `flush.messages` and `flush.ms` ask for; tell each log when its work is done."""
+        now_ms = self._clock.now_ms()
+        return [(log, log.start_flush()) for log in self if log.is_flush_due(now_ms)]
+
+    def due_removals(self, high_watermark_of: Callable[[TopicPartition], Offset]) -> list[Removal]:
+        """Let go of the segments that retention no longer keeps."""
+        now_ms = self._clock.now_ms()
+        removals = (
+            log.delete_segments(
+                log.deletable_segments(now_ms, high_watermark_of(log.partition)), now_ms
+            )
+            for log in self
+            if log.failure is None
+        )
+        return [removal for removal in removals if removal]
+
+    def checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
+        """The work that writes down recovery points, log starts and high watermarks as they are."""
+        return [
+            write
+            for folder in self._online()
+            for write in self._checkpoints(folder, high_watermarks)
+        ]
+
+    def _checkpoints(
+        self, folder: LogFolder, high_watermarks: Mapping[TopicPartition, int]
+    ) -> list[CheckpointWrite]:
+        logs = self._logs_in(folder)
+        points = {log.partition: log.recovery_point for log in logs}
+        starts = {
+            log.partition: log.log_start_offset
+            for log in logs
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        known = {
+            log.partition: high_watermarks[log.partition]
+            for log in logs
+            if log.partition in high_watermarks
+        }
+        return [
+            folder.write_offsets(RECOVERY_POINT, points),
+            folder.write_offsets(LOG_START_OFFSET, starts),
+            folder.write_offsets(HIGH_WATERMARK, known),
+        ]
+
+
+def _openings(
+    folder: LogFolder, names: Sequence[str], config_of: Callable[[str], TopicConfig]
+) -> Iterator[tuple[LogFolder, Opening]]:
+    """The partitions among `names`, with what the folder's checkpoints say of each."""
+    points = folder.read_offsets(RECOVERY_POINT)
+    starts = folder.read_offsets(LOG_START_OFFSET)
+    for match in filter(None, map(_PARTITION.fullmatch, names)):
+        partition = TopicPartition(match[1], int(match[2]))
+        yield (
+            folder,
+            Opening(
+                partition,
+                config_of(partition.topic),
+                folder.was_clean,
+                points.get(partition, 0),
+                starts.get(partition, 0),
+            ),
+        )
