@@ -28,7 +28,7 @@ def main(
     smoke: Annotated[bool, typer.Option(help="A few seconds, to see that it runs.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file too.")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the data goes, up to 2 GB; deleted afterwards.")
+        Path | None, typer.Option(help="Where the data goes, up to 1 GB; deleted afterwards.")
     ] = None,
 ) -> None:
     """How fast Barnabas is on this machine, beside what the machine itself can do.

@@ -36,7 +36,7 @@ class Plan:
 FULL: Final = Plan(
     repeat=5,
     run_seconds=0.8,
-    run_bytes=256_000_000,
+    run_bytes=200_000_000,
     produce_sizes=(209, 1024, 16 * 1024, 128 * 1024, 1_000_000),
     fetch_sizes=(16 * 1024, 128 * 1024, 1_000_000),
     fetch_log_bytes=64_000_000,

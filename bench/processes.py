@@ -14,10 +14,11 @@ from typing import IO, Final
 
 BROKER: Final = Path(sys.executable).with_name("barnabas")
 PATIENCE_S: Final = 20.0
+LAST_LINES: Final = 5
 
 
 class ServerFailed(Exception):
-    """A server did not come up; the message has the end of what it wrote."""
+    """A server did not come up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,17 @@ def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
     """A server, from its `ready ... listening on HOST:PORT` line until the block ends.
 
     Raises ServerFailed, with no process left, if it ends or stays silent before that line.
+    What is raised in the block gets the server's last words as a note.
     """
     start = time.perf_counter()
     process = _spawn(command, log)
     assert process.stdout is not None
     try:
-        port = _listening_port(process.stdout, log)
+        port = _listening_port(process.stdout)
         yield Server(process.pid, port, time.perf_counter() - start)
+    except Exception as problem:
+        problem.add_note(_last_words(log))
+        raise
     finally:
         _stop(process)
         process.stdout.close()
@@ -66,7 +71,7 @@ def _spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
             raise ServerFailed(f"there is no {command[0]}; `make venv` installs it") from missing
 
 
-def _listening_port(stdout: IO[bytes], log: Path) -> int:
+def _listening_port(stdout: IO[bytes]) -> int:
     # Reads the pipe itself: a buffered reader could hold the line while select waits for more.
     text = b""
     deadline = time.monotonic() + PATIENCE_S
@@ -80,8 +85,12 @@ def _listening_port(stdout: IO[bytes], log: Path) -> int:
                     return int(line.rsplit(b":", 1)[1].split()[0])
             if not arrived:
                 break
-    said = " / ".join((text.decode() + log.read_text()).strip().splitlines()[-3:])
-    raise ServerFailed(f"no `ready` line: {said or 'nothing was said'}")
+    raise ServerFailed("the server printed no `ready` line")
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+    return "\n".join(["the server's log ends with:", *lines]) if lines else "its log is empty"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from rich.console import Console
 
+from bench import timers
 from bench.clients import RecordsMissing, clients_section
 from bench.idle import idle_section
 from bench.limits import raw_section
@@ -18,6 +19,12 @@ from bench.processes import ServerFailed
 from bench.report import Section, show
 from bench.throughput import fetch_section, latency_section, produce_section
 
+
+def timers_section(bench: Bench) -> Section:
+    bench.say("timers")
+    return timers.section(bench.plan.timers)
+
+
 SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "raw": raw_section,
     "produce": produce_section,
@@ -25,6 +32,7 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "clients": clients_section,
     "latency": latency_section,
     "idle": idle_section,
+    "timers": timers_section,
 }
 # What a broker under test can do wrong; anything else is a bug of the bench.
 FAILURES: Final = (LoadFailed, RecordsMissing, ServerFailed, KafkaException, OSError)
@@ -50,6 +58,6 @@ def run(names: Sequence[str], plan: Plan, folder: Path, console: Console) -> Out
         except NoCompiler as missing:
             console.print(f"{name}: left out, {missing}; the raw limits stand alone\n")
         except FAILURES as problem:
-            failures.append(f"{name} failed: {problem or type(problem).__name__}")
-            console.print(f"{failures[-1]}\n", style="red", markup=False)
+            failures.append(f"{name} failed: {str(problem) or type(problem).__name__}")
+            console.print(failures[-1], *getattr(problem, "__notes__", ()), sep="\n", markup=False)
     return Outcome(sections, failures)

@@ -104,12 +104,11 @@ def _latency_round(bench: Bench, batch: Batch, folder: Path, ours_first: bool) -
 
 def _acknowledged_round(exchange: Exchange, load: Load, folder: Path, ours_first: bool) -> Round:
     """A round of Produce. Raises LoadFailed if the log lacks something that was acknowledged."""
-    touch_memory(folder, 2 * load.requests * exchange.records)
     with broker(folder) as ours, ideal_server(exchange, folder, folder / "ideal-log") as ideal:
         create_topic(ours.bootstrap, TOPIC, load.connections)
         warmed = [drive(server, exchange, _warming(load), folder) for server in (ours, ideal)]
         measured = _in_turn(
-            ours, ideal, lambda server: drive(server, exchange, load, folder), ours_first
+            ours, ideal, lambda server: _drive_warm(server, exchange, load, folder), ours_first
         )
         acknowledged = (warmed[0].requests + measured.ours.requests) * exchange.step
         end = log_end_offset(ours.bootstrap, TOPIC, load.connections)
@@ -134,6 +133,11 @@ def _fetch_round(bench: Bench, batch: Batch, folder: Path, ours_first: bool) -> 
         )
 
 
+def _drive_warm(server: Server, exchange: Exchange, load: Load, folder: Path) -> LoadResult:
+    _touch_memory(load.requests * exchange.records)
+    return drive(server, exchange, load, folder)
+
+
 def _warming(load: Load) -> Load:
     requests = max(load.window * load.connections, int(load.requests * WARMING_SHARE))
     return replace(load, requests=requests, seconds=load.seconds * WARMING_SHARE)
@@ -147,14 +151,13 @@ def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) ->
     return Round(measure(ours), result)
 
 
-def touch_memory(folder: Path, size: int) -> None:
-    """Fill and free that much page cache: a virtual machine's first touch of its memory is slow."""
-    scratch = folder / "scratch"
-    chunk = bytes(1_000_000)
-    with scratch.open("wb", buffering=0) as file:
-        for _ in range(size // len(chunk) + 1):
-            file.write(chunk)
-    scratch.unlink()
+def _touch_memory(size: int) -> None:
+    """Use that much memory and free it, for the page cache to take.
+
+    A virtual machine gets memory from its host at the first touch, and gives it back soon after it
+    was freed; what is written meanwhile goes several times slower than the machine can.
+    """
+    bytearray(b"x") * size
 
 
 def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> Row:

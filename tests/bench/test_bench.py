@@ -174,10 +174,11 @@ def test_a_server_that_goes_away_fails_the_run(tmp_path: Path) -> None:
 def test_a_server_that_never_gets_ready_is_reported_with_what_it_said(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such option')"]
     with (
-        pytest.raises(ServerFailed, match="no such option"),
+        pytest.raises(ServerFailed, match="no `ready` line") as failed,
         running(command, tmp_path / "server.log"),
     ):
         pass
+    assert "no such option" in failed.value.__notes__[0]
 
 
 def test_a_server_that_is_not_installed_is_reported_in_one_line(tmp_path: Path) -> None:
