@@ -13,7 +13,7 @@ read once the buffer is full, and the client's own sends come to a stop.
 import asyncio
 import logging
 import struct
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.replies import Answer, Pending, Reply
@@ -97,8 +97,8 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio's side ------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self._transport = cast(asyncio.Transport, transport)
         self.last_active = self._now()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
