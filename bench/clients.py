@@ -1,7 +1,9 @@
 """What confluent-kafka, a real client, gets out of the broker, beside the machine's raw limits."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any, Final
 
@@ -10,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.limits import Limits, measure_limits
 from bench.messages import TOPIC
 from bench.plan import Bench
-from bench.processes import broker
+from bench.processes import HAS_PROC, Server, broker, cpu_seconds
 from bench.report import Row, Section, rate, ratio_row, size_name
 from bench.topics import PATIENCE_S, client_settings, create_topic
 
@@ -37,10 +39,10 @@ class RecordsMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Seconds that all messages took on the way in, and on the way out."""
+    """All messages one way: how long it took, and the share of it in which the broker was busy."""
 
-    produce_s: float
-    consume_s: float
+    seconds: float
+    broker_busy: float | None  # None where there is no /proc to tell
 
 
 def clients_section(bench: Bench) -> Section:
@@ -51,7 +53,8 @@ def clients_section(bench: Bench) -> Section:
         "producer: " + ", ".join(f"{name}={value}" for name, value in PRODUCER.items()),
         "consumer: assigned, up to 10,000 messages a call; one partition; every message is counted",
         "the limit of produce is the slower of loopback TCP and 16 KiB page-cache writes, the limit"
-        " of consume loopback TCP; with small records the client is the limit, not the broker",
+        " of consume loopback TCP",
+        "broker busy: its share of a core; far below 100 %, the broker was not the limit",
     )
     return Section(
         "clients", "A real client (confluent-kafka)", "Barnabas", "raw limit", rows, notes
@@ -61,40 +64,49 @@ def clients_section(bench: Bench) -> Section:
 def _rows(bench: Bench, size: int, limits: Limits) -> list[Row]:
     count = max(1, bench.plan.client_bytes // size)
     repeat = min(REPEAT, bench.plan.repeat)
-    passes = []
+    produced, consumed = [], []
     for number in range(repeat):
         bench.say(f"clients {size_name(size)}: round {number + 1} of {repeat}")
         with bench.scratch() as folder, broker(folder) as server:
-            passes.append(_pass(server.bootstrap, size, count))
-    produced = count / median(each.produce_s for each in passes)
-    consumed = count / median(each.consume_s for each in passes)
+            create_topic(server.bootstrap, TOPIC, 1)
+            produced.append(_pass(server, partial(produce_messages, size=size, count=count)))
+            consumed.append(_pass(server, partial(consume_messages, count=count)))
     return [
-        _row(f"produce, {size_name(size)} records", size, produced, limits.produce),
-        _row(f"consume, {size_name(size)} records", size, consumed, limits.loopback),
+        _row(f"produce, {size_name(size)}", size, count, produced, limits.produce),
+        _row(f"consume, {size_name(size)}", size, count, consumed, limits.loopback),
     ]
 
 
-def _row(name: str, size: int, messages_per_second: float, limit: float) -> Row:
+def _pass(server: Server, action: Callable[[str], float]) -> Pass:
+    if not HAS_PROC:
+        return Pass(action(server.bootstrap), None)
+    before = cpu_seconds(server.pid)
+    seconds = action(server.bootstrap)
+    return Pass(seconds, (cpu_seconds(server.pid) - before) / seconds)
+
+
+def _row(name: str, size: int, count: int, passes: list[Pass], limit: float) -> Row:
+    messages_per_second = count / median(each.seconds for each in passes)
     achieved = messages_per_second * size
+    busy = [each.broker_busy for each in passes if each.broker_busy is not None]
+    numbers = {"broker_busy": median(busy)} if busy else {}
     return ratio_row(
-        name,
-        f"{messages_per_second:,.0f} msg/s · {rate(achieved)}",
+        name + (f" (broker busy {median(busy):.0%})" if busy else ""),
+        f"{messages_per_second:,.0f}/s · {rate(achieved)}",
         rate(limit),
         achieved / limit,
         messages_per_second=messages_per_second,
         bytes_per_second=achieved,
         limit_bytes_per_second=limit,
+        **numbers,
     )
 
 
-def _pass(bootstrap: str, size: int, count: int) -> Pass:
-    create_topic(bootstrap, TOPIC, 1)
-    produce_s = produce_messages(bootstrap, size, count)
-    return Pass(produce_s, consume_messages(bootstrap, count))
-
-
 def produce_messages(bootstrap: str, size: int, count: int) -> float:
-    """Seconds until `count` messages are acknowledged. Raises RecordsMissing if some are not."""
+    """Seconds until `count` messages are delivered; that they are there, consuming them shows.
+
+    Raises RecordsMissing if some are still under way long after the last was handed over.
+    """
     producer = Producer(client_settings(bootstrap, **PRODUCER))
     value = b"v" * size
     producer.list_topics(TOPIC, PATIENCE_S)  # connects before the clock starts
@@ -117,7 +129,7 @@ def _produce(producer: Producer, value: bytes) -> None:
 
 
 def consume_messages(bootstrap: str, count: int) -> float:
-    """Seconds from the first message to the last of `count`. Raises RecordsMissing if they end."""
+    """Seconds to get `count` messages, connecting included. Raises RecordsMissing if they end."""
     consumer = Consumer(client_settings(bootstrap, **CONSUMER))
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

@@ -6,14 +6,13 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Final
 
 from bench.clients import produce_messages
 from bench.messages import TOPIC
 from bench.plan import Bench
-from bench.processes import Server, broker, cpu_seconds, resident_bytes
+from bench.processes import HAS_PROC, Server, broker, cpu_seconds, resident_bytes
 from bench.report import Row, Section
 from bench.topics import create_topic
 
@@ -101,7 +100,7 @@ def _start_rows(starts: list[Start], python_s: float) -> list[Row]:
 
 
 def _idle_rows(bench: Bench) -> list[Row]:
-    if not Path("/proc/self/stat").exists():
+    if not HAS_PROC:
         return [Row("memory and CPU", "not measured: no /proc here")]
     idle = _idle(bench)
     goal = f"< {IDLE_GOAL_BYTES / 1e6:.0f} MB"

@@ -42,9 +42,9 @@ class LoadResult:
         return self.requests / self.seconds
 
     @property
-    def client_is_busy(self) -> bool:
-        """Whether the generator hardly ever waited, so that it may be what was measured."""
-        return self.client_cpu_seconds > 0.95 * self.seconds
+    def client_busy(self) -> float:
+        """The share of the time in which the generator did not wait; near 1 it is the limit."""
+        return self.client_cpu_seconds / self.seconds
 
 
 def drive(

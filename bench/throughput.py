@@ -23,6 +23,7 @@ PRODUCE_GOALS: Final = {209: 0.25, 1024: 0.25, 16 * 1024: 0.55, 128 * 1024: 0.75
 FETCH_GOALS: Final = {16 * 1024: 0.50, 128 * 1024: 0.70, 1_000_000: 0.75}
 LATENCY_BYTES: Final = 1024
 WARMING_SHARE: Final = 0.1
+CLIENT_BUSY: Final = 0.95
 MOST_COUNTED_BYTES: Final = 1024  # up to here the number of requests is what costs, not their bytes
 
 
@@ -164,8 +165,9 @@ def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> 
     ours = median(each.ours.requests_per_second for each in rounds)
     ideal = median(each.ideal.requests_per_second for each in rounds)
     name = size_name(size)
-    if any(each.ours.client_is_busy or each.ideal.client_is_busy for each in rounds):
-        name += " (the generator may be the limit)"
+    client_busy = median(max(each.ours.client_busy, each.ideal.client_busy) for each in rounds)
+    if client_busy > CLIENT_BUSY:
+        name += " (generator-bound)"
     return ratio_row(
         name,
         _amount(size, ours),
@@ -176,6 +178,7 @@ def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> 
         ideal_requests_per_second=ideal,
         p50_us=median(each.ours.p50_us for each in rounds),
         p99_us=median(each.ours.p99_us for each in rounds),
+        client_busy=client_busy,
         lowest_ratio=min(each.ratio for each in rounds),
         highest_ratio=max(each.ratio for each in rounds),
     )
