@@ -1,0 +1,141 @@
+"""The way to a Kafka cluster: clients that are known to reach it, and errors as one clear line."""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import confluent_kafka.admin
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.options import parse_bootstrap, parse_pairs
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
+
+# The names in here are public, but not declared so that a type checker would believe it.
+admin: Any = confluent_kafka.admin
+
+_REQUEST_TIMEOUT_S: Final = 30.0
+_ATTEMPT_S: Final = 1.0
+_ATTEMPTS: Final = 5
+# A name with two addresses may be refused on one and answered on the other, so not at once.
+_ATTEMPTS_WHEN_REFUSED: Final = 2
+
+Client = TypeVar("Client", AdminClient, Consumer, Producer)
+Result = TypeVar("Result")
+
+
+class Cluster:
+    """Where the brokers are, and the properties that every client of them gets."""
+
+    def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
+        self.bootstrap = parse_bootstrap(bootstrap)
+        self._properties = parse_pairs(properties, "-X")
+        self._errors: list[KafkaError] = []
+
+    def admin(self) -> "tuple[AdminClient, ClusterMetadata]":
+        return self._connect(AdminClient, {})
+
+    def producer(self, settings: Mapping[str, object]) -> "tuple[Producer, ClusterMetadata]":
+        return self._connect(Producer, settings)
+
+    def consumer(self, settings: Mapping[str, object]) -> "tuple[Consumer, ClusterMetadata]":
+        return self._connect(Consumer, settings)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether, since the last call, every broker was found unreachable."""
+        down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._errors)
+        self._errors.clear()
+        return down
+
+    def _connect(
+        self, kind: Callable[[dict[str, Any]], Client], settings: Mapping[str, object]
+    ) -> "tuple[Client, ClusterMetadata]":
+        """A client that has got the cluster's metadata, and that metadata.
+
+        Raises  CommandFailed within about 5 seconds if no broker answers,
+                Misused if librdkafka refuses a property
+        """
+        configuration = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "barnabas-cli",
+            "error_cb": self._errors.append,
+            **({} if "debug" in self._properties else {"log_level": 0}),
+            **settings,
+            **self._properties,
+        }
+        try:
+            client = kind(configuration)
+        except KafkaException as failure:
+            raise Misused(f"-X: {failure.args[0].str()}") from None
+        return client, self._reach(client)
+
+    def _reach(self, client: AdminClient | Consumer | Producer) -> "ClusterMetadata":
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return client.list_topics(timeout=_ATTEMPT_S)
+            except KafkaException:
+                client.poll(0)
+            if self._errors and attempt >= _ATTEMPTS_WHEN_REFUSED:
+                break
+        raise CommandFailed(
+            f"no Kafka broker answers at {self.bootstrap}{self._reason()};"
+            " start one with `barnabas server`, or name another with -b HOST:PORT"
+        )
+
+    def _reason(self) -> str:
+        """What the first failed connection said, without librdkafka's decoration."""
+        for error in self._errors:
+            if error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+                text = error.str().partition(": ")[2].partition(" (after ")[0]
+                return f" ({text})" if text else ""
+        return ""
+
+
+def find_topic(metadata: "ClusterMetadata", name: str, remedy: str = "") -> "TopicMetadata":
+    """The topic's metadata. Raises CommandFailed, with the likeliest name, if there is none."""
+    found = metadata.topics.get(name)
+    if found is None:
+        likely = difflib.get_close_matches(name, metadata.topics, n=1)
+        hint = f"did you mean {likely[0]}?" if likely else "`barnabas topics list` shows all"
+        raise CommandFailed(f"there is no topic {name} ({hint}){remedy}")
+    if found.error is not None:
+        fail(found.error, f"topic {name}")
+    return found
+
+
+def await_all(futures: Mapping[Any, "Future[Result]"]) -> list[Result]:
+    """All results, in order. Raises CommandFailed for the first that failed."""
+    return [await_one(future, str(key)) for key, future in futures.items()]
+
+
+def await_one(future: "Future[Result]", subject: str) -> Result:
+    try:
+        return future.result(_REQUEST_TIMEOUT_S)
+    except KafkaException as failure:
+        fail(failure.args[0], subject)
+    except (TimeoutError, ValueError, TypeError) as failure:
+        raise CommandFailed(f"{subject}: {failure or 'the broker did not answer'}") from None
+
+
+def fail(error: KafkaError, subject: str) -> NoReturn:
+    """Raise the broker's own words, or librdkafka's, about `subject`."""
+    text = error.str().removeprefix("Broker: ").removeprefix("Local: ").rstrip(".")
+    raise CommandFailed(f"{subject}: {text} [{error.name()}]") from None
+
+
+def check_partitions(topic: "TopicMetadata", wanted: Iterable[int]) -> list[int]:
+    """The partitions wanted, or all. Raises CommandFailed if the topic has no such partition."""
+    existing = sorted(topic.partitions)
+    chosen = list(dict.fromkeys(wanted)) or existing
+    for partition in chosen:
+        if partition not in topic.partitions:
+            raise CommandFailed(
+                f"topic {topic.topic} has no partition {partition},"
+                f" only {existing[0]} to {existing[-1]}"
+            )
+    return chosen

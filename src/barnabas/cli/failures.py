@@ -1,0 +1,21 @@
+"""How a command ends when it cannot do what was asked: one line for the user, and an exit code."""
+
+from typing import Final
+
+OK: Final = 0
+FAILED: Final = 1  # the operation was tried, and failed
+MISUSED: Final = 2  # the command line is wrong; nothing was tried
+INTERRUPTED: Final = 130  # Ctrl-C
+BROKEN_PIPE: Final = 141  # whoever read the output went away, as a C program ends on SIGPIPE
+
+
+class CommandFailed(Exception):
+    """Carries the one line that says what is wrong and what to do."""
+
+    exit_code = FAILED
+
+
+class Misused(CommandFailed):
+    """What the user typed cannot be meant; nothing was tried."""
+
+    exit_code = MISUSED

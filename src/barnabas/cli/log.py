@@ -1,0 +1,118 @@
+"""`barnabas log`: look into the files of a broker, running or stopped, without asking it."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from barnabas.cli.failures import FAILED, CommandFailed
+from barnabas.cli.groups import command_group
+
+if TYPE_CHECKING:
+    from barnabas.cli.dumped import Damage, Dump
+
+app = command_group("Look into the files of a broker, running or stopped.")
+
+_SEGMENT_FILE: Final = re.compile(
+    r"(\d{20})\.(log|index|timeindex|snapshot|txnindex)(\.deleted|\.cleaned|\.swap)?"
+)
+
+
+@app.command()
+def dump(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files, or folders of them.")
+    ],
+    records: Annotated[
+        bool, typer.Option("--records", "-r", help="Also the records: keys, values, headers.")
+    ] = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also check what is inside batches, and where indexes point."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print what is in a broker's files: segments, indexes, snapshots, checkpoints, properties.
+
+    A damaged file is printed as far as it can be read; one line on stderr then says what is
+    wrong with it, and the exit code is 1.
+
+    \b
+    Examples:
+      barnabas log dump barnabas-data/orders-0
+      barnabas log dump barnabas-data/orders-0/00000000000000000000.log --records
+      barnabas log dump barnabas-data --deep > /dev/null && echo all is well
+    """
+    damaged = False
+    for path, start in _files(paths, records, deep):
+        damaged |= _dump_file(path, start, json)
+    if damaged:
+        raise typer.Exit(FAILED)
+
+
+def _files(
+    paths: list[Path], records: bool, deep: bool
+) -> "Iterator[tuple[Path, Callable[[], Dump]]]":
+    """The files to dump, and how; of a folder, those that a broker keeps there."""
+    for path in paths:
+        if not path.exists():
+            raise CommandFailed(f"{path}: there is no such file or folder")
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        known = [(each, start) for each in files if (start := _dump_of(each, records, deep))]
+        if not known:
+            raise CommandFailed(f"{path}: by its name nothing that a broker writes")
+        yield from known
+
+
+def _dump_of(path: Path, records: bool, deep: bool) -> "Callable[[], Dump] | None":
+    """How to dump a file, by its name; None if it is none of a broker's."""
+    from barnabas.cli import file_dumps
+    from barnabas.cli.segment_dump import dump_segment
+
+    by_name = file_dumps.DUMPS_BY_NAME.get(path.name)
+    if by_name is not None:
+        return partial(by_name, path)
+    match = _SEGMENT_FILE.fullmatch(path.name)
+    if match is None:
+        return None
+    base_offset = int(match[1])
+    return {
+        "log": partial(dump_segment, path, base_offset, records=records, deep=deep),
+        "index": partial(file_dumps.dump_offset_index, path, base_offset, deep),
+        "timeindex": partial(file_dumps.dump_time_index, path, base_offset),
+        "snapshot": partial(file_dumps.dump_snapshot, path),
+        "txnindex": partial(file_dumps.dump_aborted_transactions, path),
+    }[match[2]]
+
+
+def _dump_file(path: Path, start: "Callable[[], Dump]", json: bool) -> bool:
+    """Print one file; tells whether it is damaged."""
+    from barnabas.cli.dumped import Damage, entry_as_json, entry_as_text
+    from barnabas.cli.file_dumps import UNREADABLE
+
+    damages: list[Damage] = []
+    if not json:
+        print(f"== {path}")
+    try:
+        for found in start():
+            if isinstance(found, Damage):
+                damages.append(found)
+            else:
+                print(entry_as_json(str(path), found) if json else entry_as_text(found))
+    except BrokenPipeError:
+        raise
+    except UNREADABLE as error:
+        damages.append(Damage(None, " ".join(str(error).split())))
+    if damages:
+        _complain(path, damages)
+    return bool(damages)
+
+
+def _complain(path: Path, damages: "list[Damage]") -> None:
+    more = f" (and {len(damages) - 1} more)" if len(damages) > 1 else ""
+    sys.stdout.flush()
+    print(f"barnabas: {path} is damaged: {damages[0]}{more}", file=sys.stderr)

@@ -1,0 +1,142 @@
+"""The `barnabas` command: finds the subcommand, and turns what goes wrong into a line and a code.
+
+A subcommand's module is imported when it is used, and imports what is heavy (the Kafka client,
+tables) inside its functions, so that `barnabas server` starts with nothing it does not need.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from barnabas.cli.failures import BROKEN_PIPE, INTERRUPTED, OK, CommandFailed
+
+# The module of each: it has a function of the command's name, or a group of commands as `app`.
+_COMMANDS: Final[Mapping[str, str]] = {
+    "server": "server_command",
+    "topics": "topics",
+    "produce": "produce",
+    "consume": "consume",
+    "configs": "configs",
+    "log": "log",
+    "demo": "demo",
+}
+_CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}
+
+
+class Commands(TyperGroup):
+    """The subcommands, each loaded by its name alone."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
+        return _load(cmd_name) if cmd_name in _COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # The names are what typer compares a mistyped one with; nothing is loaded for it.
+        self.commands = dict.fromkeys(_COMMANDS, self)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            # One was enough: a second must not break in while clients are being closed.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # What is still buffered must not fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from None
+        return result
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"barnabas.cli.{_COMMANDS[name]}")
+    app: typer.Typer | None = getattr(module, "app", None)
+    if app is None:
+        function: Callable[..., None] = getattr(module, name)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name, context_settings={**_CONTEXT})(function)
+    command = typer.main.get_command(app)
+    command.name = name
+    command.context_settings = {**_CONTEXT, **command.context_settings}
+    return command
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"barnabas {version('barnabas')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=True,
+    rich_markup_mode=None,
+    context_settings={**_CONTEXT},
+    no_args_is_help=False,
+)
+
+
+@app.callback()
+def barnabas(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None:
+    """Apache Kafka's distributed log in Python: run a broker, and work with any Kafka cluster.
+
+    \b
+    Try:
+      barnabas demo                                  see a broker at work, in half a minute
+      barnabas server --data ./data                  run one
+      barnabas topics create orders --partitions 3
+      echo hello | barnabas produce orders
+      barnabas consume orders --follow
+
+    \b
+    Exit codes:
+      0 done   1 failed   2 wrong command line   130 Ctrl-C   141 the reader of the output left
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and tell its exit code; whatever fails is one line on stderr."""
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
+        return result if isinstance(result, int) else OK
+    except typer.Abort:
+        return INTERRUPTED
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "barnabas"
+        _complain(f"{error.format_message().rstrip('.')} (see {path} --help)")
+        return error.exit_code
+    except CommandFailed as failure:
+        _complain(str(failure))
+        return failure.exit_code
+
+
+def _complain(message: str) -> None:
+    print(f"barnabas: {' '.join(message.split())}", file=sys.stderr)
+
+
+def main() -> None:
+    """The entry point of the `barnabas` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

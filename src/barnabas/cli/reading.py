@@ -1,0 +1,146 @@
+"""Reads some partitions from chosen offsets on, to where they ended at the start or for ever."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from barnabas.cli.client import Cluster, check_partitions, fail, find_topic
+from barnabas.cli.failures import CommandFailed
+from barnabas.cli.positions import Kind, Positions, start_offset
+
+_SETTINGS: Final[Mapping[str, object]] = {
+    # The client insists on a group's name; partitions are assigned, so no group comes to be.
+    "group.id": "barnabas-consume",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+}
+_TIMEOUT_S: Final = 10.0
+_BATCH: Final = 1000
+_WAIT_S: Final = 0.5
+_PATIENCE: Final = 10  # waits without a message, while no broker is there, before giving up
+
+
+class Range(NamedTuple):
+    """The offsets [start, stop) of one partition; without a stop, all that will ever come."""
+
+    start: int
+    stop: int | None
+
+
+class Reader:
+    """The messages of some partitions of one topic, in the order of each partition."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partitions: list[int],
+        positions: Positions,
+        follow: bool,
+    ) -> None:
+        """Reach the topic and find its offsets; nothing is read yet.
+
+        Raises  CommandFailed if topic, partition or offset is not there
+        """
+        self._cluster = cluster
+        self._topic = topic
+        self._until_ms = positions.until_ms
+        self._follow = follow
+        self._consumer, metadata = cluster.consumer(_SETTINGS)
+        chosen = check_partitions(find_topic(metadata, topic), partitions)
+        self._open = _find_ranges(self._consumer, topic, chosen, positions, follow)
+
+    def batches(self) -> Iterator[list[Message]]:
+        """Messages as they arrive, some at a time; ends when every range has been read."""
+        partitions = [
+            TopicPartition(self._topic, partition, span.start)
+            for partition, span in self._open.items()
+        ]
+        self._consumer.assign(partitions)
+        idle = 0
+        while self._open:
+            received = self._receive()
+            idle = 0 if received else idle + 1
+            if idle >= _PATIENCE:
+                self._check_cluster()
+                idle = 0
+            wanted = [message for message in received if self._is_wanted(message)]
+            if wanted:
+                yield wanted
+
+    def _receive(self) -> list[Message]:
+        """What is there; waits for a first message, never for more of them."""
+        first = self._consumer.poll(_WAIT_S)
+        return [] if first is None else [first, *self._consumer.consume(_BATCH, 0)]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _is_wanted(self, message: Message) -> bool:
+        """Whether the message lies in its partition's range, which ends once it is passed."""
+        partition, offset = message.partition() or 0, message.offset() or 0
+        span = self._open.get(partition)
+        error = message.error()
+        if error is not None:
+            self._on_event(error, partition)
+            return False
+        if span is None:
+            return False
+        too_late = self._until_ms is not None and message.timestamp()[1] >= self._until_ms
+        if too_late or (span.stop is not None and offset + 1 >= span.stop):
+            del self._open[partition]
+        return not too_late and (span.stop is None or offset < span.stop)
+
+    def _on_event(self, error: KafkaError, partition: int) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            # The end may come before `stop`: the last offsets can be markers, or compacted away.
+            if not self._follow:
+                self._open.pop(partition, None)
+        elif error.fatal() or not error.retriable():
+            fail(error, f"{self._topic} [{partition}]")
+
+    def _check_cluster(self) -> None:
+        if self._cluster.is_down and not self._follow:
+            raise CommandFailed(
+                f"the brokers at {self._cluster.bootstrap} went away before all was read"
+            )
+
+
+def _find_ranges(
+    consumer: Consumer, topic: str, partitions: list[int], positions: Positions, follow: bool
+) -> dict[int, Range]:
+    """The range of each partition that has, or may get, something to read."""
+    since = _find_times(consumer, topic, partitions, positions)
+    ranges: dict[int, Range] = {}
+    for partition in partitions:
+        name = f"{topic} [{partition}]"
+        try:
+            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)
+        except KafkaException as failure:
+            fail(failure.args[0], name)
+        if found is None:
+            raise CommandFailed(f"{name}: the broker did not tell its offsets")
+        earliest, latest = found
+        start = start_offset(positions.start, name, earliest, latest, since.get(partition))
+        if follow or start < latest:
+            ranges[partition] = Range(start, None if follow else latest)
+    return ranges
+
+
+def _find_times(
+    consumer: Consumer, topic: str, partitions: list[int], positions: Positions
+) -> dict[int, int]:
+    """Where the time to begin at is first reached, for the partitions that reach it."""
+    if positions.start.kind is not Kind.SINCE:
+        return {}
+    asked = [TopicPartition(topic, partition, positions.start.value) for partition in partitions]
+    try:
+        found = consumer.offsets_for_times(asked, _TIMEOUT_S)
+    except KafkaException as failure:
+        fail(failure.args[0], topic)
+    for each in found:
+        if each.error is not None:
+            fail(each.error, f"{topic} [{each.partition}]")
+    return {each.partition: each.offset for each in found if each.offset >= 0}

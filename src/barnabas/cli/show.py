@@ -1,0 +1,76 @@
+"""What commands print: tables for people, plain columns for pipes, JSON for scripts."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from barnabas.cli.failures import Misused
+
+
+def show_json(value: object) -> None:
+    """One JSON document: indented on a terminal, on one line elsewhere."""
+    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows under their headings; a column of whole numbers is aligned to the right."""
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _show_rich(columns, rows, texts)
+    else:
+        _show_plain(columns, texts)
+
+
+def _show_plain(columns: Sequence[str], texts: list[list[str]]) -> None:
+    lines = [list(columns), *texts]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        print("  ".join(map(str.ljust, line, widths)).rstrip())
+
+
+def _show_rich(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], texts: list[list[str]]
+) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[i], int | None) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for line in texts:
+        table.add_row(*map(Text, line))
+    Console().print(table)
+
+
+def show_time(timestamp_ms: int) -> str:
+    """A timestamp as UTC in ISO 8601, to the millisecond; as it is if no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z" if timestamp_ms >= 0 else "-"
+
+
+def parse_time(text: str, option: str) -> int:
+    """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC unless it says."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Misused(
+            f"{option} {text}: expected milliseconds since 1970, or 2026-01-31T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 message`, `2 messages`, `3 batches`."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

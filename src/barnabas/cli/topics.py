@@ -1,0 +1,289 @@
+"""`barnabas topics`: create, list, describe, alter and delete topics."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.groups import command_group
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, parse_pairs
+from barnabas.cli.show import counted, show_json, show_table
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
+app = command_group("Create, list, describe, alter and delete topics.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated."),
+]
+
+
+@app.command()
+def create(
+    name: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many; else the broker's.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each.")
+    ] = None,
+    config: Configs = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Create a topic.
+
+    \b
+    Examples:
+      barnabas topics create orders --partitions 3
+      barnabas topics create users --config cleanup.policy=compact --config segment.ms=60000
+    """
+    from barnabas.cli.client import Cluster, admin, await_all
+
+    topic_config = parse_pairs(config, "--config")
+    client, metadata = Cluster(bootstrap, properties).admin()
+    if name in metadata.topics:
+        if if_not_exists:
+            print(f"topic {name} exists")
+            return
+        raise CommandFailed(f"topic {name} exists already; --if-not-exists makes that no error")
+    # -1 leaves the choice to the broker's num.partitions and default.replication.factor.
+    topic = admin.NewTopic(
+        name,
+        num_partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        config=topic_config,
+    )
+    await_all(client.create_topics([topic]))
+    print(f"created topic {name}")
+
+
+@app.command("list")
+def list_topics(
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Also internal ones, whose names begin with __.")
+    ] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """List the topics, one name a line.
+
+    \b
+    Examples:
+      barnabas topics list
+      barnabas topics list --json | jq -r '.[] | select(.partitions > 1) | .topic'
+    """
+    from barnabas.cli.client import Cluster
+
+    _, metadata = Cluster(bootstrap, properties).admin()
+    names = [name for name in sorted(metadata.topics) if show_all or not name.startswith("__")]
+    if json:
+        show_json([{"topic": n, "partitions": len(metadata.topics[n].partitions)} for n in names])
+    else:
+        for name in names:
+            print(name)
+
+
+@app.command()
+def describe(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Topics; all without one.")
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Without NAME, also internal ones.")
+    ] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Show partitions with leaders, replicas and offsets, and the configs that were set.
+
+    \b
+    Examples:
+      barnabas topics describe orders
+      barnabas topics describe --json | jq '.[].partitions[].latest'
+    """
+    from barnabas.cli.client import Cluster, find_topic
+
+    client, metadata = Cluster(bootstrap, properties).admin()
+    for name in names or ():
+        find_topic(metadata, name)
+    chosen = names or [n for n in sorted(metadata.topics) if show_all or not n.startswith("__")]
+    described = _describe(client, metadata, list(dict.fromkeys(chosen))) if chosen else []
+    if json:
+        show_json(described)
+    else:
+        for topic in described:
+            _show(topic)
+
+
+def _describe(
+    client: "AdminClient", metadata: "ClusterMetadata", names: list[str]
+) -> list[dict[str, Any]]:
+    from confluent_kafka import TopicPartition
+
+    from barnabas.cli.client import admin, await_all
+
+    partitions = [
+        TopicPartition(name, partition)
+        for name in names
+        for partition in sorted(metadata.topics[name].partitions)
+        if metadata.topics[name].partitions[partition].leader >= 0
+    ]
+    resources = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in names]
+    asked = (
+        client.list_offsets(dict.fromkeys(partitions, admin.OffsetSpec.earliest())),
+        client.list_offsets(dict.fromkeys(partitions, admin.OffsetSpec.latest())),
+        client.describe_configs(resources),
+    )
+    offsets = [
+        {
+            (tp.topic, tp.partition): found.offset
+            for tp, found in zip(each, await_all(each), strict=True)
+        }
+        for each in asked[:2]
+    ]
+    configs = dict(zip(names, await_all(asked[2]), strict=True))
+    ids = _topic_ids(client, names)
+    return [
+        {
+            "topic": name,
+            "id": ids.get(name),
+            "replication_factor": max(len(p.replicas) for p in topic.partitions.values()),
+            "configs": {e.name: e.value for e in configs[name].values() if _is_set(e)},
+            "partitions": [
+                {
+                    "partition": number,
+                    "leader": partition.leader,
+                    "replicas": list(partition.replicas),
+                    "isr": list(partition.isrs),
+                    "earliest": offsets[0].get((name, number)),
+                    "latest": offsets[1].get((name, number)),
+                }
+                for number, partition in sorted(topic.partitions.items())
+            ],
+        }
+        for name in names
+        for topic in [metadata.topics[name]]
+    ]
+
+
+def _is_set(entry: Any) -> bool:
+    from barnabas.cli.client import admin
+
+    source = admin.ConfigSource
+    return bool(source(entry.source) == source.DYNAMIC_TOPIC_CONFIG)
+
+
+def _topic_ids(client: "AdminClient", names: list[str]) -> dict[str, str]:
+    """The id of each topic, as far as the broker gives ids."""
+    from confluent_kafka import TopicCollection
+
+    from barnabas.cli.client import await_all
+
+    answers = await_all(client.describe_topics(TopicCollection(names)))
+    # Kafka writes ids in the alphabet that is safe in names of files.
+    return {a.name: str(a.topic_id).replace("+", "-").replace("/", "_") for a in answers}
+
+
+def _show(topic: dict[str, Any]) -> None:
+    facts = [
+        counted(len(topic["partitions"]), "partition"),
+        f"replication factor {topic['replication_factor']}",
+        *([f"id {topic['id']}"] if topic["id"] else []),
+    ]
+    print(f"topic {topic['topic']}: {', '.join(facts)}")
+    for key, value in sorted(topic["configs"].items()):
+        print(f"  {key}={value}")
+    columns = ("partition", "leader", "replicas", "isr", "earliest", "latest")
+    show_table(
+        columns,
+        [
+            [
+                _join(row[column]) if isinstance(row[column], list) else row[column]
+                for column in columns
+            ]
+            for row in topic["partitions"]
+        ],
+    )
+    print()
+
+
+def _join(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+@app.command()
+def alter(
+    name: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="The new, greater number.")
+    ] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", "-d", metavar="KEY", help="Back to the default."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Add partitions, or change configs.
+
+    \b
+    Examples:
+      barnabas topics alter orders --partitions 6
+      barnabas topics alter orders --config retention.ms=86400000 --delete-config segment.ms
+    """
+    from barnabas.cli.client import Cluster, admin, await_all, find_topic
+    from barnabas.cli.configs import alter_configs
+
+    to_set = parse_pairs(config, "--config")
+    if not (partitions or to_set or delete_config):
+        raise Misused("nothing to alter: give --partitions, --config or --delete-config")
+    client, metadata = Cluster(bootstrap, properties).admin()
+    existing = len(find_topic(metadata, name).partitions)
+    if partitions is not None and partitions <= existing:
+        raise CommandFailed(
+            f"topic {name} has {counted(existing, 'partition')}, and can only get more"
+        )
+    # First what the broker may refuse, so that a refusal leaves all as it was.
+    if to_set or delete_config:
+        alter_configs(client, admin.ResourceType.TOPIC, name, to_set, delete_config or [])
+    if partitions is not None:
+        await_all(client.create_partitions([admin.NewPartitions(name, partitions)]))
+    print(f"altered topic {name}")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Delete topics and all that is in them; asks first when it is run on a terminal.
+
+    \b
+    Examples:
+      barnabas topics delete orders
+      barnabas topics delete orders users --yes
+    """
+    from barnabas.cli.client import Cluster, await_one, find_topic
+
+    client, metadata = Cluster(bootstrap, properties).admin()
+    for name in names:
+        find_topic(metadata, name)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+    for name, future in client.delete_topics(list(dict.fromkeys(names))).items():
+        await_one(future, name)
+        print(f"deleted topic {name}")
