@@ -54,13 +54,19 @@ class LeaderReplica:
             return self.high_watermark
         return Offset(unstable)
 
-    def must_block(self, records: memoryview | None) -> bool:
-        """Whether appending these takes work that is not for the loop: see `Produce`."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether the topic asks for nothing that takes more than looking at a batch's header."""
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
-        if self._is_plain or records is None or len(records) < HEADER_SIZE:
+        return self._is_plain
+
+    def must_block(self, records: memoryview | None) -> bool:
+        """Whether appending these takes work that is not for the loop: see `Produce`."""
+        if self.is_plain or records is None or len(records) < HEADER_SIZE:
             return False
+        config = self.log.config
         header = read_header(records)
         unflushed = self.log.unflushed_messages + header.record_count
         return unflushed >= config.flush_messages or looks_at_records(header, config)

@@ -61,6 +61,60 @@ def read_produce(version: int, frame: memoryview, position: int) -> ProduceReque
         raise Truncated(f"a Produce request is cut short or not text: {e}") from None
 
 
+class SinglePartition(NamedTuple):
+    """A request for one partition, without a transaction: nearly all there are."""
+
+    acks: int
+    topic: str
+    partition: int
+    records: memoryview
+
+
+_SINGLE_FLEXIBLE = struct.Struct(">BhiBB")  # no transaction, acks, timeout, one topic, name size
+_SINGLE_CLASSIC = struct.Struct(">hhiih")
+_ONE_PARTITION_FLEXIBLE = struct.Struct(">BiBBBB")  # one, its index, up to four bytes of size
+_ONE_PARTITION_CLASSIC = struct.Struct(">iii")
+_NO_TAGS = b"\0\0\0"
+
+
+def read_single(version: int, frame: memoryview, position: int) -> SinglePartition | None:
+    """The request if it is for one partition; None leaves it to `read_produce`, also if damaged."""
+    try:
+        if version < FLEXIBLE:
+            absent, acks, _, topics, length = _SINGLE_CLASSIC.unpack_from(frame, position)
+            start = position + 14 + length
+            one, partition, size = _ONE_PARTITION_CLASSIC.unpack_from(frame, start)
+            if absent != -1 or topics != 1 or one != 1 or start + 12 + size != len(frame):
+                return None
+            topic = str(frame[position + 14 : start], "utf-8")
+            return SinglePartition(acks, topic, partition, frame[start + 12 :])
+        absent, acks, _, topics, length = _SINGLE_FLEXIBLE.unpack_from(frame, position)
+        start = position + 8 + length
+        one, partition, a, b, c, d = _ONE_PARTITION_FLEXIBLE.unpack_from(frame, start)
+        if absent or topics != 2 or one != 2 or length & 0x80:
+            return None
+        # The size of the records, plus one, in as many bytes as have their top bit set, plus one.
+        start += 6
+        if a >= 0x80:
+            start += 1
+            a += (b - 1) << 7
+            if b >= 0x80:
+                start += 1
+                a += (c - 1) << 14
+                if c >= 0x80:
+                    start += 1
+                    a += (d - 1) << 21
+                    if d >= 0x80:
+                        return None
+        end = start + a - 1
+        if end + 3 != len(frame) or frame[end:] != _NO_TAGS:
+            return None
+        topic = str(frame[position + 9 : position + 8 + length], "utf-8")
+        return SinglePartition(acks, topic, partition, frame[start:end])
+    except (struct.error, UnicodeDecodeError):
+        return None
+
+
 def _read_classic(frame: memoryview, position: int) -> ProduceRequest:
     (length,) = _SHORT.unpack_from(frame, position)
     position += 2
@@ -155,6 +209,7 @@ def write_produce(
 
 _PRODUCED = struct.Struct(">ihqqq")
 _PRODUCED_V3 = struct.Struct(">ihqq")
+_THREE_LONGS = struct.Struct(">qqq")
 _NOTHING_WRONG_FLEXIBLE = b"\1\0\0"  # no record errors, no message, no tags
 _NOTHING_WRONG_CLASSIC = b"\0\0\0\0\xff\xff"
 
@@ -184,6 +239,38 @@ def _write_classic(body: bytearray, version: int, produced: PartitionProduced) -
     for index, message in produced.record_errors:
         body += _INT.pack(index) + _classic(message)
     body += _classic(produced.message)
+
+
+class Success:
+    """The response to a single partition's request that went well, with two numbers left open.
+
+    A producer gets the same bytes again and again but for offsets and its correlation id.
+    """
+
+    __slots__ = ("_head", "_longs", "_size", "_tail")
+
+    def __init__(self, version: int, topic: str, partition: int) -> None:
+        whole = write_produce(version, 0, [(topic, [PartitionProduced(partition)])])
+        numbers = _PRODUCED if version >= 5 else _PRODUCED_V3
+        values = PartitionProduced(partition)[: 5 if version >= 5 else 4]
+        at = whole.rindex(numbers.pack(*values)) + 6  # after the index and the code
+        self._size = _INT.pack(len(whole) - 4)
+        self._head = whole[8:at]
+        self._longs = numbers.size - 6
+        self._tail = whole[at + self._longs :]
+
+    def response(
+        self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
+    ) -> bytes:
+        return b"".join(
+            (
+                self._size,
+                _INT.pack(correlation_id),
+                self._head,
+                _THREE_LONGS.pack(base_offset, log_append_time_ms, log_start_offset)[: self._longs],
+                self._tail,
+            )
+        )
 
 
 def _compact(text: str | None) -> bytes:

@@ -13,6 +13,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
+from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.replies import Answer, Pending, Reply
@@ -22,7 +23,10 @@ from barnabas.wire.produce import (
     PartitionBatches,
     PartitionProduced,
     ProduceRequest,
+    SinglePartition,
+    Success,
     read_produce,
+    read_single,
     refusal,
     write_produce,
 )
@@ -30,6 +34,8 @@ from barnabas.wire.produce import (
 log = logging.getLogger("barnabas.produce")
 
 ZSTD_SINCE: Final = 7
+# How many partitions' answers are kept ready.
+REMEMBERED: Final = 10_000
 
 Validated = tuple[memoryview, BatchHeader]
 
@@ -58,11 +64,17 @@ class Produce:
         self._offload = offload
         self._appended = appended
         self._disk_failed = disk_failed
+        self._successes: dict[tuple[int, str, int], Success] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(
         self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
     ) -> Reply:
+        single = read_single(version, frame, position)
+        if single is not None and -1 <= single.acks <= 1:
+            leader = self._replicas.find(single.topic, single.partition)
+            if leader is not None and leader.is_plain and version >= ZSTD_SINCE:
+                return self._single(version, correlation_id, single, leader)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
         for batches in request.partitions:
@@ -72,7 +84,46 @@ class Produce:
         produced = [
             self._partition(version, request.acks, batches) for batches in request.partitions
         ]
-        return _reply(version, correlation_id, request, produced)
+        return _reply(version, correlation_id, request.acks, _by_topic(request, produced))
+
+    def _single(
+        self, version: int, correlation_id: int, single: SinglePartition, leader: LeaderReplica
+    ) -> bytes | None:
+        """One batch for one partition that asks for nothing special: the case to be fast in."""
+        acks, topic, partition, records = single
+        try:
+            produced = leader.append(records, self._clock.now_ms())
+        except (BrokerError, DiskFault) as e:
+            refused = self._refused(partition, e)
+            return _reply(version, correlation_id, acks, [(topic, [refused])])
+        self._appended((topic, partition))
+        if acks == 0:
+            return None
+        key = (version, topic, partition)
+        success = self._successes.get(key)
+        if success is None:
+            success = self._remember(key)
+        return success.response(
+            correlation_id,
+            produced.base_offset,
+            produced.log_append_time_ms,
+            leader.log.log_start_offset,
+        )
+
+    def _remember(self, key: tuple[int, str, int]) -> Success:
+        if len(self._successes) >= REMEMBERED:
+            self._successes.clear()
+        success = self._successes[key] = Success(*key)
+        return success
+
+    def _refused(self, partition: int, error: BrokerError | DiskFault) -> PartitionProduced:
+        if isinstance(error, DiskFault):
+            self._disk_failed(error)
+            return refusal(partition, ErrorCode.kafka_storage_error)
+        record_errors = error.record_errors if isinstance(error, InvalidRecords) else ()
+        return PartitionProduced(
+            partition, int(error.code), record_errors=record_errors, message=error.message
+        )
 
     def _partition(
         self, version: int, acks: int, batches: PartitionBatches, validated: Validated | None = None
@@ -86,11 +137,8 @@ class Produce:
                 produced = leader.append_validated(*validated, self._clock.now_ms())
             else:
                 produced = leader.append(_checked(version, acks, records), self._clock.now_ms())
-        except BrokerError as e:
-            return _refused(partition, e)
-        except DiskFault as fault:
-            self._disk_failed(fault)
-            return refusal(partition, ErrorCode.kafka_storage_error)
+        except (BrokerError, DiskFault) as e:
+            return self._refused(partition, e)
         self._appended((topic, partition))
         return PartitionProduced(
             partition,
@@ -119,7 +167,7 @@ class Produce:
                     await self._slow_partition(version, kept.acks, batches)
                     for batches in kept.partitions
                 ]
-                answer = _reply(version, correlation_id, kept, produced)
+                answer = _reply(version, correlation_id, kept.acks, _by_topic(kept, produced))
             except SilentFailure as e:
                 log.info("%s", e)
             except Exception:
@@ -146,7 +194,7 @@ class Produce:
             config, now_ms = leader.log.config, self._clock.now_ms()
             validated = await self._offload(lambda: validate(whole, header, config, now_ms))
         except BrokerError as e:
-            return _refused(partition, e)
+            return self._refused(partition, e)
         produced = self._partition(version, acks, batches, validated)
         if not produced.code and leader.log.is_flush_due(now_ms):
             flush = leader.log.start_flush()
@@ -168,22 +216,9 @@ def _checked(version: int, acks: int, records: memoryview | None) -> memoryview:
     return records
 
 
-def _refused(partition: int, error: BrokerError) -> PartitionProduced:
-    record_errors = error.record_errors if isinstance(error, InvalidRecords) else ()
-    return PartitionProduced(
-        partition, int(error.code), record_errors=record_errors, message=error.message
-    )
-
-
-def _reply(
-    version: int, correlation_id: int, request: ProduceRequest, produced: list[PartitionProduced]
-) -> bytes | None:
-    if request.acks == 0:
-        for partition in produced:
-            if partition.code:
-                code = ErrorCode(partition.code).name
-                raise SilentFailure(f"produce with acks=0 failed code={code}")
-        return None
+def _by_topic(
+    request: ProduceRequest, produced: list[PartitionProduced]
+) -> list[tuple[str, list[PartitionProduced]]]:
     topics: list[tuple[str, list[PartitionProduced]]] = []
     last = None
     for batches, partition in zip(request.partitions, produced, strict=True):
@@ -191,4 +226,20 @@ def _reply(
             last = batches.topic
             topics.append((last, []))
         topics[-1][1].append(partition)
-    return write_produce(version, correlation_id, topics)
+    return topics
+
+
+def _reply(
+    version: int,
+    correlation_id: int,
+    acks: int,
+    topics: list[tuple[str, list[PartitionProduced]]],
+) -> bytes | None:
+    if acks != 0:
+        return write_produce(version, correlation_id, topics)
+    for _, partitions in topics:
+        for partition in partitions:
+            if partition.code:
+                code = ErrorCode(partition.code).name
+                raise SilentFailure(f"produce with acks=0 failed code={code}")
+    return None
