@@ -155,8 +155,8 @@ def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) ->
 def _touch_memory(size: int) -> None:
     """Use that much memory and free it, for the page cache to take.
 
-    A virtual machine gets memory from its host at the first touch, and gives it back soon after it
-    was freed; what is written meanwhile goes several times slower than the machine can.
+    Memory that a virtual machine has not used for a while can be several times slower at first
+    touch, which would be measured as a slow server.
     """
     bytearray(b"x") * size
 
