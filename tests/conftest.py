@@ -1,0 +1,72 @@
+"""Brokers and topic names for all tests."""
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+
+_numbers: Final = count(1)
+_brokers: Final = pytest.StashKey[list[BrokerProcess]]()
+
+
+@pytest.fixture(scope="session")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[BrokerProcess]:
+    """One broker for all tests that leave it running; at the end it must stop cleanly."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    request.config.stash.setdefault(_brokers, []).append(process)
+    process.start()
+    try:
+        yield process
+        process.stop()
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def fresh_broker(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., BrokerProcess]]:
+    """Start a broker of the test's own: `fresh_broker("key=value", ...)`; closed after the test."""
+    all_brokers = request.config.stash.setdefault(_brokers, [])
+    mine: list[BrokerProcess] = []
+
+    def start(*overrides: str) -> BrokerProcess:
+        folder = tmp_path / f"broker-{len(mine)}"
+        folder.mkdir()
+        process = BrokerProcess(folder, overrides)
+        mine.append(process)
+        all_brokers.append(process)
+        process.start()
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in mine:
+            process.close()
+            all_brokers.remove(process)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses; the topic does not exist."""
+    name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name.removeprefix("test_"))
+    return f"{name[:60].strip('-')}-{next(_numbers)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for process in item.config.stash.get(_brokers, []):
+            report.sections.append((f"broker at {process.bootstrap}", process.log_tail()))
+    return report

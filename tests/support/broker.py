@@ -1,0 +1,140 @@
+"""A broker as its users run it: a process of its own, stopped, killed and started again."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+READY_WITHIN_S: Final = 30.0
+STOPPED_WITHIN_S: Final = 30.0
+SHOWN_LINES: Final = 60
+
+# The broker dies with whoever started it, even when that is killed and cleans up nothing.
+_LAUNCH: Final = """
+import ctypes, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+from barnabas.cli.main import main
+main()
+"""
+
+
+class BrokerProcess:
+    """One broker on a free port of 127.0.0.1; it keeps port and folder over restarts."""
+
+    def __init__(self, folder: Path, overrides: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = 0
+        self.overrides = list(overrides)
+        self._stderr = folder / "stderr"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Return when clients can use it. Raises AssertionError, nothing left running, if not."""
+        assert self._process is None, "the broker runs already"
+        self._process = self._launch()
+        try:
+            ready = self._first_line()
+            assert ready.startswith("ready "), f"no ready line but {ready!r}{self.log_tail()}"
+        except BaseException:
+            self.kill()
+            raise
+        self.port = int(ready.rpartition(":")[2])
+
+    def stop(self) -> None:
+        """SIGTERM; the broker must end with code 0 and must not have logged a traceback."""
+        code = self._end(signal.SIGTERM)
+        assert code == 0, f"exit code {code}{self.log_tail()}"
+        assert "Traceback" not in self.log(), self.log_tail()
+
+    def kill(self) -> None:
+        """SIGKILL: what the process had not written is gone."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Leave nothing running, in whatever state a test left it."""
+        if self._process is not None:
+            self.kill()
+
+    def fail_to_start(self) -> tuple[int, str]:
+        """Run it, expecting that it ends by itself; tells exit code and what it said."""
+        process = self._launch()
+        try:
+            process.communicate(timeout=READY_WITHIN_S)
+        finally:
+            process.kill()
+            process.wait()
+        return process.returncode, self.log()
+
+    def log(self) -> str:
+        return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
+
+    def log_tail(self) -> str:
+        lines = self.log().splitlines()[-SHOWN_LINES:]
+        return "\n".join(["", f"--- stderr of the broker at {self.bootstrap} ---", *lines])
+
+    def segments(self, topic: str, partition: int = 0) -> bytes:
+        """All log segments of one partition, as they lie on disk."""
+        files = sorted((self.data / f"{topic}-{partition}").glob("*.log"))
+        return b"".join(file.read_bytes() for file in files)
+
+    def _launch(self) -> "subprocess.Popen[bytes]":
+        options = ["--listen", self.bootstrap, "--data", str(self.data)]
+        for override in self.overrides:
+            options += ["--override", override]
+        with self._stderr.open("ab") as stderr:
+            return subprocess.Popen(
+                [sys.executable, "-c", _LAUNCH, "server", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+
+    def _first_line(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + READY_WITHIN_S
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            assert left > 0, f"not ready within {READY_WITHIN_S} s{self.log_tail()}"
+            if select.select([self._process.stdout], [], [], left)[0]:
+                read = os.read(self._process.stdout.fileno(), 4096)
+                assert read, f"ended before it was ready{self.log_tail()}"
+                line += read
+        return line.decode().strip()
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "the broker does not run"
+        process.send_signal(number)
+        try:
+            return process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(
+                f"{number.name} did not end the broker within {STOPPED_WITHIN_S} s{self.log_tail()}"
+            ) from None
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
