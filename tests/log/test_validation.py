@@ -1,3 +1,5 @@
+"""What a leader refuses of a batch, what it changes in it, and what it leaves alone."""
+
 from contextlib import suppress
 from dataclasses import replace
 

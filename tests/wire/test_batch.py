@@ -1,3 +1,5 @@
+"""The header of a record batch: read, checked and patched where it lies."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

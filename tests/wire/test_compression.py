@@ -1,3 +1,5 @@
+"""Codecs against the framings of other clients, and against damage and bombs."""
+
 import gzip
 import resource
 import sys

@@ -1,3 +1,5 @@
+"""Records, decoded and encoded as other clients do, and damage that never gets far."""
+
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress

@@ -58,7 +58,7 @@ def both(
     assert decode(json.dumps(turned, indent=1).encode()) == value
 
 
-def test_cluster_id() -> None:
+def test_cluster_id_is_as_kafka_keeps_it() -> None:
     both(
         b'{"version":"1","id":"eQzK4lYlQ9y8P21IScOl_g"}',
         "eQzK4lYlQ9y8P21IScOl_g",
@@ -90,7 +90,9 @@ def test_cluster_id() -> None:
         ),
     ],
 )
-def test_broker_registration(golden: bytes, broker: BrokerRegistration) -> None:
+def test_broker_registration_is_as_kafka_keeps_it(
+    golden: bytes, broker: BrokerRegistration
+) -> None:
     both(
         golden,
         broker,
@@ -137,7 +139,7 @@ def test_controller_and_its_epoch() -> None:
         ),
     ],
 )
-def test_topic_assignment(golden: bytes, topic: TopicAssignment) -> None:
+def test_topic_assignment_is_as_kafka_keeps_it(golden: bytes, topic: TopicAssignment) -> None:
     both(
         golden,
         topic,
@@ -165,7 +167,7 @@ def test_an_assignment_of_version_1_is_read() -> None:
         ),
     ],
 )
-def test_partition_state(golden: bytes, state: PartitionState) -> None:
+def test_partition_state_is_as_kafka_keeps_it(golden: bytes, state: PartitionState) -> None:
     both(
         golden,
         state,
@@ -247,7 +249,7 @@ def test_producer_id_block() -> None:
         ),
     ],
 )
-def test_features(golden: bytes, features: FinalizedFeatures) -> None:
+def test_features_are_as_kafka_keeps_them(golden: bytes, features: FinalizedFeatures) -> None:
     both(golden, features, lambda: layout.encode_features(features), layout.decode_features)
 
 
@@ -255,7 +257,7 @@ def test_text_beyond_ascii_is_written_as_utf_8() -> None:
     assert layout.encode_config({"k": "grün"}) == '{"version":1,"config":{"k":"grün"}}'.encode()
 
 
-def test_paths() -> None:
+def test_paths_are_where_kafka_has_them() -> None:
     assert paths.broker_path(B3) == "/brokers/ids/3"
     assert paths.partition_state_path(T1) == "/brokers/topics/t/partitions/1/state"
     assert paths.delete_topic_path("t") == "/admin/delete_topics/t"

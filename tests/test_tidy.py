@@ -1,0 +1,341 @@
+"""The house style that no linter knows, as a machine that refuses.
+
+Each test gathers all violations of one rule as `file:line what`, so that one run tells them all.
+An exemption is a line in a table here, with its reason; one that is no longer needed is refused
+too, so the tables stay short.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 80
+MIN_WORDS_IN_A_TEST_NAME = 3
+
+# Where everything may be caught, as a file and a function in it: the top of a connection, and
+# whoever supervises tasks that nobody awaits. Anywhere else it would hide a bug.
+SWALLOWS_ALL = {
+    ("src/barnabas/purgatory/operations.py", "_check"): "one operation's bug is not its waker's",
+    ("src/barnabas/purgatory/timer.py", "_run"): "one task's bug must not stop the clock",
+    ("src/barnabas/server/connection.py", "_serve_frames"): "the top of a connection",
+    ("src/barnabas/server/dispatch.py", "_later"): "the task behind one pending answer",
+    ("src/barnabas/server/handlers/fetch.py", "read"): "the task behind one pending answer",
+    ("src/barnabas/server/handlers/produce.py", "produce"): "the task behind one pending answer",
+    ("src/barnabas/server/housekeeping.py", "_repeat"): "a duty that failed is due again later",
+}
+
+LONG_FUNCTIONS = {
+    ("src/barnabas/server/compose.py", "_start"): "the order of starting is read from top to end",
+}
+
+MARKER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+EMPTY_NAME = re.compile(r"(Manager|Helper|Util)s?(?![a-z])|(^|_)(manager|helper|util)s?(_|$)")
+SUPPRESSION = re.compile(r"type:\s*ignore|noqa")
+EXPLAINED = re.compile(r"(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+)\s*(?:-|#)\s+\w+")
+
+# What may take a set of strings whole, since its order does not show in the result.
+ORDERLESS = ("all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def python_files(*folders: str) -> list[Path]:
+    chosen = folders or ("src", "tests", "bench")
+    return sorted(path for folder in chosen for path in (ROOT / folder).rglob("*.py"))
+
+
+def documents() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def functions(path: Path) -> Iterator[Function]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    for node in [tree_of(path), *ast.walk(tree_of(path))]:
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node):
+            yield node.body[0].lineno, ast.get_docstring(node) or ""
+
+
+def refuse(violations: list[str]) -> None:
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def unexpected(
+    found: dict[tuple[str, str], int], exempt: dict[tuple[str, str], str], what: str
+) -> list[str]:
+    wrong = [f"{file}:{line} {name} {what}" for (file, name), line in found.items()]
+    wrong = [text for key, text in zip(found, wrong, strict=True) if key not in exempt]
+    return wrong + [
+        f"{file} {name} is exempt, but need not be" for file, name in exempt.keys() - found.keys()
+    ]
+
+
+# -- size and names ----------------------------------------------------------
+
+
+def test_no_file_has_grown_beyond_what_one_can_keep_in_mind() -> None:
+    sizes = {path: len(path.read_text().splitlines()) for path in python_files()}
+    refuse(
+        [f"{name_of(p)} has {n} lines" for p, n in sizes.items() if n > MAX_FILE_LINES],
+    )
+
+
+def lines_of_work(function: Function) -> int:
+    """How long it is without its signature and docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    found = {
+        (name_of(path), function.name): function.lineno
+        for path in python_files()
+        for function in functions(path)
+        if lines_of_work(function) > MAX_FUNCTION_LINES
+    }
+    refuse(unexpected(found, LONG_FUNCTIONS, f"has over {MAX_FUNCTION_LINES} lines"))
+
+
+def test_no_name_says_only_that_something_is_managed_or_helped() -> None:
+    wrong = [name_of(path) for path in python_files() if EMPTY_NAME.search(path.stem)]
+    wrong += [
+        f"{name_of(path)}:{node.lineno} {node.name}"
+        for path in python_files()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef | Function) and EMPTY_NAME.search(node.name)
+    ]
+    refuse(wrong)
+
+
+def test_every_test_is_named_by_a_sentence() -> None:
+    refuse(
+        [
+            f"{name_of(path)}:{function.lineno} {function.name}"
+            for path in python_files("tests")
+            for function in functions(path)
+            if function.name.startswith("test_")
+            and len(function.name.removeprefix("test_").split("_")) < MIN_WORDS_IN_A_TEST_NAME
+        ]
+    )
+
+
+# -- what is written beside the code -----------------------------------------
+
+
+def test_every_module_begins_by_saying_what_it_is_for() -> None:
+    wrong = []
+    for path in python_files():
+        text = path.read_text()
+        is_marker = path.name == "__init__.py" and path.is_relative_to(ROOT / "tests")
+        if is_marker and not text:
+            continue
+        if not re.match(r'r?"""\S', text):
+            wrong.append(f"{name_of(path)} does not begin with a docstring")
+    refuse(wrong)
+
+
+def test_every_package_has_an_init_file() -> None:
+    folders = {path.parent for path in python_files()}
+    inside = sorted(f for f in folders if f not in (ROOT / "src", ROOT / "tests", ROOT / "bench"))
+    refuse([f"{name_of(f)} has no __init__.py" for f in inside if not (f / "__init__.py").exists()])
+
+
+def test_nothing_is_left_to_be_done_by_a_comment() -> None:
+    wrong = []
+    for path in python_files():
+        written = [*comments(path), *docstrings(path)]
+        wrong += [f"{name_of(path)}:{line} {text}" for line, text in written if MARKER.search(text)]
+    for path in documents():
+        lines = enumerate(path.read_text().splitlines(), 1)
+        wrong += [f"{name_of(path)}:{n} {text}" for n, text in lines if MARKER.search(text)]
+    refuse(wrong)
+
+
+def test_whoever_silences_a_checker_names_the_rule_and_the_reason() -> None:
+    refuse(
+        [
+            f"{name_of(path)}:{line} {text}"
+            for path in python_files()
+            for line, text in comments(path)
+            if SUPPRESSION.search(text) and not EXPLAINED.search(text)
+        ]
+    )
+
+
+def test_documents_have_no_trailing_spaces_or_tabs() -> None:
+    wrong = []
+    for path in documents():
+        text = path.read_text()
+        lines = enumerate(text.splitlines(), 1)
+        wrong += [
+            f"{name_of(path)}:{n}" for n, line in lines if line != line.rstrip() or "\t" in line
+        ]
+        if not text.endswith("\n") or text.endswith("\n\n"):
+            wrong.append(f"{name_of(path)} does not end in one line break")
+    refuse(wrong)
+
+
+# -- what hides bugs ---------------------------------------------------------
+
+
+def swallows_all(handler: ast.ExceptHandler) -> bool:
+    """Whether it catches everything, and does not raise it again at its end."""
+    last = handler.body[-1]
+    if isinstance(last, ast.Raise) and last.exc is None:
+        return False
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = [one.id if isinstance(one, ast.Name) else None for one in caught]
+    return handler.type is None or "Exception" in names or "BaseException" in names
+
+
+def handlers(node: ast.AST, function: str) -> Iterator[tuple[str, ast.ExceptHandler]]:
+    """Every handler below `node`, with the name of the innermost function around it."""
+    for child in ast.iter_child_nodes(node):
+        inside = child.name if isinstance(child, Function) else function
+        if isinstance(child, ast.ExceptHandler):
+            yield inside, child
+        yield from handlers(child, inside)
+
+
+def test_only_the_top_of_a_connection_and_supervisors_swallow_everything() -> None:
+    found = {
+        (name_of(path), function): handler.lineno
+        for path in python_files("src", "bench")
+        for function, handler in handlers(tree_of(path), "<module>")
+        if swallows_all(handler)
+    }
+    refuse(unexpected(found, SWALLOWS_ALL, "swallows everything"))
+
+
+def is_set(node: ast.expr, sets: frozenset[str]) -> bool:
+    """Whether the expression is plainly a set, whose order changes from run to run."""
+    if isinstance(node, ast.Name):
+        return node.id in sets
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("set", "frozenset")
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub):
+        return is_set(node.left, sets) and is_set(node.right, sets)
+    return isinstance(node, ast.SetComp) or (
+        isinstance(node, ast.Set) and not all(is_number(element) for element in node.elts)
+    )
+
+
+def is_number(node: ast.expr) -> bool:
+    """Whether the element is a number, whose hash is the same in every run."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+
+
+def named_sets(tree: ast.Module) -> frozenset[str]:
+    """The names that a module gives to sets at its top."""
+    targets: list[ast.expr] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and is_set(node.value, frozenset()):
+            targets += node.targets
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets += [node.target] if is_set(node.value, frozenset()) else []
+    return frozenset(target.id for target in targets if isinstance(target, ast.Name))
+
+
+def in_order(tree: ast.Module) -> Iterator[ast.expr]:
+    """Every expression that is gone through in its own order."""
+    orderless = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ORDERLESS:
+            orderless |= {id(argument) for argument in node.args}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            yield node.iter
+        elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
+            if id(node) not in orderless:
+                yield from (generator.iter for generator in node.generators)
+        elif isinstance(node, ast.Starred):
+            yield node.value
+        elif isinstance(node, ast.Call) and takes_in_order(node):
+            yield from node.args
+
+
+def takes_in_order(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in ("join", "extend")
+    return isinstance(call.func, ast.Name) and call.func.id in (
+        "list",
+        "tuple",
+        "iter",
+        "enumerate",
+    )
+
+
+def test_no_set_of_strings_is_gone_through_in_its_own_order() -> None:
+    wrong = []
+    for path in python_files("src"):
+        sets = named_sets(tree_of(path))
+        wrong += [
+            f"{name_of(path)}:{node.lineno} {ast.unparse(node)}"
+            for node in in_order(tree_of(path))
+            if is_set(node, sets)
+        ]
+    refuse(wrong)
+
+
+# -- the rules themselves ----------------------------------------------------
+
+
+def test_the_rule_on_sets_sees_what_it_is_for() -> None:
+    def seen(source: str) -> bool:
+        tree = ast.parse(source)
+        return any(is_set(node, named_sets(tree)) for node in in_order(tree))
+
+    assert seen("for name in {'a', 'b'}: pass")
+    assert seen("NAMES = frozenset({'a'})\n[n for n in NAMES]")
+    assert seen("', '.join({'a', 'b'})")
+    assert not seen("for name in sorted({'a', 'b'}): pass")
+    assert not seen("for number in {1, 2}: pass")
+    assert not seen("any(name for name in {'a', 'b'})")
+
+
+def test_the_rule_on_silenced_checkers_wants_rule_and_reason() -> None:
+    assert EXPLAINED.search("# noqa: SIM115 - held as long as the lock")
+    assert not EXPLAINED.search("# noqa: SIM115")
+    assert not EXPLAINED.search("# noqa")
+
+
+def test_the_rule_on_names_knows_words_from_parts_of_words() -> None:
+    assert EMPTY_NAME.search("LogManager")
+    assert EMPTY_NAME.search("string_utils")
+    assert not EMPTY_NAME.search("Utility")
+
+
+def test_the_rule_on_handlers_sees_through_tuples_and_lets_notes_pass() -> None:
+    def swallows(handler: str) -> bool:
+        tree = ast.parse(f"try: f()\n{handler}")
+        return any(swallows_all(handler) for _, handler in handlers(tree, ""))
+
+    assert swallows("except: g()")
+    assert swallows("except (A, Exception): g()")
+    assert not swallows("except OSError: g()")
+    assert not swallows("except Exception:\n    g()\n    raise")
