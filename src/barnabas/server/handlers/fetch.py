@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch
@@ -33,8 +33,12 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
+from barnabas.wire.fetch_single import SingleAnswer, SingleFetch, read_single_fetch
 
 log = logging.getLogger("barnabas.fetch")
+
+# How many partitions' answers are kept ready.
+REMEMBERED: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -73,11 +77,17 @@ class Fetch:
         self._offload = offload
         self._max_bytes = max_bytes
         self._disk_failed = disk_failed
+        self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(
         self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
     ) -> Reply:
+        single = read_single_fetch(version, frame, position)
+        if single is not None:
+            answer = self._single(version, correlation_id, single)
+            if answer is not None:
+                return answer
         request = read_fetch(version, frame[position:])
         try:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
@@ -95,6 +105,44 @@ class Fetch:
         ]
         self._purgatory.try_complete_else_watch(operation, keys, request.max_wait_ms)
         return operation.pending
+
+    def _single(
+        self, version: int, correlation_id: int, single: SingleFetch
+    ) -> list[Buffer] | None:
+        """The answer to a fetch of one partition, if all is as usual; otherwise None."""
+        topic, partition, offset, most, limit, least, known_epoch, read_committed = single
+        name = topic if isinstance(topic, str) else self._name_of(topic)
+        leader = None if name is None else self._replicas.find(name, partition)
+        if leader is None:
+            return None
+        try:
+            leader.check_epoch(known_epoch)
+            extent = leader.locate(
+                offset,
+                min(limit, most, self._max_bytes),
+                read_committed=read_committed,
+                minimum_one=True,
+            )
+        except BrokerError:
+            return None
+        if extent.size < least or not extent.size:
+            return None
+        records = extent.warm()
+        if records is None:
+            return None
+        key = (version, topic, partition, read_committed)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= REMEMBERED:
+                self._answers.clear()
+            answer = self._answers[key] = SingleAnswer(*key)
+        return answer.response(
+            correlation_id,
+            leader.high_watermark,
+            leader.last_stable_offset,
+            leader.log.log_start_offset,
+            records,
+        )
 
     def collect(self, request: FetchRequest, context: FetchContext) -> Fetched:
         """Look at each wanted partition, in order, until `max_bytes` are found."""
