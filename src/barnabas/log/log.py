@@ -6,6 +6,7 @@ returned as work for a thread: `Flush` and `Removal` touch only files, never the
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -98,13 +99,19 @@ class Log:
         fetch the batch but consumers may not, until the high watermark reaches `Appended.end`.
         Does not suspend.
 
-        Keeps   LOG-1, LOG-2
-        Raises  DiskFault, nothing appended, and `failure` is set
+        Keeps   LOG-1  offsets given are dense
+                LOG-2  epochs along the log never decrease
+        Raises  BrokerError(fenced_leader_epoch), log unchanged, if `epoch` is a past leader's
+                DiskFault, nothing appended, and `failure` is set
         """
         base_offset = self.log_end_offset
         end = Offset(base_offset + header.last_offset_delta + 1)
         if end - base_offset != header.record_count:
             law(False, "LOG-1 offsets given are dense", header=header)
+        if epoch < self._epoch:
+            raise BrokerError(
+                ErrorCode.fenced_leader_epoch, f"{self.folder} is in leader epoch {self._epoch}"
+            )
         max_timestamp = header.max_timestamp
         stamp(batch, base_offset, epoch)
         if self.failure is not None:
@@ -128,8 +135,9 @@ class Log:
 
         Offsets may have gaps where the leader has compacted. A cut last batch is left out.
 
-        Keeps   LOG-2, LOG-3
-        Raises  DiskFault, nothing appended, and `failure` is set
+        Keeps   LOG-2
+        Raises  BrokerError(corrupt_message), log unchanged, if offsets or epochs do not rise
+                DiskFault, nothing appended, and `failure` is set
         """
         found = list(headers(batches))
         if not found:
@@ -137,9 +145,7 @@ class Log:
         self._check_order(found)
         position, last = found[-1]
         data = memoryview(batches)[: position + last.size]
-        if self.failure is not None:
-            raise self.failure
-        try:
+        with self._writing():
             latest = max(header.max_timestamp for _, header in found)
             if self._active.should_roll(len(data), last.last_offset, latest, now_ms, self.config):
                 self._roll_at(found[0][1].base_offset, now_ms)
@@ -147,9 +153,6 @@ class Log:
             for _, header in found:
                 if header.leader_epoch != self._epoch:
                     self._begin_epoch(LeaderEpoch(header.leader_epoch), header.base_offset)
-        except DiskFault as fault:
-            self.failure = fault
-            raise
         self.log_end_offset = Offset(last.next_offset)
         for position, header in found:
             whole = data[position : position + header.size]
@@ -158,15 +161,15 @@ class Log:
 
     def _check_order(self, found: Sequence[tuple[int, BatchHeader]]) -> None:
         next_offset: int = self.log_end_offset
+        epoch: int = self._epoch
         for _, header in found:
-            law(
-                header.base_offset >= next_offset,
-                "LOG-3 offsets along the log rise",
-                log=self.folder,
-                base_offset=header.base_offset,
-                next_offset=next_offset,
-            )
-            next_offset = header.next_offset
+            if header.base_offset < next_offset or header.leader_epoch < epoch:
+                raise BrokerError(
+                    ErrorCode.corrupt_message,
+                    f"{self.folder} ends at {next_offset} in leader epoch {epoch}; a batch at "
+                    f"{header.base_offset} in epoch {header.leader_epoch} cannot follow",
+                )
+            next_offset, epoch = header.next_offset, header.leader_epoch
 
     def _begin_epoch(self, epoch: LeaderEpoch, start_offset: int) -> None:
         law(
@@ -205,6 +208,17 @@ class Log:
         )
         self._segments.append(self._active)
         self._is_folder_dirty = True
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """For all but the hot path: refuse if the log has failed, and note if it fails now."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            yield
+        except DiskFault as fault:
+            self.failure = fault
+            raise
 
     # Reading
 
@@ -282,20 +296,27 @@ class Log:
         if offset < self._segments[0].base_offset:
             return self.truncate_fully_and_start_at(offset, now_ms)
         keep = self._segment_number(offset) + 1
-        removal = self._detach(self._segments[keep:])
-        del self._segments[keep:]
-        self._active = self._segments[-1]
-        self._active.truncate_to(offset, now_ms)
-        self._after_truncation(now_ms)
+        with self._writing():
+            removal = self._detach(self._segments[keep:])
+            del self._segments[keep:]
+            self._active = self._segments[-1]
+            self._active.truncate_to(offset, now_ms)
+            self._after_truncation(now_ms)
         return removal
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> Removal:
-        """Remove everything; the next record gets `offset`."""
-        removal = self._detach(self._segments)
-        self._segments.clear()
-        self._start_segment(offset, now_ms)
-        self.log_start_offset = offset
-        self._after_truncation(now_ms)
+        """Remove everything; the next record gets `offset`.
+
+        Raises  DiskFault, and `failure` is set
+        """
+        with self._writing():
+            removal = self._detach(self._segments)
+            self._segments.clear()
+            self._start_segment(offset, now_ms)
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_end(Offset(0)):
+                self.write_epochs()
+            self._after_truncation(now_ms)
         return removal
 
     def _after_truncation(self, now_ms: int) -> None:
@@ -321,7 +342,8 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
-                self.write_epochs()
+                with self._writing():
+                    self.write_epochs()
 
     def deletable_segments(self, now_ms: int, high_watermark: Offset) -> Sequence[Segment]:
         """The oldest segments that may go now; the active one only if all of its records may."""
@@ -337,14 +359,16 @@ class Log:
         if not deletable:
             return None
         if deletable[-1] is self._active:
-            self.roll(now_ms)
+            with self._writing():
+                self.roll(now_ms)
         law(
             list(deletable) == self._segments[: len(deletable)] != self._segments,
-            "LOG-4 only the oldest segments are deleted, never the active one",
+            "LOG-3 only the oldest segments are deleted, never the active one",
             log=self.folder,
             deletable=[segment.base_offset for segment in deletable],
         )
-        removal = self._detach(deletable)
+        with self._writing():
+            removal = self._detach(deletable)
         del self._segments[: len(deletable)]
         self.delete_records_before(
             max(Offset(self._segments[0].base_offset), self.log_start_offset)

@@ -170,7 +170,7 @@ class Logs:
         Raises  BrokerError(kafka_storage_error), nothing changed, if all folders are offline
                 DiskFault
         """
-        law(partition not in self._logs, "LOG-5 a partition has one log", partition=partition)
+        law(partition not in self._logs, "LOG-4 a partition has one log", partition=partition)
         online = self._online()
         if not online:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log folders are offline")

@@ -131,6 +131,7 @@ class Segment:
         sane = self.offset_index.is_sane(self.size) and self.time_index.is_sane()
         if sane:
             self.max_timestamp, self.max_timestamp_offset = self.time_index.last
+            self.is_full = self.offset_index.is_full or self.time_index.is_full
         self.offset_index.close()
         self.time_index.close()
         return sane
@@ -344,7 +345,8 @@ class Segment:
 
     def _valid_batches(self, file_size: int) -> Iterator[BatchHeader]:
         """The headers of the batches that are whole, unharmed and in order."""
-        chunk, position, chunk_at, next_offset = memoryview(b""), 0, 0, self.base_offset
+        chunk, position, chunk_at = memoryview(b""), 0, 0
+        next_offset, epoch = self.base_offset, -1
         while position + HEADER_SIZE <= file_size:
             at = position - chunk_at
             if at + HEADER_SIZE > len(chunk):
@@ -355,13 +357,16 @@ class Segment:
                 return
             if at + size > len(chunk):
                 chunk, chunk_at, at = self._chunk(position, size), position, 0
-            if not self._follows(header, next_offset) or not check_crc(chunk[at : at + size]):
+            # Offset and epoch lie outside the CRC: only their order tells of damage.
+            if not self._can_hold(header, next_offset) or header.leader_epoch < epoch:
+                return
+            if not check_crc(chunk[at : at + size]):
                 return
             yield header
             position += size
-            next_offset = header.next_offset
+            next_offset, epoch = header.next_offset, header.leader_epoch
 
-    def _follows(self, header: BatchHeader, next_offset: int) -> bool:
+    def _can_hold(self, header: BatchHeader, next_offset: int) -> bool:
         return (
             header.last_offset_delta >= 0
             and header.base_offset >= next_offset

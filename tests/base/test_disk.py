@@ -1,0 +1,179 @@
+"""The contract of the Disk seam, on the real one."""
+
+import errno
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.disk import DataFile, RealDisk
+from barnabas.base.errors import DiskFault
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> RealDisk:
+    return RealDisk(str(tmp_path / "data"))
+
+
+def warm(file: DataFile, position: int, size: int) -> bytes:
+    found = file.warm(position, size)
+    assert found is not None
+    return bytes(found)
+
+
+def test_what_is_appended_can_be_read_and_survives_reopening(disk: RealDisk) -> None:
+    file = disk.open("a.log", create=True)
+    file.append(b"one")
+    file.append(memoryview(b"two"))
+    assert file.size == 6
+    assert file.read(0, 6) == b"onetwo"
+    assert file.read(3, 100) == b"two"
+    assert disk.open("a.log").read(2, 2) == b"et"
+
+
+@pytest.mark.parametrize("size", [10, 200_000, 3_000_000])
+def test_warm_bytes_are_the_bytes_of_the_file(disk: RealDisk, size: int) -> None:
+    file = disk.open("a.log", create=True)
+    data = os.urandom(4_000_000)
+    file.append(data)
+    for position in (0, 5, 4096, 999_999):
+        assert warm(file, position, size) == data[position : position + size]
+
+
+def test_warm_bytes_are_found_also_after_the_file_grew(disk: RealDisk) -> None:
+    file = disk.open("a.log", create=True)
+    data = b""
+    for size in (300_000, 10, 300_000, 2_000_000, 10):
+        more = os.urandom(size)
+        file.append(more)
+        assert warm(file, len(data), size) == more
+        data += more
+        assert warm(file, 7, 150_000) == data[7 : 7 + 150_000]
+
+
+def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(disk: RealDisk) -> None:
+    file = disk.open("a.log", create=True)
+    data = os.urandom(1_000_000)
+    file.append(data)
+    held = file.warm(0, len(data))
+    assert held is not None
+    file.truncate(10)
+    assert bytes(held) == data
+    file.append(b"new")
+    assert file.read(0, 100) == data[:10] + b"new"
+    assert disk.load("a.log") == data[:10] + b"new"
+    disk.remove("a.log")
+    assert bytes(held) == data
+
+
+def test_a_failed_append_leaves_nothing_and_is_a_fault_of_the_folder(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("a.log", create=True)
+    file.append(b"kept")
+    real = os.pwrite
+
+    def half(descriptor: int, data: bytes, position: int) -> int:
+        return real(descriptor, data[: len(data) // 2], position)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    with pytest.raises(DiskFault) as fault:
+        file.append(b"half of this")
+    assert fault.value.folder == disk.folder
+    assert fault.value.cause.errno == errno.ENOSPC
+    monkeypatch.undo()
+    assert disk.load("a.log") == b"kept"
+    assert file.size == 4
+
+
+def test_data_that_is_not_cached_is_not_waited_for(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("a.log", create=True)
+    file.append(bytes(3_000_000))
+
+    def would_block(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "would block")
+
+    monkeypatch.setattr(os, "preadv", would_block)
+    assert file.warm(0, 100) is None
+    assert file.warm(2_999_000, 100) is None
+    assert file.warm(0, 1_000_000) is None
+
+
+def test_a_file_system_that_cannot_tell_is_taken_for_warm(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("a.log", create=True)
+    file.append(b"in memory anyway")
+    real = os.preadv
+
+    def unsupported(descriptor: int, buffers: list[bytearray], at: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        return real(descriptor, buffers, at)
+
+    monkeypatch.setattr(os, "preadv", unsupported)
+    assert warm(file, 3, 6) == b"memory"
+
+
+def test_mapped_memory_is_the_file(disk: RealDisk) -> None:
+    view = disk.map("an.index", 4096)
+    assert bytes(view) == bytes(4096)
+    disk.zero("an.index", 0, 16)
+    view[8:12] = b"abcd"
+    del view
+    disk.resize("an.index", 12)
+    assert disk.load("an.index") == bytes(8) + b"abcd"
+
+
+def test_a_small_file_is_replaced_whole(disk: RealDisk) -> None:
+    assert disk.load("small") is None
+    for data in (b"first", b"2", b""):
+        disk.replace("small", data)
+        assert disk.load("small") == data
+    assert disk.list() == ["small"]
+
+
+def test_what_is_absent_is_an_answer_and_not_a_fault(disk: RealDisk) -> None:
+    assert disk.load("absent") is None
+    assert disk.status("absent") is None
+    disk.remove("absent")
+    disk.sync("absent")
+    with pytest.raises(DiskFault, match="No such file"):
+        disk.open("absent")
+
+
+def test_folders_are_made_listed_renamed_and_removed_with_all_in_them(disk: RealDisk) -> None:
+    disk.make_folder("t-0")
+    disk.make_folder("t-0")
+    for name in ("b", "a"):
+        disk.replace(f"t-0/{name}", b"", sync=False)
+    assert disk.list("t-0") == ["a", "b"]
+    disk.rename("t-0", "t-0.deleted")
+    disk.sync()
+    assert disk.list() == ["t-0.deleted"]
+    disk.remove("t-0.deleted")
+    assert disk.list() == []
+    assert disk.free_bytes() > 0
+
+
+def test_a_folder_is_held_by_one_at_a_time(disk: RealDisk) -> None:
+    lock = disk.lock(".lock")
+    assert lock is not None
+    assert RealDisk(disk.folder).lock(".lock") is None
+    lock.close()
+    again = disk.lock(".lock")
+    assert again is not None
+    again.close()
+
+
+def test_a_forgotten_file_gives_its_descriptor_back(disk: RealDisk) -> None:
+    gc.collect()  # what other tests left must not be counted
+    before = len(os.listdir("/proc/self/fd"))
+    file = disk.open("a.log", create=True)
+    file.append(bytes(500_000))
+    assert file.warm(0, 400_000) is not None
+    del file
+    assert len(os.listdir("/proc/self/fd")) == before

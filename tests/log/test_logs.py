@@ -1,0 +1,231 @@
+"""All partitions of a broker: folders, owners, checkpoints, clean and unclean stops."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.disk import RealDisk
+from barnabas.base.errors import ConfigError, DiskFault
+from barnabas.base.ids import BrokerId, Offset, TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.base.topic_config import TopicConfig
+from barnabas.log.logs import Logs
+from tests.log.batches import CONFIG, NOW, append, fill, read_all
+
+CLUSTER = "lkc-abcdefghijklmnopqr"
+A, B, C = (TopicPartition("my-topic", n) for n in range(3))
+
+
+class StoppedClock:
+    def now_ms(self) -> int:
+        return NOW
+
+
+def make_logs(*folders: Path) -> Logs:
+    disks = [RealDisk(str(folder)) for folder in folders]
+    return Logs(disks, clock=StoppedClock(), random=Random(7))
+
+
+def config_of(topic: str) -> TopicConfig:
+    assert topic == "my-topic"
+    return CONFIG
+
+
+@contextmanager
+def opened(*folders: Path) -> Iterator[Logs]:
+    """Logs that are in use, and let go uncleanly."""
+    logs = make_logs(*folders)
+    logs.acquire(BrokerId(1), CLUSTER)
+    logs.open_all(config_of)
+    try:
+        yield logs
+    finally:
+        logs.release()
+
+
+def test_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
+    with opened(tmp_path / "x", tmp_path / "y") as logs:
+        for partition in (A, B, C):
+            logs.create(partition, None, CONFIG)
+        assert len(logs) == 3
+        assert [log.disk.folder for log in logs] == [
+            str(tmp_path / name) for name in ("x", "y", "x")
+        ]
+
+
+def test_all_is_there_again_after_a_clean_stop(tmp_path: Path) -> None:
+    folders = (tmp_path / "x", tmp_path / "y")
+    topic_id = uuid.uuid4()
+    with opened(*folders) as logs:
+        written = fill(logs.create(A, topic_id, CONFIG), 50)
+        fill(logs.create(B, topic_id, CONFIG), 5)
+        logs.close({A: 50, B: 4})
+    marker = json.loads((tmp_path / "x" / ".kafka_cleanshutdown").read_text())
+    assert marker == {"version": 0, "brokerEpoch": -1}
+    heard: list[tuple[int, int]] = []
+    logs = make_logs(*folders)
+    logs.acquire(BrokerId(1), CLUSTER)
+    assert not (tmp_path / "x" / ".kafka_cleanshutdown").exists()
+    assert all(folder.was_clean for folder in logs.folders.values())
+    logs.open_all(config_of, lambda done, total: heard.append((done, total)))
+    assert heard == [(1, 2), (2, 2)]
+    log = logs.get(A)
+    assert log is not None
+    assert read_all(log) == written
+    assert (log.topic_id, log.recovery_point) == (topic_id, 50)
+    assert logs.high_watermarks == {A: 50, B: 4}
+    logs.release()
+
+
+def test_after_an_unclean_stop_only_what_was_flushed_is_trusted(tmp_path: Path) -> None:
+    with opened(tmp_path) as logs:
+        log = logs.create(A, None, CONFIG)
+        fill(log, 50)
+        log.flush(NOW)
+        written = read_all(log) + fill(log, 5)
+        for write in logs.checkpoints({A: 50}):
+            write.run()
+    checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_bytes()
+    assert checkpoint == b"0\n1\nmy-topic 0 50\n"
+    path = sorted((tmp_path / str(A)).glob("*.log"))[-1]
+    path.write_bytes(path.read_bytes()[:-1])
+    with opened(tmp_path) as logs:
+        found = logs.get(A)
+        assert found is not None
+        assert read_all(found) == written[:-1]
+        assert found.recovery_point == 50
+        assert logs.high_watermarks == {A: 50}
+
+
+def test_only_log_starts_inside_a_segment_are_written_down(tmp_path: Path) -> None:
+    with opened(tmp_path) as logs:
+        for partition in (A, B):
+            fill(logs.create(partition, None, CONFIG), 5)
+        log = logs.get(A)
+        assert log is not None
+        log.delete_records_before(Offset(3))
+        logs.close({})
+    assert (tmp_path / "log-start-offset-checkpoint").read_bytes() == b"0\n1\nmy-topic 0 3\n"
+    with opened(tmp_path) as logs:
+        assert [log.log_start_offset for log in logs] == [3, 0]
+
+
+def test_a_damaged_checkpoint_means_that_everything_is_scanned(tmp_path: Path) -> None:
+    with opened(tmp_path) as logs:
+        log = logs.create(A, None, CONFIG)
+        written = fill(log, 50)
+        log.flush(NOW)
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n7\n")
+    with opened(tmp_path) as logs:
+        found = logs.get(A)
+        assert found is not None
+        assert (read_all(found), found.recovery_point) == (written, 0)
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(ConfigError, match="in use by another broker"):
+        make_logs(tmp_path).acquire(BrokerId(1), CLUSTER)
+    with opened(tmp_path):
+        pass
+
+
+def test_another_brokers_or_clusters_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "x", tmp_path / "y") as logs:
+        assert logs.stored_cluster_id() == CLUSTER
+        logs.close({})
+    logs = make_logs(tmp_path / "x", tmp_path / "y")
+    with pytest.raises(ConfigError, match=r"broker\.id=2, but .* says broker\.id=1"):
+        logs.acquire(BrokerId(2), CLUSTER)
+    with pytest.raises(ConfigError, match="another cluster's data"):
+        logs.acquire(BrokerId(1), "another")
+    (tmp_path / "y" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    with pytest.raises(ConfigError, match="version=1"):
+        logs.acquire(BrokerId(1), CLUSTER)
+    (tmp_path / "y" / "meta.properties").unlink()
+    with opened(tmp_path / "x", tmp_path / "y"):
+        assert "cluster.id=" + CLUSTER in (tmp_path / "y" / "meta.properties").read_text()
+
+
+def test_kafkas_own_meta_properties_are_understood(tmp_path: Path) -> None:
+    text = f"#\n#Sun Nov 15 10:00:00 UTC 2026\ncluster.id={CLUSTER}\nversion=0\nbroker.id=1\n"
+    (tmp_path / "meta.properties").write_text(text)
+    with opened(tmp_path):
+        pass
+    assert (tmp_path / "meta.properties").read_text() == text
+
+
+def test_a_deleted_partition_is_renamed_at_once_and_removed_later(tmp_path: Path) -> None:
+    with opened(tmp_path) as logs:
+        fill(logs.create(A, None, CONFIG), 5)
+        removal = logs.delete(A)
+        assert logs.get(A) is None
+        assert removal.delay_ms == CONFIG.file_delete_delay_ms
+        [name] = [path.name for path in tmp_path.glob("my-topic*")]
+        assert name.startswith("my-topic-0.")
+        assert name.endswith("-delete")
+        assert len(name) == len("my-topic-0.") + 32 + len("-delete")
+        assert len(logs.create(A, None, CONFIG).segments) == 1
+    with opened(tmp_path) as logs:
+        assert len(logs) == 1
+    logs = make_logs(tmp_path)
+    logs.acquire(BrokerId(1), CLUSTER)
+    for left in logs.open_all(config_of):
+        left.run()
+    assert [path.name for path in tmp_path.glob("my-topic*")] == ["my-topic-0"]
+    logs.release()
+
+
+def test_the_folder_of_a_deleted_partition_fits_a_file_name(tmp_path: Path) -> None:
+    long = TopicPartition("t" * 249, 12345)
+    with opened(tmp_path) as logs:
+        logs.create(long, None, CONFIG)
+        logs.delete(long)
+    [name] = [path.name for path in tmp_path.glob("ttt*")]
+    assert len(name) == 255
+
+
+def test_a_log_that_failed_keeps_its_folder_from_being_called_clean(tmp_path: Path) -> None:
+    with opened(tmp_path / "x", tmp_path / "y") as logs:
+        bad = logs.create(A, None, CONFIG)
+        logs.create(B, None, CONFIG)
+        bad.failure = DiskFault(bad.disk.folder, OSError(5, "Input/output error"))
+        logs.close({})
+    assert not (tmp_path / "x" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "y" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_failing_folder_goes_offline_alone_and_the_last_one_stops_the_broker(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "x", tmp_path / "y") as logs:
+        for partition in (A, B, C):
+            logs.create(partition, None, CONFIG)
+        fault = DiskFault(str(tmp_path / "x"), OSError(5, "Input/output error"))
+        assert logs.take_offline(fault) == [A, C]
+        assert [log.partition for log in logs] == [B]
+        assert logs.create(A, None, CONFIG).disk.folder == str(tmp_path / "y")
+        with pytest.raises(DiskFault):
+            logs.take_offline(DiskFault(str(tmp_path / "y"), OSError(5, "Input/output error")))
+
+
+def test_what_is_due_is_found_over_all_partitions(tmp_path: Path) -> None:
+    with opened(tmp_path) as logs:
+        fill(logs.create(A, None, replace(CONFIG, flush_messages=1, retention_ms=-1)), 5)
+        old = logs.create(B, None, replace(CONFIG, retention_bytes=0))
+        fill(old, 50)
+        logs.create(C, None, CONFIG)
+        [(log, flush)] = logs.due_flushes()
+        assert log.partition == A
+        flush.run()
+        log.on_flushed(flush, NOW)
+        assert logs.due_flushes() == []
+        high_watermarks = {A: Offset(5), B: Offset(50), C: Offset(0)}
+        [removal] = logs.due_removals(high_watermarks.__getitem__)
+        removal.run()
+        assert (old.log_start_offset, old.size_bytes) == (50, 0)
+        assert append(old) == (50, 51)
