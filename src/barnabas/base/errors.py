@@ -11,7 +11,7 @@ A BrokerError becomes an error code in one place, the handler that answers;
 all others become events for their owner.
 """
 
-from kio.schema.errors import ErrorCode
+from barnabas.base.kio_quietly import ErrorCode
 
 __all__ = [
     "BarnabasError",
