@@ -3,6 +3,7 @@
 import errno
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,23 @@ def test_a_flush_that_a_truncation_overtook_proves_nothing(log: Log) -> None:
     assert log.recovery_point == 0
     log.flush(NOW)
     assert log.recovery_point == 15
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_each_of_several_flushes_proves_its_own_part(log: Log, order: tuple[int, ...]) -> None:
+    flushes = []
+    for _ in range(3):
+        fill(log, 5)
+        flushes.append(log.start_flush())
+    for earlier, later in pairwise(flushes):
+        assert set(earlier.paths) <= set(later.paths)
+    proven = 0
+    for number in order:
+        flushes[number].run()
+        log.on_flushed(flushes[number], NOW)
+        proven = max(proven, flushes[number].offset)
+        assert log.recovery_point == proven
+    assert log.start_flush().paths == []
 
 
 def test_the_log_can_begin_anew_elsewhere(log: Log) -> None:

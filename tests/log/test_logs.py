@@ -199,6 +199,22 @@ def test_a_log_that_failed_keeps_its_folder_from_being_called_clean(tmp_path: Pa
     assert (tmp_path / "y" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_fault_while_closing_spoils_only_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "x", tmp_path / "y") as logs:
+        bad = logs.create(A, None, CONFIG)
+        fill(logs.create(B, None, CONFIG), 5)
+
+        def fails(path: str = "") -> None:
+            raise DiskFault(bad.disk.folder, OSError(5, f"Input/output error in {path}"))
+
+        monkeypatch.setattr(bad.disk, "sync", fails)
+        logs.close({})
+    assert not (tmp_path / "x" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "y" / ".kafka_cleanshutdown").exists()
+
+
 def test_a_failing_folder_goes_offline_alone_and_the_last_one_stops_the_broker(
     tmp_path: Path,
 ) -> None:

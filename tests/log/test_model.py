@@ -38,7 +38,7 @@ class LogMachine(RuleBasedStateMachine):
         self.batches: list[bytes] = []
         self.start = self.end = self.flushed = self.epoch = 0
         self.now = NOW
-        self.flushing: tuple[Flush, int] | None = None
+        self.flushing: list[tuple[Flush, int]] = []
         self.log: Log = open_partition(self.folder, SMALL)
 
     def teardown(self) -> None:
@@ -132,7 +132,7 @@ class LogMachine(RuleBasedStateMachine):
             self.batches, self.end = kept, cut
             self.start = min(self.start, cut)
             self.flushed = min(self.flushed, cut)
-            self.flushing = None
+            self.flushing.clear()
         if removal:
             removal.run()
 
@@ -143,7 +143,7 @@ class LogMachine(RuleBasedStateMachine):
         self.batches = []
         self.start = self.end = offset
         self.flushed = min(self.flushed, offset)
-        self.flushing = None
+        self.flushing.clear()
 
     @rule(where=st.floats(0, 1))
     def delete_records(self, where: float) -> None:
@@ -170,27 +170,26 @@ class LogMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         self.log.flush(NOW)
         self.flushed = self.end
-        self.flushing = None
+        self.flushing.clear()
 
     @rule()
     def begin_flush(self) -> None:
-        self.flushing = (self.log.start_flush(), self.end)
+        self.flushing.append((self.log.start_flush(), self.end))
 
     @precondition(lambda self: self.flushing)
-    @rule()
-    def end_flush(self) -> None:
-        assert self.flushing
-        flush, self.flushed = self.flushing
+    @rule(data=st.data())
+    def end_flush(self, data: st.DataObject) -> None:
+        flush, end = self.flushing.pop(data.draw(st.integers(0, len(self.flushing) - 1)))
         flush.run()
         self.log.on_flushed(flush, NOW)
-        self.flushing = None
+        self.flushed = max(self.flushed, end)
 
     @rule()
     def restart(self) -> None:
         self.log.close(NOW)
         self.log = open_partition(self.folder, SMALL, log_start_offset=self.start)
         self.flushed = self.end
-        self.flushing = None
+        self.flushing.clear()
 
     @rule(lost=st.floats(0, 1), torn=st.booleans())
     def crash(self, lost: float, torn: bool) -> None:
@@ -212,7 +211,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = open_partition(
             self.folder, SMALL, clean=False, recovery_point=point, log_start_offset=self.start
         )
-        self.flushing = None
+        self.flushing.clear()
 
     @invariant()
     def bounds_and_epochs_agree(self) -> None:

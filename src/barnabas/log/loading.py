@@ -19,9 +19,10 @@ from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
 from barnabas.log.epochs import EpochEntry, LeaderEpochs
-from barnabas.log.log import DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, Log, new_segment
+from barnabas.log.log import EPOCH_CHECKPOINT, PARTITION_METADATA, Log
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
+from barnabas.log.segments import DELETED, new_segment
 from barnabas.log.snapshots import snapshot_offsets, snapshot_path
 
 CLEANED: Final = ".cleaned"

@@ -4,8 +4,7 @@ All of it belongs to the event loop and none of it suspends. What would block fo
 returned as work for a thread: `Flush` and `Removal` touch only files, never the log.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -21,22 +20,14 @@ from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.producers import ProducerStates
 from barnabas.log.retention import decide_deletable
-from barnabas.log.segment import (
-    LOG,
-    OFFSET_INDEX,
-    SNAPSHOT,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    Segment,
-    TimestampOffset,
-)
+from barnabas.log.segment import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, Segment, TimestampOffset
+from barnabas.log.segments import Segments, new_segment
 from barnabas.log.snapshots import replay, restore, snapshot_offsets, take_snapshot
 from barnabas.log.work import Flush, Removal
 from barnabas.wire.batch import BatchHeader, headers, stamp
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-DELETED: Final = ".deleted"
 
 
 class Appended(NamedTuple):
@@ -82,11 +73,11 @@ class Log:
         self.recovery_point = Offset(recovery_point)
         self.last_flush_ms = now_ms
         self._random = random
-        self._segments = list(segments)
+        self._segments = Segments(disk, segments)
         self._active = segments[-1]
         self._epoch = epochs.latest
-        self._flushing: Flush | None = None
-        self._is_folder_dirty = True
+        self._flushing: list[Flush] = []
+        self._is_folder_dirty = any(segment.is_dirty for segment in segments)
 
     # Writing
 
@@ -112,10 +103,10 @@ class Log:
             raise BrokerError(
                 ErrorCode.fenced_leader_epoch, f"{self.folder} is in leader epoch {self._epoch}"
             )
-        max_timestamp = header.max_timestamp
-        stamp(batch, base_offset, epoch)
         if self.failure is not None:
             raise self.failure
+        max_timestamp = header.max_timestamp
+        stamp(batch, base_offset, epoch)
         try:
             if self._active.should_roll(len(batch), end - 1, max_timestamp, now_ms, self.config):
                 self.roll(now_ms)
@@ -206,7 +197,7 @@ class Log:
         self._active = new_segment(
             self.disk, self.folder, base_offset, self.config, self._random, now_ms
         )
-        self._segments.append(self._active)
+        self._segments.add(self._active)
         self._is_folder_dirty = True
 
     @contextmanager
@@ -240,33 +231,14 @@ class Log:
             )
         if offset >= upto or (max_bytes <= 0 and not minimum_one):
             return NOTHING
-        segment = self._active
-        if offset >= segment.base_offset:
-            return segment.locate(offset, max_bytes, upto, minimum_one) or NOTHING
-        for segment in self._segments[self._segment_number(offset) :]:
-            extent = segment.locate(offset, max_bytes, upto, minimum_one)
-            if extent is not None:
-                return extent
-        return NOTHING
-
-    def _segment_number(self, offset: int) -> int:
-        """Of the segment that holds `offset`, or the first."""
-        after = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
-        return max(after - 1, 0)
-
-    def _batches(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
-        for segment in self._segments[self._segment_number(from_offset) :]:
-            for position, header in segment.headers_for(from_offset):
-                yield header, Extent(segment.file, position, header.size).load
+        active = self._active
+        if offset >= active.base_offset:
+            return active.locate(offset, max_bytes, upto, minimum_one) or NOTHING
+        return self._segments.locate(offset, max_bytes, upto, minimum_one)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose time is `timestamp` or later."""
-        for segment in self._segments:
-            if segment.max_timestamp >= timestamp:
-                found = segment.find_timestamp(timestamp, self.log_start_offset)
-                if found:
-                    return found
-        return None
+        return self._segments.find_timestamp(timestamp, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record of the latest time in the log."""
@@ -293,13 +265,11 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return None
-        if offset < self._segments[0].base_offset:
+        if offset < self._segments.first.base_offset:
             return self.truncate_fully_and_start_at(offset, now_ms)
-        keep = self._segment_number(offset) + 1
         with self._writing():
-            removal = self._detach(self._segments[keep:])
-            del self._segments[keep:]
-            self._active = self._segments[-1]
+            removal = self._detach(slice(self._segments.number_of(offset) + 1, None))
+            self._active = self._segments.active
             self._active.truncate_to(offset, now_ms)
             self._after_truncation(now_ms)
         return removal
@@ -310,8 +280,7 @@ class Log:
         Raises  DiskFault, and `failure` is set
         """
         with self._writing():
-            removal = self._detach(self._segments)
-            self._segments.clear()
+            removal = self._detach(slice(None))
             self._start_segment(offset, now_ms)
             self.log_start_offset = offset
             if self.epochs.truncate_from_end(Offset(0)):
@@ -323,14 +292,17 @@ class Log:
         self.log_end_offset = Offset(self._active.end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._flushing = None
+        self._flushing.clear()
+        for segment in self._segments:
+            segment.is_dirty = True
         if self.epochs.truncate_from_end(self.log_end_offset):
             self.write_epochs()
         self.restore_producers(now_ms)
 
     def restore_producers(self, now_ms: int) -> None:
         """Read the state of the producers anew from snapshots and batches."""
-        restore(self.disk, self.folder, self.producers, self.log_end_offset, now_ms, self._batches)
+        end, read = self.log_end_offset, self._segments.batches
+        restore(self.disk, self.folder, self.producers, end, now_ms, read)
 
     def delete_records_before(self, offset: Offset) -> None:
         """Let the log begin at `offset`, at most the high watermark; retention frees the space.
@@ -345,10 +317,10 @@ class Log:
                 with self._writing():
                     self.write_epochs()
 
-    def deletable_segments(self, now_ms: int, high_watermark: Offset) -> Sequence[Segment]:
+    def deletable_segments(self, now_ms: int, high_watermark: Offset) -> list[Segment]:
         """The oldest segments that may go now; the active one only if all of its records may."""
         return decide_deletable(
-            self._segments, self.config, self.log_start_offset, high_watermark, now_ms
+            self.segments, self.config, self.log_start_offset, high_watermark, now_ms
         )
 
     def delete_segments(self, deletable: Sequence[Segment], now_ms: int) -> Removal | None:
@@ -361,32 +333,21 @@ class Log:
         if deletable[-1] is self._active:
             with self._writing():
                 self.roll(now_ms)
+        oldest = slice(len(deletable))
         law(
-            list(deletable) == self._segments[: len(deletable)] != self._segments,
+            tuple(deletable) == self.segments[oldest] != self.segments,
             "LOG-3 only the oldest segments are deleted, never the active one",
             log=self.folder,
             deletable=[segment.base_offset for segment in deletable],
         )
         with self._writing():
-            removal = self._detach(deletable)
-        del self._segments[: len(deletable)]
-        self.delete_records_before(
-            max(Offset(self._segments[0].base_offset), self.log_start_offset)
-        )
+            removal = self._detach(oldest)
+        self.delete_records_before(Offset(self._segments.first.base_offset))
         return removal
 
-    def _detach(self, segments: Sequence[Segment]) -> Removal:
-        """Rename the files of segments so that they no longer count, and close them."""
-        suffixes = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
-        paths = []
-        for segment in segments:
-            segment.close()
-            for path in map(segment.path, suffixes):
-                if self.disk.status(path):
-                    self.disk.rename(path, path + DELETED)
-                    paths.append(path + DELETED)
+    def _detach(self, which: slice) -> Removal:
         self._is_folder_dirty = True
-        return Removal(self.disk, paths, self.config.file_delete_delay_ms)
+        return Removal(self.disk, self._segments.detach(which), self.config.file_delete_delay_ms)
 
     # Flushing
 
@@ -403,7 +364,8 @@ class Log:
 
     def start_flush(self, *, closing: bool = False) -> Flush:
         """The work that brings everything appended so far onto the medium."""
-        paths: list[str] = []
+        # What another flush is still at is not yet proven: it counts here too.
+        paths = list(self._flushing[-1].paths) if self._flushing else []
         for segment in self._segments:
             if segment.is_dirty:
                 paths.append(segment.path(LOG))
@@ -414,17 +376,20 @@ class Log:
                 segment.is_dirty = False
         if self._is_folder_dirty:
             paths += (f"{self.folder}/{name}" for name in (EPOCH_CHECKPOINT, PARTITION_METADATA))
-            paths.append(self.folder)
+            paths += (self.folder, "")
             self._is_folder_dirty = False
-        self._flushing = Flush(self.disk, paths, self.log_end_offset)
-        return self._flushing
+        flush = Flush(self.disk, list(dict.fromkeys(paths)), self.log_end_offset)
+        self._flushing.append(flush)
+        return flush
 
     def on_flushed(self, flush: Flush, now_ms: int) -> None:
         """Note that the work of `start_flush` is done, which is void if the log was cut since."""
         self.last_flush_ms = now_ms
-        if flush is self._flushing:
-            self.recovery_point = flush.offset
-            self._flushing = None
+        for number, started in enumerate(self._flushing):
+            if started is flush:
+                del self._flushing[: number + 1]
+                self.recovery_point = max(self.recovery_point, flush.offset)
+                return
 
     def flush(self, now_ms: int, *, closing: bool = False) -> None:
         """Bring everything onto the medium here and now; blocks."""
@@ -441,13 +406,3 @@ class Log:
         self.flush(now_ms, closing=True)
         for segment in self._segments:
             segment.close()
-
-
-def new_segment(
-    disk: Disk, folder: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
-) -> Segment:
-    """An empty segment with its files; a random part of `segment.jitter.ms` spreads the rolling."""
-    jitter_ms = random.below(min(config.segment_jitter_ms, config.segment_ms))
-    segment = Segment(disk, folder, base_offset, config, now_ms, jitter_ms=jitter_ms)
-    segment.create()
-    return segment

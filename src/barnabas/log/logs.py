@@ -129,18 +129,25 @@ class Logs:
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int = -1) -> None:
         """Close every log and mark each folder as cleanly left, unless something in it failed."""
-        now_ms = self._clock.now_ms()
         for folder in self._online():
-            logs = self._logs_in(folder)
-            for log in logs:
-                if log.failure is None:
-                    log.close(now_ms)
-            for write in self._checkpoints(folder, high_watermarks):
-                write.run()
-            if all(log.failure is None for log in logs):
-                folder.mark_clean(broker_epoch)
+            try:
+                self._close_folder(folder, high_watermarks, broker_epoch)
+            except DiskFault as fault:
+                self.offline[fault.folder] = fault
         self._logs.clear()
         self.release()
+
+    def _close_folder(
+        self, folder: LogFolder, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
+    ) -> None:
+        logs = self._logs_in(folder)
+        for log in logs:
+            if log.failure is None:
+                log.close(self._clock.now_ms())
+        for write in self._checkpoints(folder, high_watermarks):
+            write.run()
+        if all(log.failure is None for log in logs):
+            folder.mark_clean(broker_epoch)
 
     def take_offline(self, fault: DiskFault) -> list[TopicPartition]:
         """Give up a folder that failed; returns the partitions that went with it.

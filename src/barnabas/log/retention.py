@@ -12,7 +12,7 @@ def decide_deletable(
     log_start_offset: int,
     high_watermark: int,
     now_ms: int,
-) -> Sequence[Segment]:
+) -> list[Segment]:
     """The oldest segments that lie before the log's start, or that size or age lets go.
 
     None that reaches beyond the high watermark. The active one, the last, goes only if it has
@@ -29,6 +29,6 @@ def decide_deletable(
             or (is_active and not segment.size)
             or not (by_start or by_size or by_time)
         ):
-            return segments[:number]
+            return list(segments[:number])
         excess -= segment.size
     return list(segments)

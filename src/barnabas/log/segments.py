@@ -1,0 +1,97 @@
+"""The segments of one log, in order; the last, the active one, is appended to."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from barnabas.base.disk import Disk
+from barnabas.base.randomness import Random
+from barnabas.base.topic_config import TopicConfig
+from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.segment import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    TimestampOffset,
+)
+from barnabas.wire.batch import BatchHeader
+
+DELETED: Final = ".deleted"
+
+_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+
+
+class Segments:
+    """At least one segment. Base offsets rise; nothing is known to lie between two of them."""
+
+    def __init__(self, disk: Disk, segments: Sequence[Segment]) -> None:
+        self._disk = disk
+        self._all = list(segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    @property
+    def active(self) -> Segment:
+        return self._all[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self._all[0]
+
+    def add(self, segment: Segment) -> None:
+        """Let `segment` be the active one."""
+        self._all.append(segment)
+
+    def number_of(self, offset: int) -> int:
+        """Which segment holds `offset`: the last that begins at or before it, or the first."""
+        after = bisect_right(self._all, offset, key=lambda segment: segment.base_offset)
+        return max(after - 1, 0)
+
+    def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> Extent:
+        """As Segment.locate, in the first segment that has something at or beyond `offset`."""
+        for segment in self._all[self.number_of(offset) :]:
+            extent = segment.locate(offset, max_bytes, upto, minimum_one)
+            if extent is not None:
+                return extent
+        return NOTHING
+
+    def batches(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+        """Each header from the batch that holds `from_offset` on, and a way to the bytes."""
+        for segment in self._all[self.number_of(from_offset) :]:
+            for position, header in segment.headers_for(from_offset):
+                yield header, Extent(segment.file, position, header.size).load
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+        """The first record at or after `from_offset` whose time is `timestamp` or later."""
+        for segment in self._all:
+            if segment.max_timestamp >= timestamp:
+                found = segment.find_timestamp(timestamp, from_offset)
+                if found:
+                    return found
+        return None
+
+    def detach(self, which: slice) -> list[str]:
+        """Let go of segments; their files no longer count by name, and are for others to remove."""
+        paths = []
+        for segment in self._all[which]:
+            segment.close()
+            for path in map(segment.path, _FILES):
+                if self._disk.status(path):
+                    self._disk.rename(path, path + DELETED)
+                    paths.append(path + DELETED)
+        del self._all[which]
+        return paths
+
+
+def new_segment(
+    disk: Disk, folder: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
+) -> Segment:
+    """An empty segment with its files; a random part of `segment.jitter.ms` spreads the rolling."""
+    jitter_ms = random.below(min(config.segment_jitter_ms, config.segment_ms))
+    segment = Segment(disk, folder, base_offset, config, now_ms, jitter_ms=jitter_ms)
+    segment.create()
+    return segment
