@@ -34,6 +34,13 @@ class FileStatus(NamedTuple):
     modified_ms: int
 
 
+class Space(NamedTuple):
+    """The room on a folder's file system."""
+
+    total_bytes: int
+    free_bytes: int
+
+
 class Closeable(Protocol):
     def close(self) -> None: ...
 
@@ -101,7 +108,7 @@ class Disk(Protocol):
     def lock(self, path: str, /) -> Closeable | None:
         """Hold the folder for this process until closed; None if another one holds it."""
 
-    def free_bytes(self) -> int: ...
+    def space(self) -> Space: ...
 
 
 class RealDisk:
@@ -195,9 +202,10 @@ class RealDisk:
                 return None
             return file
 
-    def free_bytes(self) -> int:
+    def space(self) -> Space:
         with self._faults():
-            return shutil.disk_usage(self.folder).free
+            usage = shutil.disk_usage(self.folder)
+            return Space(usage.total, usage.free)
 
     def _full(self, path: str) -> str:
         return f"{self.folder}/{path}" if path else self.folder

@@ -151,7 +151,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
             failed.set_result(error)
 
     def disk_failed(fault: DiskFault) -> None:
-        _take_offline(fault, logs, replicas, fetch_purgatory, fail)
+        _take_offline(fault, logs, replicas, cache, fetch_purgatory, fail)
 
     configs = Configs(
         coordination,
@@ -180,6 +180,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
         cache,
         partition_gone=partition_gone,
         remove_later=housekeeping.remove_later,
+        disk_failed=disk_failed,
     )
     await topics.load()
     for removal in removals:
@@ -335,6 +336,7 @@ def _take_offline(
     fault: DiskFault,
     logs: Logs,
     replicas: Replicas,
+    cache: MetadataCache,
     fetches: Purgatory[DelayedFetch],
     fail: Callable[[BaseException], None],
 ) -> None:
@@ -350,6 +352,7 @@ def _take_offline(
         return
     for partition in lost:
         replicas.take_offline(partition)
+        cache.take_offline(partition)
         for operation in fetches.cancel_for(partition):
             operation.force_complete()
 

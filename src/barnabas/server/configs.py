@@ -1,20 +1,25 @@
 """The properties of topics and brokers: described, altered, kept in the coordination tree."""
 
+import asyncio
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.base import topic_config
 from barnabas.base.broker_config import BrokerConfig, broker_key
-from barnabas.base.config import ConfigEntry, ConfigType
+from barnabas.base.config import ConfigEntry, ConfigKey, ConfigType
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.base.topic_config import TopicConfig
 from barnabas.base.topic_config_keys import TOPIC_KEYS
 from barnabas.server.metadata import MetadataCache
+from barnabas.server.topic_names import check_topic_name
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
 from barnabas.znodes.tree import Coordination, NodeExists, NoNode
+
+log = logging.getLogger("barnabas.configs")
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -25,10 +30,6 @@ class Resource(NamedTuple):
 
     type: int
     name: str
-
-    def __str__(self) -> str:
-        kinds = {TOPIC: "TOPIC", BROKER: "BROKER"}
-        return f"ConfigResource(type={kinds.get(self.type, self.type)}, name='{self.name}')"
 
 
 class Operation(enum.IntEnum):
@@ -42,6 +43,26 @@ class Alteration(NamedTuple):
     name: str
     operation: Operation
     value: str | None
+
+
+class Named(Protocol):
+    """A property in a request."""
+
+    name: str
+
+
+def check_once(times_named: int, configs: Sequence[Named]) -> None:
+    """Raises BrokerError unless a request names a resource, and each of its properties, once."""
+    if times_named > 1:
+        raise _refused("Each resource must appear at most once.")
+    if len({config.name for config in configs}) < len(configs):
+        raise _refused("Error due to duplicate config keys")
+
+
+def check_values(nulls: Iterable[str]) -> None:
+    """Raises BrokerError if any property is to be set to nothing."""
+    if names := list(nulls):
+        raise _refused(f"Null value not supported for : {', '.join(names)}")
 
 
 class Configs:
@@ -63,6 +84,8 @@ class Configs:
         self._topics: dict[str, dict[str, str]] = {}
         self._per_broker: dict[str, str] = {}
         self._cluster_default: dict[str, str] = {}
+        # An alteration starts from what the one before has left.
+        self._one_at_a_time = asyncio.Lock()
         self.broker = static
 
     async def load(self) -> None:
@@ -71,7 +94,17 @@ class Configs:
             self._topics[name] = await self._read(paths.topic_entity(name))
         self._per_broker = await self._read(paths.broker_entity(self._broker_id))
         self._cluster_default = await self._read(paths.broker_entity(None))
-        self.broker = self._static.with_dynamic(self._per_broker, self._cluster_default)
+        self._apply_dynamic()
+
+    def _apply_dynamic(self) -> None:
+        """Go by the dynamic values, or by none of them where they contradict the static ones."""
+        try:
+            self.broker = self._static.with_dynamic(self._per_broker, self._cluster_default)
+        except ConfigError as e:
+            log.warning("dynamic configuration not in force: %s", e)
+            self.broker = self._static
+        for warning in self.broker.warnings[len(self._static.warnings) :]:
+            log.warning("config %s", warning)
 
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
         try:
@@ -87,7 +120,7 @@ class Configs:
 
     def describe(self, resource: Resource) -> list[ConfigEntry]:
         """Raises BrokerError if there is no such topic or broker here."""
-        self._check_exists(resource)
+        self._check_described(resource)
         if resource.type == TOPIC:
             return self.describe_overrides(self._topics.get(resource.name, {}))
         if resource.name:
@@ -118,14 +151,29 @@ class Configs:
         self, resource: Resource, wanted: Mapping[str, str], *, validate_only: bool
     ) -> None:
         """Set these properties of `resource` and no others. Raises BrokerError, nothing changed."""
-        self._check_exists(resource)
+        async with self._one_at_a_time:
+            self._check_altered(resource)
+            await self._replace(resource, wanted, validate_only)
+
+    async def alter(
+        self, resource: Resource, alterations: Sequence[Alteration], *, validate_only: bool
+    ) -> None:
+        """Change single properties of `resource`. Raises BrokerError, nothing changed."""
+        async with self._one_at_a_time:
+            self._check_altered(resource)
+            wanted = dict(self._current(resource))
+            for alteration in alterations:
+                _apply(wanted, alteration, _key(resource, alteration.name))
+            await self._replace(resource, wanted, validate_only)
+
+    async def _replace(
+        self, resource: Resource, wanted: Mapping[str, str], validate_only: bool
+    ) -> None:
         self._check(resource, wanted)
         if validate_only:
             return
         if resource.type == TOPIC:
-            await self._write(paths.topic_entity(resource.name), wanted)
-            self.know_topic(resource.name, wanted)
-            self._topic_changed(resource.name)
+            await self._write_topic(resource.name, wanted)
             return
         if resource.name:
             await self._write(paths.broker_entity(self._broker_id), wanted)
@@ -133,64 +181,65 @@ class Configs:
         else:
             await self._write(paths.broker_entity(None), wanted)
             self._cluster_default = dict(wanted)
-        self.broker = self._static.with_dynamic(self._per_broker, self._cluster_default)
+        self._apply_dynamic()
         for topic in self._metadata.topics():
             self._topic_changed(topic.name)
-
-    async def alter(
-        self, resource: Resource, alterations: Sequence[Alteration], *, validate_only: bool
-    ) -> None:
-        """Change single properties of `resource`. Raises BrokerError, nothing changed."""
-        self._check_exists(resource)
-        if len({a.name for a in alterations}) < len(alterations):
-            raise BrokerError(ErrorCode.invalid_request, "Error due to duplicate config keys")
-        wanted = dict(self._current(resource))
-        for alteration in alterations:
-            _apply(wanted, alteration, self._known_value(resource, alteration.name))
-        await self.replace(resource, wanted, validate_only=validate_only)
 
     def _current(self, resource: Resource) -> Mapping[str, str]:
         if resource.type == TOPIC:
             return self._topics.get(resource.name, {})
         return self._per_broker if resource.name else self._cluster_default
 
-    def _known_value(self, resource: Resource, name: str) -> str:
-        """What a list property is before something is appended to it or subtracted from it."""
-        entries = self.describe(resource)
-        return next((entry.value or "" for entry in entries if entry.name == name), "")
-
     def _check(self, resource: Resource, wanted: Mapping[str, str]) -> None:
         if resource.type == TOPIC:
             self.check_overrides(wanted)
             return
         try:
-            for name, value in wanted.items():
-                self.broker.validate_dynamic(name, value, cluster_default=not resource.name)
+            self.broker.validate_dynamic_values(wanted, cluster_default=not resource.name)
         except ConfigError as e:
-            raise BrokerError(
-                ErrorCode.invalid_request, f"Invalid config value for resource {resource}: {e}"
-            ) from e
+            raise BrokerError(ErrorCode.invalid_request, str(e)) from e
 
-    def _check_exists(self, resource: Resource) -> None:
+    def _check_described(self, resource: Resource) -> None:
         if resource.type == TOPIC:
-            if self._metadata.topic(resource.name) is None:
-                raise BrokerError(
-                    ErrorCode.unknown_topic_or_partition,
-                    f"The topic '{resource.name}' does not exist.",
-                )
-        elif resource.type == BROKER:
-            if resource.name not in ("", str(self._broker_id)):
-                raise BrokerError(
-                    ErrorCode.invalid_request,
-                    f"Unexpected broker id, expected {self._broker_id} or empty string, "
-                    f"but received {resource.name}",
-                )
-        else:
-            raise BrokerError(
-                ErrorCode.invalid_request, f"Unsupported resource type {resource.type}."
+            check_topic_name(resource.name)
+            self._check_topic(resource.name)
+        elif resource.type != BROKER:
+            raise _refused(f"Unsupported resource type: {resource.type}")
+        elif resource.name and _broker_id(resource.name, "Broker") != self._broker_id:
+            raise _refused(
+                f"Unexpected broker id, expected {self._broker_id} or empty string, "
+                f"but received {resource.name}"
             )
 
+    def _check_altered(self, resource: Resource) -> None:
+        if resource.type == TOPIC:
+            if not resource.name:
+                raise _refused("Default topic resources are not allowed.")
+            self._check_topic(resource.name)
+        elif resource.type != BROKER:
+            raise _refused(f"Unknown resource type {resource.type}")
+        elif resource.name and _broker_id(resource.name, "Node") != self._broker_id:
+            raise _refused(
+                f"Unexpected broker id, expected {self._broker_id}, but received {resource.name}"
+            )
+
+    def _check_topic(self, name: str) -> None:
+        if self._metadata.topic(name) is None:
+            raise _no_topic(name)
+
     # -- the tree ------------------------------------------------------------
+
+    async def _write_topic(self, name: str, config: Mapping[str, str]) -> None:
+        """Keep a topic's properties, unless it was deleted meanwhile: its node is not made anew."""
+        entity = paths.topic_entity(name)
+        try:
+            await self._coordination.set(paths.config_path(entity), layout.encode_config(config))
+        except NoNode:
+            raise _no_topic(name) from None
+        if self._metadata.topic(name) is not None:
+            self.know_topic(name, config)
+            self._topic_changed(name)
+        await self._notify(entity)
 
     async def _write(self, entity: ConfigEntity, config: Mapping[str, str]) -> None:
         """Keep the properties, then tell all brokers to look, as Kafka's order is."""
@@ -199,12 +248,21 @@ class Configs:
             await self._coordination.create(path, data, make_parents=True)
         except NodeExists:
             await self._coordination.set(path, data)
+        await self._notify(entity)
+
+    async def _notify(self, entity: ConfigEntity) -> None:
         await self._coordination.create(
             paths.CONFIG_CHANGE, layout.encode_config_change(entity), sequential=True
         )
 
 
-def _apply(wanted: dict[str, str], alteration: Alteration, before: str) -> None:
+def _key(resource: Resource, name: str) -> ConfigKey | None:
+    return TOPIC_KEYS.get(name) if resource.type == TOPIC else broker_key(name)
+
+
+def _apply(wanted: dict[str, str], alteration: Alteration, key: ConfigKey | None) -> None:
+    """A list grows or shrinks from what is set on the resource itself, else from Kafka's default,
+    whatever else the brokers are configured to."""
     name, operation, value = alteration
     if operation is Operation.DELETE:
         wanted.pop(name, None)
@@ -213,16 +271,30 @@ def _apply(wanted: dict[str, str], alteration: Alteration, before: str) -> None:
     if operation is Operation.SET:
         wanted[name] = value
         return
-    key = TOPIC_KEYS.get(name) or broker_key(name)
     if key is None or key.type is not ConfigType.LIST:
         raise BrokerError(
             ErrorCode.invalid_config,
             f"Config value {operation.name.lower()} is not allowed for config key: {name}",
         )
-    items = [item for item in before.split(",") if item]
+    items = [item for item in wanted.get(name, key.default_text or "").split(",") if item]
     changed = [item.strip() for item in value.split(",")]
     if operation is Operation.APPEND:
         items += [item for item in changed if item not in items]
     else:
         items = [item for item in items if item not in changed]
     wanted[name] = ",".join(items)
+
+
+def _broker_id(name: str, kind: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise _refused(f"{kind} id must be an integer, but it is: {name}") from None
+
+
+def _no_topic(name: str) -> BrokerError:
+    return BrokerError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+
+
+def _refused(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.invalid_request, message)

@@ -2,13 +2,20 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from barnabas.base.ids import BrokerId, LeaderEpoch
+from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
 NO_LEADER: Final = BrokerId(-1)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether brokers keep their own records in it, and no client should write to it."""
+    return topic in INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
+        return is_internal(self.name)
 
 
 @dataclass(slots=True)
@@ -79,3 +86,12 @@ class MetadataCache:
     def forget(self, name: str) -> None:
         topic = self._by_name.pop(name)
         self._by_id.pop(topic.topic_id, None)
+
+    def take_offline(self, partition: TopicPartition) -> None:
+        """Tell that nobody leads a partition: the folder that holds its only log has failed."""
+        topic = self._by_name.get(partition.topic)
+        if topic is None or partition.partition not in topic.partitions:
+            return
+        known = topic.partitions[partition.partition]
+        offline = replace(known, leader=NO_LEADER, offline=known.replicas)
+        self.put(replace(topic, partitions={**topic.partitions, partition.partition: offline}))

@@ -15,7 +15,7 @@ def check_topic_name(name: str) -> None:
     if not name:
         wrong = "the empty string is not allowed"
     elif name in (".", ".."):
-        wrong = "'.' or '..' is not allowed"
+        wrong = f"'{name}' is not allowed"
     elif len(name) > LONGEST:
         wrong = f"the length of '{name}' is longer than the max allowed length {LONGEST}"
     elif not _LEGAL.fullmatch(name):

@@ -5,29 +5,31 @@ then applied here: to the logs, the replicas and the metadata. So after a crash 
 what should be, and `load` makes it so.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
+from barnabas.server import assignments
+from barnabas.server.assignments import Assignment
 from barnabas.server.configs import Configs
 from barnabas.server.metadata import MetadataCache, PartitionImage, TopicImage
 from barnabas.server.topic_names import check_topic_name, colliding
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Coordination, Create, Delete, NodeExists, NoNode, Set
+from barnabas.znodes.tree import Coordination, Create, Delete, NodeExists, Operation, Set
 
 log = logging.getLogger("barnabas.topics")
 
 DEFAULT: Final = -1
-
-Assignment = Mapping[int, tuple[BrokerId, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Topics:
         metadata: MetadataCache,
         partition_gone: Callable[[TopicPartition], None],
         remove_later: Callable[[Removal], None],
+        disk_failed: Callable[[DiskFault], None],
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
@@ -65,28 +68,60 @@ class Topics:
         self._metadata = metadata
         self._partition_gone = partition_gone
         self._remove_later = remove_later
+        self._disk_failed = disk_failed
+        # Each change is decided on what the one before has left, in the tree and here.
+        self._one_at_a_time = asyncio.Lock()
 
     async def load(self) -> None:
-        """Lead every partition that the tree knows, each in a new epoch."""
-        operations = []
+        """Lead every partition that the tree knows, each in a new epoch.
+
+        Deletions that a crash interrupted are finished. A partition whose log is not there
+        while a folder is offline lies in that folder: it is offline too, and not begun anew.
+        """
+        operations: list[Operation] = []
         for name in await self._coordination.children(paths.TOPICS):
-            data, _ = await self._coordination.get(paths.topic_path(name))
-            topic = layout.decode_topic(name, data)
-            partitions = {}
-            for index, replicas in sorted(topic.partitions.items()):
-                path = paths.partition_state_path(TopicPartition(name, index))
-                data, _ = await self._coordination.get(path)
-                state = layout.decode_partition_state(TopicPartition(name, index), data)
-                epoch = LeaderEpoch(state.leader_epoch + 1)
-                partitions[index] = self._led_here(epoch, replicas)
-                operations.append(Set(path, self._state(epoch)))
-            topic_id = topic.topic_id or self._random.uuid()
-            self._metadata.put(TopicImage(name, topic_id, partitions))
+            operations += await self._load_topic(name)
+        if not self._logs.offline:
+            doomed = await self._coordination.children(paths.DELETE_TOPICS)
+            operations += [Delete(paths.delete_topic_path(name)) for name in doomed]
+            self._remove_leftovers(doomed)
         if operations:
             await self._coordination.multi(operations)
         for image in self._metadata.topics():
             for index in image.partitions:
-                self._lead(image, index)
+                if self._logs.offline and self._logs.get(TopicPartition(image.name, index)) is None:
+                    self._take_offline(TopicPartition(image.name, index))
+                else:
+                    self._lead(image, index)
+
+    async def _load_topic(self, name: str) -> list[Operation]:
+        """Know a topic of the tree; returns what the tree is to be told of it."""
+        data, _ = await self._coordination.get(paths.topic_path(name))
+        topic = layout.decode_topic(name, data)
+        operations: list[Operation] = []
+        partitions = {}
+        for index, replicas in sorted(topic.partitions.items()):
+            path = paths.partition_state_path(TopicPartition(name, index))
+            data, _ = await self._coordination.get(path)
+            state = layout.decode_partition_state(TopicPartition(name, index), data)
+            epoch = LeaderEpoch(state.leader_epoch + 1)
+            partitions[index] = self._led_here(epoch, replicas)
+            operations.append(Set(path, self._state(epoch)))
+        image = TopicImage(name, topic.topic_id or self._random.uuid(), partitions)
+        if topic.topic_id is None:
+            operations.append(Set(paths.topic_path(name), self._topic_data(image)))
+        self._metadata.put(image)
+        return operations
+
+    def _remove_leftovers(self, doomed: Sequence[str]) -> None:
+        for partition in [log.partition for log in self._logs]:
+            image = self._metadata.topic(partition.topic)
+            if image is not None and partition.partition in image.partitions:
+                continue
+            if partition.topic in doomed:
+                self._remove_log(partition)
+            else:
+                log.warning("a log of no known topic is left alone log=%s", partition)
 
     def _led_here(self, epoch: LeaderEpoch, replicas: tuple[BrokerId, ...]) -> PartitionImage:
         return PartitionImage(self._broker_id, epoch, (self._broker_id,), replicas)
@@ -104,64 +139,52 @@ class Topics:
 
         Raises  BrokerError, nothing created, if the topic is there or cannot be
         """
-        assignment = self._decide(wanted)
-        image = self._image(wanted.name, assignment)
-        if validate_only:
+        async with self._one_at_a_time:
+            assignment = self._decide(wanted)
+            image = self._image(wanted.name, assignment)
+            if validate_only:
+                return image
+            try:
+                await self._coordination.multi(self._creation(image, wanted.overrides))
+            except NodeExists:
+                raise _exists(wanted.name) from None
+            self._configs.know_topic(wanted.name, wanted.overrides)
+            self._metadata.put(image)
+            for index in image.partitions:
+                self._lead(image, index)
             return image
-        try:
-            await self._coordination.multi(self._creation(image, wanted.overrides))
-        except NodeExists:
-            raise BrokerError(
-                ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists."
-            ) from None
-        self._configs.know_topic(wanted.name, wanted.overrides)
-        self._metadata.put(image)
-        for index in image.partitions:
-            self._lead(image, index)
-        return image
+
+    def check_absent(self, name: str) -> None:
+        """Raises BrokerError(topic_already_exists) if there is such a topic."""
+        if self._metadata.topic(name) is not None:
+            raise _exists(name)
 
     def _decide(self, wanted: NewTopic) -> Assignment:
         """Which broker holds which partition, if the topic can be made at all."""
+        self.check_absent(wanted.name)
+        assignment = wanted.assignments or self._assign(wanted)
         check_topic_name(wanted.name)
-        if self._metadata.topic(wanted.name) is not None:
-            raise BrokerError(
-                ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists."
-            )
         if collisions := colliding(wanted.name, [t.name for t in self._metadata.topics()]):
             raise BrokerError(
                 ErrorCode.invalid_topic_exception,
                 f"Topic '{wanted.name}' collides with existing topics: {', '.join(collisions)}",
             )
+        assignments.check_creation(assignment, self._brokers)
         self._configs.check_overrides(wanted.overrides)
-        if wanted.assignments:
-            _check_assignment(wanted.assignments, list(self._metadata.brokers), first=0)
-            return dict(sorted(wanted.assignments.items()))
-        return self._assign(wanted.partitions, wanted.replication_factor)
+        return dict(sorted(assignment.items()))
 
-    def _assign(self, partitions: int, replication_factor: int) -> Assignment:
+    def _assign(self, wanted: NewTopic) -> Assignment:
         broker = self._configs.broker
+        partitions, replication_factor = wanted.partitions, wanted.replication_factor
         if partitions == DEFAULT:
             partitions = broker.int("num.partitions")
         if replication_factor == DEFAULT:
             replication_factor = broker.int("default.replication.factor")
-        if partitions <= 0:
-            raise BrokerError(
-                ErrorCode.invalid_partitions,
-                "Number of partitions must be larger than 0, or -1 to use the default value.",
-            )
-        if replication_factor <= 0:
-            raise BrokerError(
-                ErrorCode.invalid_replication_factor,
-                "Replication factor must be larger than 0, or -1 to use the default value.",
-            )
-        available = len(self._metadata.brokers)
-        if replication_factor > available:
-            raise BrokerError(
-                ErrorCode.invalid_replication_factor,
-                f"Replication factor: {replication_factor} larger than available brokers: "
-                f"{available}.",
-            )
-        return dict.fromkeys(range(partitions), (self._broker_id,))
+        return assignments.assign(self._brokers, partitions, replication_factor)
+
+    @property
+    def _brokers(self) -> list[BrokerId]:
+        return list(self._metadata.brokers)
 
     def _image(self, name: str, assignment: Assignment) -> TopicImage:
         return TopicImage(name, self._random.uuid(), self._first_epoch(assignment))
@@ -213,19 +236,40 @@ class Topics:
         partition_log = self._logs.get(topic_partition)
         if partition_log is not None and partition_log.topic_id not in (None, image.topic_id):
             # Left by a deleted topic of the same name, whose removal a crash interrupted.
-            self._remove_later(self._logs.delete(topic_partition))
+            self._remove_log(topic_partition)
             partition_log = None
+        config = self._configs.topic(image.name)
         if partition_log is None:
-            partition_log = self._logs.create(
-                topic_partition, image.topic_id, self._configs.topic(image.name)
-            )
-        else:
-            partition_log.config = self._configs.topic(image.name)
-        self._replicas.put(
-            LeaderReplica(
-                topic_partition, image.topic_id, image.partitions[index].leader_epoch, partition_log
-            )
-        )
+            partition_log = self._create_log(topic_partition, image)
+        if partition_log is None:
+            self._take_offline(topic_partition)
+            return
+        partition_log.config = config
+        epoch = image.partitions[index].leader_epoch
+        self._replicas.put(LeaderReplica(topic_partition, image.topic_id, epoch, partition_log))
+
+    def _create_log(self, partition: TopicPartition, image: TopicImage) -> Log | None:
+        """A new log, in another folder if one fails; None if none is left."""
+        while True:
+            try:
+                return self._logs.create(partition, image.topic_id, self._configs.topic(image.name))
+            except DiskFault as fault:
+                self._disk_failed(fault)
+            except BrokerError:
+                return None
+
+    def _remove_log(self, partition: TopicPartition) -> bool:
+        """Whether the log is gone, or on its way; if not, its folder has failed."""
+        try:
+            self._remove_later(self._logs.delete(partition))
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return False
+        return True
+
+    def _take_offline(self, partition: TopicPartition) -> None:
+        self._replicas.take_offline(partition)
+        self._metadata.take_offline(partition)
 
     # -- growing -------------------------------------------------------------
 
@@ -233,39 +277,42 @@ class Topics:
         self,
         name: str,
         count: int,
-        assignments: Sequence[tuple[BrokerId, ...]] | None,
+        assigned: Sequence[tuple[BrokerId, ...]] | None,
         *,
         validate_only: bool,
     ) -> None:
         """Give a topic more partitions. Raises BrokerError, nothing changed, if it cannot be."""
-        image = self._metadata.topic(name)
-        if image is None:
-            raise BrokerError(
-                ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
+        async with self._one_at_a_time:
+            image = self._metadata.topic(name)
+            if image is None:
+                raise BrokerError(
+                    ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
+                )
+            added = self._decide_growth(image, count, assigned)
+            if validate_only:
+                return
+            grown = TopicImage(
+                name, image.topic_id, {**image.partitions, **self._first_epoch(added)}
             )
-        have = len(image.partitions)
-        _check_growth(have, count, assignments)
-        added: Assignment = dict.fromkeys(range(have, count), (self._broker_id,))
-        if assignments is not None:
-            added = dict(enumerate(assignments, have))
-            _check_assignment(added, list(self._metadata.brokers), first=have)
-        if validate_only:
-            return
-        grown = TopicImage(name, image.topic_id, {**image.partitions, **self._first_epoch(added)})
-        operations: list[Create | Set] = [Set(paths.topic_path(name), self._topic_data(grown))]
-        for index in added:
-            operations += self._partition_creation(TopicPartition(name, index))
-        try:
+            operations: list[Operation] = [Set(paths.topic_path(name), self._topic_data(grown))]
+            for index in added:
+                operations += self._partition_creation(TopicPartition(name, index))
             await self._coordination.multi(operations)
-        except NodeExists:
-            raise BrokerError(
-                ErrorCode.invalid_partitions, "The topic has grown in the meantime."
-            ) from None
-        except NoNode:
-            raise BrokerError(ErrorCode.unknown_topic_or_partition) from None
-        self._metadata.put(grown)
-        for index in added:
-            self._lead(grown, index)
+            self._metadata.put(grown)
+            for index in added:
+                self._lead(grown, index)
+
+    def _decide_growth(
+        self, image: TopicImage, count: int, assigned: Sequence[tuple[BrokerId, ...]] | None
+    ) -> Assignment:
+        have, replication_factor = len(image.partitions), len(image.partitions[0].replicas)
+        assignments.check_growth(have, count)
+        if assigned is None:
+            spread = assignments.assign(self._brokers, count - have, replication_factor)
+            return {have + index: replicas for index, replicas in spread.items()}
+        added = dict(enumerate(assigned, have))
+        assignments.check_added(added, count - have, replication_factor, self._brokers)
+        return added
 
     # -- deleting ------------------------------------------------------------
 
@@ -274,31 +321,44 @@ class Topics:
 
         Raises  BrokerError(topic_deletion_disabled, unknown_topic_or_partition)
         """
+        self.check_deletion_enabled()
+        async with self._one_at_a_time:
+            image = self._metadata.topic(name)
+            if image is None:
+                raise BrokerError(ErrorCode.unknown_topic_or_partition)
+            await self._coordination.multi(await self._deletion(image))
+            self._configs.forget_topic(name)
+            self._metadata.forget(name)
+            gone = [self._stop(TopicPartition(name, index)) for index in image.partitions]
+            if all(gone):
+                await self._coordination.delete(paths.delete_topic_path(name))
+
+    def check_deletion_enabled(self) -> None:
+        """Raises BrokerError(topic_deletion_disabled) unless `delete.topic.enable`."""
         if not self._configs.broker.bool("delete.topic.enable"):
             raise BrokerError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
-        image = self._metadata.topic(name)
-        if image is None:
-            raise BrokerError(ErrorCode.unknown_topic_or_partition)
-        operations = []
+
+    async def _deletion(self, image: TopicImage) -> list[Operation]:
+        """The topic goes, and a mark stays until no log of it is left, so that a crash
+        between the two does not leave its data for good."""
+        operations: list[Operation] = []
         for index in image.partitions:
-            partition = TopicPartition(name, index)
+            partition = TopicPartition(image.name, index)
             operations.append(Delete(paths.partition_state_path(partition)))
             operations.append(Delete(paths.partition_path(partition)))
-        operations.append(Delete(paths.partitions_path(name)))
-        operations.append(Delete(paths.topic_path(name)))
-        operations.append(Delete(paths.config_path(paths.topic_entity(name))))
-        try:
-            await self._coordination.multi(operations)
-        except NoNode:
-            raise BrokerError(ErrorCode.unknown_topic_or_partition) from None
-        self._configs.forget_topic(name)
-        self._metadata.forget(name)
-        for index in image.partitions:
-            topic_partition = TopicPartition(name, index)
-            self._replicas.remove(topic_partition)
-            self._partition_gone(topic_partition)
-            if self._logs.get(topic_partition) is not None:
-                self._remove_later(self._logs.delete(topic_partition))
+        operations.append(Delete(paths.partitions_path(image.name)))
+        operations.append(Delete(paths.topic_path(image.name)))
+        operations.append(Delete(paths.config_path(paths.topic_entity(image.name))))
+        mark = paths.delete_topic_path(image.name)
+        if await self._coordination.exists(mark) is None:
+            operations.append(Create(mark))
+        return operations
+
+    def _stop(self, partition: TopicPartition) -> bool:
+        """Serve nobody from a partition any more; returns whether its data is gone, too."""
+        self._replicas.remove(partition)
+        self._partition_gone(partition)
+        return self._logs.get(partition) is not None and self._remove_log(partition)
 
     def config_changed(self, name: str) -> None:
         """Let the logs of a topic follow its properties."""
@@ -309,36 +369,5 @@ class Topics:
                 leader.log.config = config
 
 
-def _check_growth(
-    have: int, count: int, assignments: Sequence[tuple[BrokerId, ...]] | None
-) -> None:
-    if count == have:
-        raise BrokerError(ErrorCode.invalid_partitions, f"Topic already has {have} partitions.")
-    if count < have:
-        raise BrokerError(
-            ErrorCode.invalid_partitions,
-            f"Topic currently has {have} partitions, which is higher than the requested {count}.",
-        )
-    if assignments is not None and len(assignments) != count - have:
-        raise BrokerError(
-            ErrorCode.invalid_replica_assignment,
-            f"Increasing the number of partitions by {count - have} "
-            f"but {len(assignments)} assignments provided.",
-        )
-
-
-def _check_assignment(assignment: Assignment, brokers: Sequence[BrokerId], first: int) -> None:
-    """Raises BrokerError(invalid_replica_assignment) if this is not a whole assignment."""
-    wrong = None
-    if sorted(assignment) != list(range(first, first + len(assignment))):
-        wrong = "partitions should be a consecutive 0-based integer sequence"
-    sizes = {len(replicas) for replicas in assignment.values()}
-    if len(sizes) > 1 or 0 in sizes:
-        wrong = "every partition should have the same, non-zero number of replicas"
-    for index, replicas in assignment.items():
-        if len(set(replicas)) < len(replicas):
-            wrong = f"duplicate brokers not allowed in replica assignment of partition {index}"
-        if unknown := [str(b) for b in replicas if b not in brokers]:
-            wrong = f"unknown broker(s) in replica assignment: {', '.join(unknown)}"
-    if wrong:
-        raise BrokerError(ErrorCode.invalid_replica_assignment, wrong)
+def _exists(name: str) -> BrokerError:
+    return BrokerError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")

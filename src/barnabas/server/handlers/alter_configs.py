@@ -1,31 +1,38 @@
 """AlterConfigs (33): replaces all that was set on a resource; deprecated, still used."""
 
+from collections import Counter
+
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.configs import Resource
+from barnabas.server.configs import Resource, check_once, check_values
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(broker: Broker, request: AlterConfigsRequest, _: Call) -> AlterConfigsResponse:
+    named = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    validate_only = request.validate_only
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
-            [await _alter(broker, r, request.validate_only) for r in request.resources]
+            [
+                await _alter(broker, r, named[r.resource_type, r.resource_name], validate_only)
+                for r in request.resources
+            ]
         ),
     )
 
 
 async def _alter(
-    broker: Broker, wanted: AlterConfigsResource, validate_only: bool
+    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    code, message = ErrorCode.none, ""
+    code, message = ErrorCode.none, None
     try:
-        if any(config.value is None for config in wanted.configs):
-            raise BrokerError(ErrorCode.invalid_request, "Null value not supported for a config.")
+        check_once(times_named, wanted.configs)
+        check_values(config.name for config in wanted.configs if config.value is None)
         await broker.configs.replace(
             Resource(wanted.resource_type, wanted.resource_name),
             {config.name: config.value for config in wanted.configs},

@@ -5,6 +5,7 @@ replicas; from 5 the answer tells what was created, with its configs; from 7 the
 """
 
 from collections import Counter
+from typing import Final
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.create_topics.v7.response import (
@@ -20,35 +21,32 @@ from barnabas.server.dispatch import Call
 from barnabas.server.topics import NewTopic
 from barnabas.wire.schema import NO_THROTTLE
 
+CLUSTER_METADATA: Final = "__cluster_metadata"
+
 
 async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
-    results = []
-    for name, times in named.items():
-        if times > 1:
-            results.append(
-                _failed(name, ErrorCode.invalid_request, f"Topic '{name}' is named {times} times.")
-            )
-    results += [
-        await _create(broker, topic, request.validate_only)
+    results = [
+        await _create(broker, topic, named[topic.name], request.validate_only)
         for topic in request.topics
-        if named[topic.name] == 1
     ]
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
 async def _create(
-    broker: Broker, topic: CreatableTopic, validate_only: bool
+    broker: Broker, topic: CreatableTopic, times_named: int, validate_only: bool
 ) -> CreatableTopicResult:
     try:
-        image = await broker.topics.create(_wanted(topic), validate_only=validate_only)
+        if times_named > 1:
+            raise BrokerError(ErrorCode.invalid_request, "Found multiple entries for this topic.")
+        image = await broker.topics.create(_wanted(broker, topic), validate_only=validate_only)
     except BrokerError as e:
         return _failed(topic.name, e.code, e.message)
     first = next(iter(image.partitions.values()))
     overrides = {config.name: config.value or "" for config in topic.configs}
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=image.topic_id,
+        topic_id=None if validate_only else image.topic_id,
         error_code=ErrorCode.none,
         error_message=None,
         num_partitions=len(image.partitions),
@@ -66,9 +64,17 @@ async def _create(
     )
 
 
-def _wanted(topic: CreatableTopic) -> NewTopic:
-    if any(config.value is None for config in topic.configs):
-        raise BrokerError(ErrorCode.invalid_config, "A config of a new topic has no value.")
+def _wanted(broker: Broker, topic: CreatableTopic) -> NewTopic:
+    if topic.name == CLUSTER_METADATA:
+        raise BrokerError(
+            ErrorCode.invalid_request, f"Creation of internal topic {topic.name} is prohibited."
+        )
+    broker.topics.check_absent(topic.name)
+    if nulls := [config.name for config in topic.configs if config.value is None]:
+        raise BrokerError(
+            ErrorCode.invalid_config,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         raise BrokerError(
             ErrorCode.invalid_request,

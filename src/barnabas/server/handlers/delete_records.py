@@ -7,9 +7,10 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
-from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
+from barnabas.server.metadata import is_internal
 from barnabas.wire.schema import NO_THROTTLE
 
 
@@ -33,12 +34,17 @@ def _partition(
 ) -> DeleteRecordsPartitionResult:
     low_watermark, code = -1, ErrorCode.none
     try:
+        if is_internal(topic):
+            raise BrokerError(ErrorCode.invalid_topic_exception)
         leader = broker.replicas.leader(topic, asked.partition_index)
         if not leader.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation)
         low_watermark = leader.delete_records_before(asked.offset)
     except BrokerError as e:
         code = e.code
+    except DiskFault as fault:
+        broker.disk_failed(fault)
+        code = ErrorCode.kafka_storage_error
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code
     )

@@ -1,6 +1,7 @@
 """DeleteTopics (20): topics go, with their data.
 
 Version notes. Up to version 5 topics are a list of names; from 6 each is named or given by id.
+Before version 3 clients do not know TOPIC_DELETION_DISABLED and are told INVALID_REQUEST.
 """
 
 import uuid
@@ -22,19 +23,24 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
         asked = [(name, None) for name in call.sent.topic_names]
     return DeleteTopicsResponse(
         throttle_time=NO_THROTTLE,
-        responses=tuple([await _delete(broker, name, topic_id) for name, topic_id in asked]),
+        responses=tuple(
+            [await _delete(broker, name, topic_id, call.version) for name, topic_id in asked]
+        ),
     )
 
 
 async def _delete(
-    broker: Broker, name: str | None, topic_id: uuid.UUID | None
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None, version: int
 ) -> DeletableTopicResult:
     code, message = ErrorCode.none, None
     try:
+        broker.topics.check_deletion_enabled()
         name, topic_id = _resolve(broker, name, topic_id)
         await broker.topics.delete(name)
     except BrokerError as e:
         code, message = e.code, e.message
+        if code is ErrorCode.topic_deletion_disabled and version < 3:
+            code = ErrorCode.invalid_request
     return DeletableTopicResult(
         name=name, topic_id=topic_id, error_code=code, error_message=message
     )
@@ -43,7 +49,7 @@ async def _delete(
 def _resolve(broker: Broker, name: str | None, topic_id: uuid.UUID | None) -> tuple[str, uuid.UUID]:
     if (name is None) == (topic_id is None):
         raise BrokerError(
-            ErrorCode.invalid_request, "A topic is deleted by its name or by its id, not both."
+            ErrorCode.invalid_request, "Topic name and topic ID can not both be specified."
         )
     if topic_id is not None:
         image = broker.metadata.topic_by_id(topic_id)

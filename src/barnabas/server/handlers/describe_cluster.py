@@ -6,6 +6,7 @@ from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v1.response import DescribeClusterBroker, DescribeClusterResponse
 
 from barnabas.base.errors import ErrorCode
+from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
@@ -27,17 +28,23 @@ def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> Descr
             for b in broker.metadata.brokers.values()
             for host, port in [b.endpoint(call.connection.listener)]
         ),
+        cluster_authorized_operations=authorized.CLUSTER
+        if request.include_cluster_authorized_operations
+        else authorized.NOT_ASKED,
     )
 
 
 def _refused(endpoint_type: int) -> DescribeClusterResponse:
     code, message = (
         ErrorCode.unsupported_endpoint_type,
-        f"Endpoint type {endpoint_type} is unknown.",
+        f"Unsupported endpoint type {endpoint_type}",
     )
     if endpoint_type == CONTROLLERS:
         code = ErrorCode.mismatched_endpoint_type
-        message = "The request was sent to a broker, and asks for the endpoints of controllers."
+        message = (
+            "The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER"
+        )
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,

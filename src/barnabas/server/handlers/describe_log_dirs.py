@@ -8,7 +8,7 @@ from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsTopic,
 )
 
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
@@ -28,7 +28,12 @@ def handle(broker: Broker, request: DescribeLogDirsRequest, _: Call) -> Describe
 def _folder(
     broker: Broker, folder: str, wanted: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
-    if folder in broker.logs.offline:
+    try:
+        if fault := broker.logs.offline.get(folder):
+            raise fault
+        space = broker.logs.folders[folder].disk.space()
+    except DiskFault as fault:
+        broker.disk_failed(fault)
         return DescribeLogDirsResult(
             error_code=ErrorCode.kafka_storage_error, log_dir=folder, topics=()
         )
@@ -44,7 +49,6 @@ def _folder(
                     is_future_key=False,
                 )
             )
-    disk = broker.logs.folders[folder].disk
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
         log_dir=folder,
@@ -52,6 +56,6 @@ def _folder(
             DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
             for name, partitions in sorted(by_topic.items())
         ),
-        total_bytes=-1,
-        usable_bytes=disk.free_bytes(),
+        total_bytes=space.total_bytes,
+        usable_bytes=space.free_bytes,
     )

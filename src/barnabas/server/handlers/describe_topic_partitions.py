@@ -11,9 +11,10 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.server.metadata import NO_LEADER, PartitionImage, TopicImage
+from barnabas.server.metadata import NO_LEADER, PartitionImage, TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -22,6 +23,8 @@ def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, _: Call
 ) -> DescribeTopicPartitionsResponse:
     """Topics in order of their names, from the cursor on, until the limit is reached."""
+    if not _is_valid(request):
+        return _refused(request)
     limit = max(
         1,
         min(
@@ -50,6 +53,23 @@ def handle(
     )
 
 
+def _is_valid(request: DescribeTopicPartitionsRequest) -> bool:
+    """Whether the cursor, if any, points into the topics that are asked for."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    names = {topic.name for topic in request.topics}
+    return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
+
+
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(_failed(topic.name, ErrorCode.invalid_request) for topic in request.topics),
+        next_cursor=None,
+    )
+
+
 def _in_order(broker: Broker, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
     """Each wanted topic and the first of its partitions to tell."""
     if request.topics:
@@ -61,7 +81,7 @@ def _in_order(broker: Broker, request: DescribeTopicPartitionsRequest) -> Iterat
         if cursor is None or name > cursor.topic_name:
             yield name, 0
         elif name == cursor.topic_name:
-            yield name, max(0, cursor.partition_index)
+            yield name, cursor.partition_index
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -70,8 +90,17 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_topic_name(name)
     except BrokerError as e:
         code = e.code
+    return _failed(name, code)
+
+
+def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_id=None, partitions=()
+        error_code=code,
+        name=name,
+        topic_id=None,
+        is_internal=is_internal(name),
+        partitions=(),
+        topic_authorized_operations=authorized.TOPIC,
     )
 
 
@@ -99,4 +128,5 @@ def _known(
             )
             for index, partition in partitions
         ),
+        topic_authorized_operations=authorized.TOPIC,
     )

@@ -88,7 +88,7 @@ class Fetch:
             answer = self._single(version, correlation_id, single)
             if answer is not None:
                 return answer
-        request = read_fetch(version, frame[position:])
+        request = read_fetch(version, frame, position)
         try:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
         except BrokerError as e:
@@ -184,6 +184,10 @@ class Fetch:
             return Found(wanted.topic, answer, extent if extent.size else None)
         except BrokerError as e:
             return Found(wanted.topic, PartitionFetched(partition.partition, int(e.code)))
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            code = int(ErrorCode.kafka_storage_error)
+            return Found(wanted.topic, PartitionFetched(partition.partition, code))
 
     def _leader(self, wanted: Wanted) -> LeaderReplica:
         name = self._name_of(wanted.topic)

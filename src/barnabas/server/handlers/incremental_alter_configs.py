@@ -1,5 +1,7 @@
 """IncrementalAlterConfigs (44): sets, deletes, appends to and subtracts from single properties."""
 
+from collections import Counter
+
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -11,7 +13,13 @@ from kio.schema.incremental_alter_configs.v1.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.configs import Alteration, Operation, Resource
+from barnabas.server.configs import (
+    Alteration,
+    Operation,
+    Resource,
+    check_once,
+    check_values,
+)
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -19,19 +27,30 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, _: Call
 ) -> IncrementalAlterConfigsResponse:
+    named = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    validate_only = request.validate_only
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
-            [await _alter(broker, r, request.validate_only) for r in request.resources]
+            [
+                await _alter(broker, r, named[r.resource_type, r.resource_name], validate_only)
+                for r in request.resources
+            ]
         ),
     )
 
 
 async def _alter(
-    broker: Broker, wanted: AlterConfigsResource, validate_only: bool
+    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    code, message = ErrorCode.none, ""
+    code, message = ErrorCode.none, None
     try:
+        check_once(times_named, wanted.configs)
+        check_values(
+            config.name
+            for config in wanted.configs
+            if config.value is None and config.config_operation != Operation.DELETE
+        )
         await broker.configs.alter(
             Resource(wanted.resource_type, wanted.resource_name),
             [_alteration(c.name, c.config_operation, c.value) for c in wanted.configs],
@@ -52,8 +71,6 @@ def _alteration(name: str, operation: int, value: str | None) -> Alteration:
         known = Operation(operation)
     except ValueError:
         raise BrokerError(
-            ErrorCode.invalid_request, f"Unknown operation {operation} on config {name}."
+            ErrorCode.invalid_request, f"Unknown operations type {operation}"
         ) from None
-    if value is None and known is not Operation.DELETE:
-        raise BrokerError(ErrorCode.invalid_request, f"Null value not supported for {name}.")
     return Alteration(name, known, value)

@@ -14,6 +14,8 @@ from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(broker: Broker, request: InitProducerIdRequest, _: Call) -> InitProducerIdResponse:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         # No transaction coordinator is here; an empty id is not one for any coordinator.
         code = ErrorCode.not_coordinator if request.transactional_id else ErrorCode.invalid_request

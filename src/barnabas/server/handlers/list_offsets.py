@@ -4,6 +4,7 @@ Version notes. The offset of the largest timestamp can be asked for from version
 earliest local offset from 8; the last tiered one, from 9, is never there.
 """
 
+from collections import Counter
 from typing import Final
 
 from kio.schema.list_offsets.v9.request import ListOffsetsPartition, ListOffsetsRequest
@@ -33,13 +34,20 @@ NOT_FOUND: Final = (-1, -1)
 
 def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     read_committed = request.isolation_level == 1
+    named = Counter(
+        (topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    _partition(broker, topic.name, asked, read_committed, call.version)
+                    _failed(asked, ErrorCode.invalid_request)
+                    if named[topic.name, asked.partition_index] > 1
+                    else _partition(broker, topic.name, asked, read_committed, call.version)
                     for asked in topic.partitions
                 ),
             )
@@ -51,29 +59,38 @@ def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffse
 def _partition(
     broker: Broker, topic: str, asked: ListOffsetsPartition, read_committed: bool, version: int
 ) -> ListOffsetsPartitionResponse:
-    code = ErrorCode.none
-    timestamp, offset = NOT_FOUND
-    epoch = -1
     try:
-        leader = broker.replicas.leader(topic, asked.partition_index)
-        leader.check_epoch(asked.current_leader_epoch)
         if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
             raise BrokerError(ErrorCode.unsupported_version)
+        leader = broker.replicas.leader(topic, asked.partition_index)
+        leader.check_epoch(asked.current_leader_epoch)
         timestamp, offset = _find(leader, asked.timestamp, read_committed)
-        if offset >= 0:
-            epoch = leader.log.epochs.epoch_for_offset(offset)
     except BrokerError as e:
-        code = e.code
+        return _failed(asked, e.code)
     except DiskFault as fault:
         broker.disk_failed(fault)
-        code = ErrorCode.kafka_storage_error
+        return _failed(asked, ErrorCode.kafka_storage_error)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
-        error_code=code,
+        error_code=ErrorCode.none,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=epoch,
+        leader_epoch=_epoch(leader, asked.timestamp, offset),
     )
+
+
+def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    timestamp, offset = NOT_FOUND
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=code, timestamp=timestamp, offset=offset
+    )
+
+
+def _epoch(leader: LeaderReplica, timestamp: int, offset: int) -> int:
+    """The epoch that wrote the offset; at the end of the log that is the leader's own."""
+    if timestamp == LATEST or offset >= leader.log.log_end_offset:
+        return leader.epoch
+    return leader.log.epochs.epoch_for_offset(offset)
 
 
 def _find(leader: LeaderReplica, timestamp: int, read_committed: bool) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from 10, and a topic may be asked for by id from 12.
 """
 
 from collections.abc import Awaitable, Iterable
+from dataclasses import replace
 
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import (
@@ -16,9 +17,10 @@ from kio.schema.metadata.v12.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.server.metadata import NO_LEADER, TopicImage
+from barnabas.server.metadata import NO_LEADER, TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -28,17 +30,25 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
-        return _response(broker, call, (_known(topic) for topic in broker.metadata.topics()))
+        return _response(broker, request, call, map(_known, broker.metadata.topics()))
     may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
         "auto.create.topics.enable"
     )
+    if call.version < 12 and any(t.topic_id is not None or t.name is None for t in asked):
+        refused = [_failed(topic, ErrorCode.invalid_request) for topic in asked]
+        return _response(broker, request, call, refused)
+    # A topic that is named twice is told once.
+    asked = tuple(dict.fromkeys(asked))
     if may_create and any(_is_missing(broker, topic) for topic in asked):
-        return _create_and_respond(broker, asked, call)
-    return _response(broker, call, [_lookup(broker, topic) for topic in asked])
+        return _create_and_respond(broker, request, asked, call)
+    return _response(broker, request, call, [_lookup(broker, topic) for topic in asked])
 
 
 async def _create_and_respond(
-    broker: Broker, asked: tuple[MetadataRequestTopic, ...], call: Call
+    broker: Broker,
+    request: MetadataRequest,
+    asked: tuple[MetadataRequestTopic, ...],
+    call: Call,
 ) -> MetadataResponse:
     answers = []
     for topic in asked:
@@ -50,7 +60,7 @@ async def _create_and_respond(
                     answers.append(_failed(topic, e.code))
                     continue
         answers.append(_lookup(broker, topic))
-    return _response(broker, call, answers)
+    return _response(broker, request, call, answers)
 
 
 def _is_missing(broker: Broker, topic: MetadataRequestTopic) -> bool:
@@ -77,7 +87,13 @@ def _lookup(broker: Broker, topic: MetadataRequestTopic) -> MetadataResponseTopi
 
 def _failed(topic: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
     name = topic.name if topic.topic_id is None else None
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic.topic_id, partitions=())
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(name or ""),
+        partitions=(),
+    )
 
 
 def _known(topic: TopicImage) -> MetadataResponseTopic:
@@ -104,8 +120,10 @@ def _known(topic: TopicImage) -> MetadataResponseTopic:
 
 
 def _response(
-    broker: Broker, call: Call, topics: Iterable[MetadataResponseTopic]
+    broker: Broker, request: MetadataRequest, call: Call, topics: Iterable[MetadataResponseTopic]
 ) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        topics = [replace(t, topic_authorized_operations=authorized.TOPIC) for t in topics]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
