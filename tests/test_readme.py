@@ -1,0 +1,154 @@
+"""The README does what it says: its commands and programs run, its tables are the code's."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from barnabas.wire.apis import APIS
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BIN = Path(sys.executable).parent
+
+
+def blocks(language: str) -> list[str]:
+    return [text for tag, text in BLOCK.findall(README) if tag == language]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table whose first heading this is."""
+    _, _, rest = README.partition(f"| {heading} |")
+    lines = rest.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+class Served(NamedTuple):
+    """The broker of the quick start, started as the README says."""
+
+    bootstrap: str
+    data: Path
+
+    def here(self, text: str) -> str:
+        """A block of the README for this broker and the environment of this test."""
+        local = text.replace("127.0.0.1:9092", self.bootstrap)
+        return local.replace("./barnabas-data", str(self.data)).replace(".venv/bin/", f"{BIN}/")
+
+    def run(self, *command: str) -> str:
+        """What the command prints; it must succeed."""
+        ran = subprocess.run(
+            command,
+            env={**os.environ, "BARNABAS_BOOTSTRAP": self.bootstrap},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+
+def shell_block(mentioning: str) -> str:
+    (block,) = (text for text in blocks("sh") if mentioning in text)
+    return block
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Port 0 stands for the README's, so that the broker takes a free one."""
+    asked = Served("127.0.0.1:0", tmp_path_factory.mktemp("readme"))
+    command = shlex.split(asked.here(shell_block("barnabas server")))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready.startswith("ready "), ready
+            yield asked._replace(bootstrap=ready.split()[-1])
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def python_block() -> str:
+    (program,) = blocks("python")
+    return program
+
+
+def test_the_python_quick_start_prints_what_it_produced(served: Served) -> None:
+    assert len(python_block().splitlines()) <= 20
+    printed = served.run(sys.executable, "-c", served.here(python_block()))
+    assert printed.splitlines() == [f"{n} customer-{n} order {n}" for n in range(3)]
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_the_kcat_quick_start_prints_what_it_produced(served: Served) -> None:
+    printed = served.run("sh", "-euc", served.here(shell_block("kcat")))
+    assert printed == "hello from kcat\n"
+
+
+def test_the_commands_of_the_quick_start_work_after_the_program(served: Served) -> None:
+    served.run(sys.executable, "-c", served.here(python_block()))
+    printed = served.run("sh", "-euc", served.here(shell_block("topics create")))
+    assert "hello from barnabas\n" in printed
+    assert f"{served.data}/orders-0/{0:020}.log" in printed
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    assert {tag for tag, _ in BLOCK.findall(README)} == {"", "sh", "python"}
+    assert len(blocks("python")) == 1
+    assert len(blocks("sh")) == 3
+
+
+def test_the_make_targets_named_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"^make ([a-z-]+)", "".join(blocks("")), re.MULTILINE)
+    named += re.findall(r"`make ([a-z-]+)`", README)
+    assert named[:2] == ["demo", "test"]
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_table_of_apis_is_what_is_served() -> None:
+    told = {}
+    for name, key, versions in rows("API"):
+        lowest, _, highest = versions.partition(" to ")
+        told[int(key)] = (name.lower(), int(lowest), int(highest or lowest))
+    served = {
+        int(key): (key.name.replace("_", "").lower(), api.lowest, api.highest)
+        for key, api in APIS.items()
+    }
+    assert told == served
+    assert list(told) == sorted(told)
+
+
+def test_each_client_named_is_used_by_a_test() -> None:
+    imports = {
+        "confluent-kafka": "confluent_kafka",
+        "kafka-python": "kafka",
+        "aiokafka": "aiokafka",
+    }
+    tests = [path.read_text() for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    for client, _ in rows("Client used in the tests"):
+        used = rf"(?:from|import) {imports[client]}\b" if client in imports else rf"\b{client}\b"
+        assert any(re.search(used, text) for text in tests), client
+
+
+def test_the_table_of_commands_is_what_the_command_offers() -> None:
+    shown = subprocess.run([BIN / "barnabas", "--help"], capture_output=True, text=True).stdout
+    _, _, commands = shown.partition("Commands:\n")
+    offered = re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE)
+    assert [row[0].strip("`").removeprefix("barnabas ") for row in rows("Command")] == offered
+
+
+def test_the_table_of_folders_has_every_part() -> None:
+    named = re.findall(r"\]\(src/barnabas/([a-z]+)\)", "\n".join(row[0] for row in rows("Folder")))
+    parts = [path.parent.name for path in (ROOT / "src" / "barnabas").glob("*/__init__.py")]
+    assert sorted(named) == sorted(parts)
