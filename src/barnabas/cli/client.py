@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 admin: Any = confluent_kafka.admin
 
 _REQUEST_TIMEOUT_S: Final = 30.0
-_ATTEMPT_S: Final = 1.0
-_ATTEMPTS: Final = 5
+_ATTEMPT_S: Final = 0.5
+_ATTEMPTS: Final = 10
 # A name with two addresses may be refused on one and answered on the other, so not at once.
 _ATTEMPTS_WHEN_REFUSED: Final = 2
 

@@ -1,0 +1,229 @@
+"""Dumps show what is in a file, and say in one line what is wrong with it."""
+
+import json
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
+from barnabas.log.epochs import EpochEntry
+from barnabas.log.producer_snapshot import SnapshotEntry, encode_snapshot
+from barnabas.wire.compression import Codec
+from barnabas.wire.records import (
+    ControlType,
+    EndTransactionMarker,
+    Record,
+    build_batch,
+    build_marker,
+)
+from tests.cli.conftest import Barnabas, Send
+from tests.support.broker import BrokerProcess
+
+TIME = 1769860800000
+SEGMENT = "00000000000000000000.log"
+PLAIN = bytes(
+    build_batch(
+        [Record(i, TIME + i, b"k%d" % i, b"v%d" % i, (("h", b"1"),)) for i in range(3)],
+        leader_epoch=4,
+    )
+)
+PACKED = bytes(
+    build_batch(
+        [Record(3, TIME, None, b"\xff"), Record(4, TIME, b"gone", None)],
+        base_offset=3,
+        codec=Codec.ZSTD,
+        producer_id=7,
+        producer_epoch=1,
+        base_sequence=10,
+    )
+)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    path = tmp_path / SEGMENT
+    path.write_bytes(PLAIN + PACKED)
+    return path
+
+
+def entries(offline: Barnabas, *arguments: object) -> list[dict[str, Any]]:
+    ended = offline("log", "dump", *arguments, "--json")
+    assert (ended.code, ended.err) == (0, "")
+    return [json.loads(line) for line in ended.lines]
+
+
+def damaged(offline: Barnabas, *arguments: object) -> tuple[list[str], str]:
+    ended = offline("log", "dump", *arguments)
+    assert ended.code == 1
+    assert ended.err.count("\n") == 1
+    assert f"{arguments[0]} is damaged: " in ended.err
+    return ended.lines, ended.err
+
+
+def test_batches_tell_all_that_is_in_their_header(segment: Path, offline: Barnabas) -> None:
+    plain, packed, total = entries(offline, segment)
+    assert (plain["base_offset"], plain["last_offset"], plain["records"]) == (0, 2, 3)
+    assert (plain["leader_epoch"], plain["codec"], plain["crc"]) == (4, "none", "ok")
+    assert (plain["base_timestamp"], plain["max_timestamp"]) == (TIME, TIME + 2)
+    assert plain["producer_id"] is None
+    assert (packed["position"], packed["codec"]) == (len(PLAIN), "zstd")
+    assert (packed["producer_id"], packed["producer_epoch"]) == (7, 1)
+    assert (packed["base_sequence"], packed["last_sequence"]) == (10, 11)
+    assert (total["batches"], total["records"], total["next_offset"]) == (2, 5, 5)
+
+
+def test_records_are_shown_if_wanted(segment: Path, offline: Barnabas) -> None:
+    lines = offline("log", "dump", segment, "--records").lines
+    assert (
+        lines[2] == '  record offset=0 timestamp=2026-01-31T12:00:00.000Z key="k0" value="v0"'
+        ' headers=[h="1"]'
+    )
+    assert lines[6].endswith("key=null value=0xff")
+    assert lines[7].endswith('key="gone" value=null')
+    records = [e for e in entries(offline, segment, "-r") if e["kind"] == "record"]
+    assert [record["value"] for record in records] == ["v0", "v1", "v2", {"base64": "/w=="}, None]
+
+
+def test_markers_of_transactions_are_shown_as_such(tmp_path: Path, offline: Barnabas) -> None:
+    marker = build_marker(EndTransactionMarker(ControlType.ABORT, 5), TIME, 7, 1)
+    (tmp_path / SEGMENT).write_bytes(marker)
+    batch, shown, _ = entries(offline, tmp_path / SEGMENT, "-r")
+    assert (batch["control"], batch["transactional"]) == (True, True)
+    assert (shown["kind"], shown["type"], shown["coordinator_epoch"]) == ("marker", "abort", 5)
+
+
+def test_a_wrong_crc_is_told_and_what_follows_is_shown(segment: Path, offline: Barnabas) -> None:
+    data = bytearray(PLAIN + PACKED)
+    data[len(PLAIN) - 1] ^= 1
+    segment.write_bytes(data)
+    lines, error = damaged(offline, segment)
+    assert "crc=BAD" in lines[1]
+    assert "crc=ok" in lines[2]
+    assert "at byte 0, the CRC of the batch at offset 0 is wrong" in error
+
+
+@pytest.mark.parametrize(
+    ("tail", "problem"),
+    [
+        (PLAIN[:20], "cut off: 20 bytes are left"),
+        (PACKED[:-1], "cut off: the batch has"),
+        (b"\xff" * 100, "no batch: its magic is -1"),
+        (PLAIN[:16] + b"\1" + PLAIN[17:], "the old format (magic 1)"),
+        (PLAIN[:8] + pack(">i", 5) + PLAIN[12:], "no batch: it says it has 17 bytes"),
+        (PLAIN, "offset 0 where 5 or more must come"),
+    ],
+    ids=["header cut", "batch cut", "garbage", "old format", "bad length", "offsets go back"],
+)
+def test_a_damaged_tail_does_not_hide_what_is_before_it(
+    tail: bytes, problem: str, segment: Path, offline: Barnabas
+) -> None:
+    segment.write_bytes(PLAIN + PACKED + tail)
+    lines, error = damaged(offline, segment)
+    assert sum(line.startswith("batch") for line in lines) >= 2
+    assert f"at byte {len(PLAIN + PACKED)}, " in error
+    assert problem in error
+
+
+def test_preallocated_space_is_no_damage(segment: Path, offline: Barnabas) -> None:
+    segment.write_bytes(PLAIN + bytes(5000))
+    assert [entry["kind"] for entry in entries(offline, segment)] == ["batch", "unused", "total"]
+
+
+def test_records_that_do_not_decompress_are_damage(segment: Path, offline: Barnabas) -> None:
+    broken = bytearray(PACKED)
+    broken[70] ^= 0xFF
+    segment.write_bytes(PLAIN + broken)
+    _, error = damaged(offline, segment, "--deep")
+    assert f"at byte {len(PLAIN)}, " in error
+
+
+def test_indexes_are_shown_without_their_unused_end(segment: Path, offline: Barnabas) -> None:
+    index = segment.with_suffix(".index")
+    index.write_bytes(pack(">ii", 4, len(PLAIN)) + bytes(80))
+    times = segment.with_suffix(".timeindex")
+    times.write_bytes(pack(">qi", TIME, 2) + pack(">qi", TIME + 2, 4) + bytes(24))
+    entry, unused = entries(offline, index, "--deep")
+    assert (entry["offset"], entry["position"]) == (4, len(PLAIN))
+    assert (unused["position"], unused["size"]) == (8, 80)
+    assert [e.get("timestamp") for e in entries(offline, times)] == [TIME, TIME + 2, None]
+
+
+def test_an_index_that_does_not_rise_or_points_nowhere_is_damaged(
+    segment: Path, offline: Barnabas
+) -> None:
+    index = segment.with_suffix(".index")
+    index.write_bytes(pack(">ii", 4, len(PLAIN)) + pack(">ii", 3, 900))
+    assert "at byte 8, offset and position do not rise" in damaged(offline, index)[1]
+    index.write_bytes(pack(">ii", 4, len(PLAIN) + 1))
+    assert "no batch for offset 4 begins" in damaged(offline, index, "--deep")[1]
+    index.write_bytes(pack(">ii", 4, len(PLAIN)) + b"\1\2\3")
+    assert "at byte 8, cut off: an entry has 8 bytes" in damaged(offline, index)[1]
+
+
+def test_all_files_of_a_log_folder_are_known(tmp_path: Path, offline: Barnabas) -> None:
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    producer = SnapshotEntry(7, 1, 11, 4, 1, TIME, -1, -1)
+    for name, data in {
+        "00000000000000000005.snapshot": encode_snapshot([producer]),
+        "00000000000000000000.txnindex": pack(">hqqqq", 0, 7, 1, 3, 1),
+        "leader-epoch-checkpoint": encode_epoch_checkpoint([EpochEntry(4, 0)]),
+        "partition.metadata": b"version: 0\ntopic_id: e-AF1BVIRWuOBcEiEOjEhA",
+        "unknown": b"?",
+    }.items():
+        (partition / name).write_bytes(data)
+    offsets = encode_offset_checkpoint({TopicPartition("orders", 0): 5})
+    (tmp_path / "replication-offset-checkpoint").write_bytes(offsets)
+    (tmp_path / "meta.properties").write_text("#\nversion=0\nbroker.id=3\ncluster.id=x\n")
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    found = {Path(entry.pop("file")).name: entry for entry in entries(offline, tmp_path)}
+    assert found["00000000000000000005.snapshot"] == {"kind": "producer", **producer._asdict()}
+    assert found["00000000000000000000.txnindex"]["last_offset"] == 3
+    assert found["leader-epoch-checkpoint"] == {"kind": "epoch", "epoch": 4, "start_offset": 0}
+    assert found["partition.metadata"]["topic_id"] == "e-AF1BVIRWuOBcEiEOjEhA"
+    assert found["replication-offset-checkpoint"]["offset"] == 5
+    assert found["meta.properties"]["broker.id"] == "3"
+    assert found[".kafka_cleanshutdown"]["brokerEpoch"] == -1
+    assert "unknown" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("00000000000000000005.snapshot", encode_snapshot([])[:-1] + b"\1"),
+        ("00000000000000000005.txnindex", b"\0" * 20),
+        ("leader-epoch-checkpoint", b"0\n2\n0 0\n"),
+        ("recovery-point-offset-checkpoint", b"\xff\n"),
+        ("meta.properties", b"\xff"),
+        (".kafka_cleanshutdown", b"{"),
+    ],
+)
+def test_any_damaged_file_is_one_line(
+    name: str, data: bytes, tmp_path: Path, offline: Barnabas
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    damaged(offline, tmp_path / name)
+
+
+def test_what_is_no_brokers_file_is_refused(tmp_path: Path, offline: Barnabas) -> None:
+    (tmp_path / "notes.txt").write_text("?")
+    for path, message in (
+        (tmp_path / "notes.txt", "nothing that a broker writes"),
+        (tmp_path, "nothing that a broker writes"),
+        (tmp_path / "absent", "there is no such file or folder"),
+    ):
+        ended = offline("log", "dump", path)
+        assert (ended.code, ended.out) == (1, b"")
+        assert message in ended.err
+
+
+def test_the_files_of_a_running_broker_are_sound(
+    topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
+) -> None:
+    send(topic, *range(100), "-p", 0, "-z", "gzip")
+    found = entries(barnabas, broker.data / f"{topic}-0", "--deep", "--records")
+    records = [entry["value"] for entry in found if entry["kind"] == "record"]
+    assert records == [str(i) for i in range(100)]

@@ -1,0 +1,133 @@
+"""The command as a whole: help, exit codes, and one line for whatever is typed wrong."""
+
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tests.cli.conftest import Barnabas, Send, spawn
+from tests.support.broker import BrokerProcess
+
+COMMANDS = (
+    ("server",),
+    ("topics", "create"),
+    ("topics", "list"),
+    ("topics", "describe"),
+    ("topics", "alter"),
+    ("topics", "delete"),
+    ("produce",),
+    ("consume",),
+    ("configs", "describe"),
+    ("configs", "alter"),
+    ("log", "dump"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_examples(command: tuple[str, ...], offline: Barnabas) -> None:
+    ended = offline(*command, "--help")
+    assert ended.code == 0
+    assert f"Usage: barnabas {' '.join(command)}" in ended.out.decode()
+    assert "Examples:" in ended.out.decode()
+
+
+@pytest.mark.parametrize("group", [(), ("topics",), ("configs",), ("log",)], ids=" ".join)
+def test_a_group_alone_shows_its_help(group: tuple[str, ...], offline: Barnabas) -> None:
+    ended = offline(*group)
+    assert (ended.code, ended.err) == (0, "")
+    assert "Commands:" in ended.out.decode()
+
+
+def test_the_version_is_the_packages(offline: Barnabas) -> None:
+    assert offline("--version").lines == [f"barnabas {version('barnabas')}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topcis"], "No such command 'topcis'. Did you mean 'topics'?"),
+        (["topics", "crate"], "Did you mean"),
+        (["consume"], "Missing argument 'TOPIC'"),
+        (["consume", "t", "--colour"], "No such option: --colour"),
+        (["consume", "t", "-c", "0"], "greater than or equal to 1"),
+        (["consume", "t", "-c", "many"], "valid integer"),
+        (["consume", "t", "-o", "middle"], "-o middle: expected beginning, end, OFFSET"),
+        (["consume", "t", "-f", "%q"], "no formatter %q"),
+        (["consume", "t", "-f", "%s", "-J"], "choose one"),
+        (["consume", "t", "--follow", "-e"], "contradict"),
+        (["produce", "t", "-H", "nothing"], "-H nothing: expected KEY=VALUE"),
+        (["produce", "t", "-t", "noon"], "-t noon: expected milliseconds"),
+        (["produce", "t", "-D", ""], "a delimiter cannot be empty"),
+        (["produce", "t", "-z", "rar"], "rar"),
+        (["produce", "t", "m", "--whole"], "not both"),
+        (["topics", "create", "t", "-p", "0"], "greater than or equal to 1"),
+        (["topics", "create", "t", "-c", "x"], "--config x: expected KEY=VALUE"),
+        (["topics", "alter", "t"], "nothing to alter"),
+        (["topics", "list", "-b", "host:port"], "expected HOST:PORT"),
+        (["topics", "list", "-b", "host:99999"], "expected HOST:PORT"),
+        (["topics", "list", "-X", "no.such=1"], 'No such configuration property: "no.such"'),
+        (["configs", "describe"], "either --topic NAME or --broker ID"),
+        (["configs", "alter", "--topic", "t"], "nothing to alter"),
+        (["server", "--listen", "nowhere"], "expected HOST:PORT"),
+        (["server", "--override", "x"], "--override x: expected key=value"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, offline: Barnabas
+) -> None:
+    ended = offline(*arguments)
+    assert (ended.code, ended.out) == (2, b"")
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("bootstrap", ["127.0.0.1:1", "no-such-host.invalid:9092"])
+def test_an_unreachable_broker_is_one_line_that_says_where_and_what_to_do(
+    bootstrap: str, offline: Barnabas
+) -> None:
+    ended = offline("topics", "list", "-b", bootstrap)
+    assert (ended.code, ended.out) == (1, b"")
+    assert f"no Kafka broker answers at {bootstrap} (" in ended.err
+    assert "barnabas server" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_help_and_server_options_load_neither_client_nor_tables() -> None:
+    script = (
+        "import sys; from barnabas.cli.main import run; run(['--help']); run(['server', '-h']);"
+        "print([m for m in ('confluent_kafka', 'rich', 'kio', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(
+    topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
+) -> None:
+    send(topic, *range(1000))
+    with spawn("consume", topic, "--follow", broker=broker) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        send(topic, "x" * 100_000, "x" * 100_000)
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_ctrl_c_ends_quietly_with_130(
+    topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
+) -> None:
+    send(topic, "there already")
+    with spawn("consume", topic, "--follow", broker=broker) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"there already\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b""
+        assert process.wait() == 130

@@ -1,0 +1,185 @@
+"""What is produced on the command line is consumed there, and as kcat would print it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.conftest import Barnabas, Send, spawn
+from tests.support.broker import BrokerProcess
+
+QUICK = ("-X", "enable.idempotence=false")
+FORMAT = "%t [%p] %o: %k/%K=%s/%S %T {%h}\\n"
+
+
+def offsets(barnabas: Barnabas, topic: str, *arguments: object) -> list[int]:
+    ended = barnabas("consume", topic, "-p", 0, "-f", "%o\\n", *arguments)
+    assert (ended.code, ended.err) == (0, "")
+    return [int(line) for line in ended.lines]
+
+
+def test_messages_come_back_in_order(topic: str, barnabas: Barnabas) -> None:
+    sent = barnabas("produce", topic, *range(100), "-p", 1)
+    assert (sent.code, sent.out) == (0, b"")
+    assert sent.err == f"100 messages delivered to {topic}\n"
+    assert barnabas("consume", topic).lines == [str(i) for i in range(100)]
+
+
+def test_lines_of_stdin_are_messages_as_they_come(topic: str, broker: BrokerProcess) -> None:
+    with (
+        spawn("consume", topic, "--follow", "-K", "|", broker=broker) as consumer,
+        spawn("produce", topic, "-K", ":", broker=broker) as producer,
+    ):
+        assert producer.stdin is not None
+        assert consumer.stdout is not None
+        for line in (b"k:first", b"k:second", b"no key"):
+            producer.stdin.write(line + b"\n")
+            producer.stdin.flush()
+            key, _, value = line.rpartition(b":")
+            assert consumer.stdout.readline() == key + b"|" + value + b"\n"
+        _, report = producer.communicate()
+        assert report == f"3 messages delivered to {topic}\n".encode()
+        consumer.send_signal(signal.SIGINT)
+        assert (producer.returncode, consumer.wait()) == (0, 130)
+
+
+def test_ctrl_c_delivers_what_was_read_and_ends_with_130(
+    topic: str, broker: BrokerProcess, barnabas: Barnabas
+) -> None:
+    with spawn("produce", topic, broker=broker) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write(b"read\nnot yet")
+        producer.stdin.flush()
+        while barnabas("consume", topic).lines != ["read"]:
+            pass
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait() == 130
+    assert barnabas("consume", topic).lines == ["read"]
+
+
+def test_tombstones_headers_keys_and_times_arrive(
+    topic: str, barnabas: Barnabas, send: Send
+) -> None:
+    send(topic, "k:", ":v", "-K", ":", "-Z", "-p", 0)
+    send(topic, "v", "-k", "fixed", "-H", "a=1", "-H", "a=2=3", "-p", 0, "-t", "2026-01-31T12:00Z")
+    ended = barnabas("consume", topic, "-J")
+    first, second, third = (json.loads(line) for line in ended.lines)
+    assert (first["key"], first["payload"]) == ("k", None)
+    assert (second["key"], second["payload"]) == (None, "v")
+    assert (third["key"], third["headers"]) == ("fixed", ["a", "1", "a", "2=3"])
+    assert third["ts"] == 1769860800000
+    printed = barnabas("consume", topic, "-o", 2, "-p", 0, "--print", "key,headers,offset")
+    assert printed.lines == ["fixed\ta=1,a=2=3\t2\tv"]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_arrives(codec: str, barnabas: Barnabas, send: Send) -> None:
+    name = f"codec-{codec}"
+    barnabas("topics", "create", name)
+    values = [f"{i} " + "a" * 100 for i in range(50)]
+    send(name, *values, "-z", codec)
+    assert barnabas("consume", name).lines == values
+
+
+def test_a_file_is_many_messages_or_one(
+    topic: str, barnabas: Barnabas, send: Send, tmp_path: Path
+) -> None:
+    data = bytes(range(256)) * 4
+    file = tmp_path / "bytes"
+    file.write_bytes(data)
+    send(topic, "--whole", "--file", file, "-p", 0)
+    assert barnabas("consume", topic, "-p", 0, "-D", "").out == data
+    file.write_bytes(b"a\0b\0c")
+    send(topic, "-D", "\\0", "--file", file, "-p", 1)
+    assert barnabas("consume", topic, "-p", 1).lines == ["a", "b", "c"]
+    missing = barnabas("produce", topic, "--file", tmp_path / "nothing")
+    assert missing.code == 1
+    assert missing.err == f"barnabas: {tmp_path / 'nothing'}: No such file or directory\n"
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(values=st.lists(st.binary(min_size=1), min_size=1, max_size=20))
+def test_any_bytes_survive_the_way_there_and_back(
+    values: list[bytes], topic: str, barnabas: Barnabas, tmp_path: Path
+) -> None:
+    file = tmp_path / "lengths"
+    delimiter = b"--" + max(values, key=len) + b"--"
+    file.write_bytes(delimiter.join(values) + delimiter)
+    written = "".join(f"\\x{byte:02x}" for byte in delimiter)
+    sent = barnabas("produce", topic, "-D", written, "-f", file, "-p", 0, "--json", "-q", *QUICK)
+    (partition,) = json.loads(sent.out)["partitions"]
+    ended = barnabas("consume", topic, "-p", 0, "-o", partition["first_offset"], "-D", written)
+    assert ended.out == file.read_bytes()
+
+
+def test_reading_begins_and_stops_where_it_is_told(
+    topic: str, barnabas: Barnabas, send: Send
+) -> None:
+    for i in range(10):
+        send(topic, "x", "-p", 0, "-t", 1000 + i)
+    assert offsets(barnabas, topic) == list(range(10))
+    assert offsets(barnabas, topic, "-o", "end") == []
+    assert offsets(barnabas, topic, "-o", 7) == [7, 8, 9]
+    assert offsets(barnabas, topic, "-o", 10) == []
+    assert offsets(barnabas, topic, "-o", -3) == [7, 8, 9]
+    assert offsets(barnabas, topic, "-o", -99, "-c", 2) == [0, 1]
+    assert offsets(barnabas, topic, "-o", "s@1004", "-o", "e@1007") == [4, 5, 6]
+    assert offsets(barnabas, topic, "-o", "s@5000") == []
+    beyond = barnabas("consume", topic, "-p", 0, "-o", 11)
+    assert beyond.code == 1
+    assert f"offset 11 is out of range: {topic} [0] begins at 0 and ends at 10" in beyond.err
+    absent = barnabas("consume", topic, "-p", 5)
+    assert (absent.code, "has no partition 5, only 0 to 1" in absent.err) == (1, True)
+
+
+def test_a_count_is_waited_for_when_following(
+    topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
+) -> None:
+    with spawn("consume", topic, "--follow", "--count", 2, broker=broker) as consumer:
+        send(topic, "one", "-p", 0)
+        send(topic, "two", "-p", 0)
+        out, err = consumer.communicate()
+        assert (consumer.returncode, out, err) == (0, b"one\ntwo\n", b"")
+
+
+def test_an_undelivered_message_is_a_failure(topic: str, barnabas: Barnabas) -> None:
+    barnabas("configs", "alter", "--topic", topic, "--set", "max.message.bytes=500")
+    ended = barnabas("produce", topic, "small", "x" * 1000, "-p", 0, "-X", "linger.ms=0")
+    assert ended.code == 1
+    assert "failed:" in ended.err
+    assert ended.err.count("\n") == 1
+    larger = barnabas("produce", topic, "x" * 3000, "-X", "message.max.bytes=2000")
+    assert (larger.code, "message 1 of 3000 bytes is too large" in larger.err) == (1, True)
+
+
+def test_the_broker_may_create_the_topic_if_told(barnabas: Barnabas) -> None:
+    assert barnabas("produce", "made-by-the-broker", "x", "--create").code == 0
+    assert barnabas("consume", "made-by-the-broker").lines == ["x"]
+
+
+@pytest.mark.skipif(not shutil.which("kcat"), reason="kcat is not installed")
+def test_formats_and_json_print_what_kcat_prints(
+    topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
+) -> None:
+    send(topic, "a:1", "b:", ":3", "4", "-K", ":", "-Z", "-p", 0)
+    send(topic, "5", "-H", "x=1", "-H", "y=", "-p", 0)
+    kcat = ["kcat", "-b", broker.bootstrap, "-C", "-t", topic, "-p", "0", "-e", "-q"]
+
+    def kcat_prints(*arguments: str) -> bytes:
+        done = subprocess.run([*kcat, *arguments], capture_output=True, check=True, env=os.environ)
+        return done.stdout
+
+    for arguments in (["-f", FORMAT], ["-f", FORMAT, "-Z"], ["-o", "-2"], ["-K", "|", "-Z"]):
+        ended = barnabas("consume", topic, "-p", 0, *arguments)
+        assert ended.out == kcat_prints(*arguments)
+    ours = [json.loads(line) for line in barnabas("consume", topic, "-p", 0, "-J").lines]
+    theirs = [json.loads(line) for line in kcat_prints("-J").splitlines()]
+    assert ours == [{k: v for k, v in each.items() if k != "broker"} for each in theirs]
