@@ -10,7 +10,7 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, TimestampOffset
-from barnabas.wire.batch import read_header, stamp
+from barnabas.wire.batch import LOG_OVERHEAD, read_header, stamp
 from tests.log.batches import CONFIG, NOW, batch_of, content
 
 BASE = 500
@@ -31,7 +31,7 @@ def new_segment(disk: RealDisk, config: TopicConfig = CONFIG) -> Segment:
 
 def put(segment: Segment, batch: memoryview) -> bytes:
     header = read_header(batch)
-    stamp(batch, segment.end_offset, 3)
+    stamp(batch, segment.end_offset, len(batch) - 12, 3)
     last_offset = segment.end_offset + header.last_offset_delta
     segment.append(batch, last_offset, header.max_timestamp)
     return bytes(batch)

@@ -86,7 +86,7 @@ def test_a_header_that_is_cut_is_corrupt() -> None:
 
 def test_stamping_gives_offset_and_epoch_and_leaves_the_crc_right() -> None:
     batch = build_batch(RECORDS)
-    stamp(memoryview(batch), 1234, 5)
+    stamp(memoryview(batch), 1234, len(batch) - 12, 5)
     header = read_header(batch)
     assert (header.base_offset, header.leader_epoch, header.next_offset) == (1234, 5, 1237)
     assert check_crc(batch)

@@ -20,7 +20,7 @@ from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.producers import ProducerStates
 from barnabas.log.retention import decide_deletable
-from barnabas.log.segment import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, Segment, TimestampOffset
+from barnabas.log.segment import Segment, TimestampOffset
 from barnabas.log.segments import Segments, new_segment
 from barnabas.log.snapshots import replay, restore, snapshot_offsets, take_snapshot
 from barnabas.log.work import Flush, Removal
@@ -95,31 +95,51 @@ class Log:
         Raises  BrokerError(fenced_leader_epoch), log unchanged, if `epoch` is a past leader's
                 DiskFault, nothing appended, and `failure` is set
         """
-        base_offset = self.log_end_offset
-        end = Offset(base_offset + header.last_offset_delta + 1)
-        if end - base_offset != header.record_count:
+        count = header.last_offset_delta + 1
+        if count != header.record_count:
             law(False, "LOG-1 offsets given are dense", header=header)
+        base_offset = self.append_unsequenced(
+            batch, header.batch_length, count, header.max_timestamp, epoch, now_ms
+        )
+        if header.producer_id >= 0:
+            replay(self.producers, header, base_offset, lambda: bytes(batch))
+        return Appended(base_offset, self.log_end_offset)
+
+    def append_unsequenced(
+        self,
+        batch: memoryview,
+        batch_length: int,
+        count: int,
+        max_timestamp: int,
+        epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> Offset:
+        """`append` for a batch of no idempotent producer, by the few fields that matter.
+
+        Returns the base offset that the batch got; the log ends `count` after it.
+        """
+        base_offset = self.log_end_offset
         if epoch < self._epoch:
             raise BrokerError(
                 ErrorCode.fenced_leader_epoch, f"{self.folder} is in leader epoch {self._epoch}"
             )
         if self.failure is not None:
             raise self.failure
-        max_timestamp = header.max_timestamp
-        stamp(batch, base_offset, epoch)
+        last_offset = base_offset + count - 1
+        stamp(batch, base_offset, batch_length, epoch)
         try:
-            if self._active.should_roll(len(batch), end - 1, max_timestamp, now_ms, self.config):
+            active = self._active
+            if active.should_roll(len(batch), last_offset, max_timestamp, now_ms, self.config):
                 self.roll(now_ms)
-            self._active.append(batch, end - 1, max_timestamp)
+                active = self._active
+            active.append(batch, last_offset, max_timestamp)
             if epoch != self._epoch:
                 self._begin_epoch(epoch, base_offset)
         except DiskFault as fault:
             self.failure = fault
             raise
-        self.log_end_offset = end
-        if header.producer_id >= 0:
-            replay(self.producers, header, base_offset, lambda: bytes(batch))
-        return Appended(base_offset, end)
+        self.log_end_offset = Offset(last_offset + 1)
+        return base_offset
 
     def append_as_follower(self, batches: Buffer, now_ms: int) -> Appended:
         """Put batches that a leader gave offsets and epochs at the end, as they are.
@@ -294,7 +314,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._flushing.clear()
         for segment in self._segments:
-            segment.is_dirty = True
+            segment.is_dirty = segment.is_index_dirty = True
         if self.epochs.truncate_from_end(self.log_end_offset):
             self.write_epochs()
         self.restore_producers(now_ms)
@@ -362,34 +382,38 @@ class Log:
             unflushed > 0 and now_ms - self.last_flush_ms >= config.flush_ms
         )
 
-    def start_flush(self, *, closing: bool = False) -> Flush:
-        """The work that brings everything appended so far onto the medium."""
+    @property
+    def is_rolled_unflushed(self) -> bool:
+        """Whether a rolled segment is not on the medium yet: recovery would have to scan it."""
+        return self.recovery_point < self._active.base_offset
+
+    def start_flush(self, *, rolled_only: bool = False, closing: bool = False) -> Flush:
+        """The work that brings everything appended so far, or rolled so far, onto the medium.
+
+        Indexes only of segments that are at rest: recovery builds those of the active one anew.
+        """
         # What another flush is still at is not yet proven: it counts here too.
-        paths = list(self._flushing[-1].paths) if self._flushing else []
+        paths = [path for flush in self._flushing for path in flush.paths]
         for segment in self._segments:
-            if segment.is_dirty:
-                paths.append(segment.path(LOG))
-                # The indexes of the active one are built anew by its recovery, which reads all.
-                if segment is not self._active or closing:
-                    paths += (segment.path(OFFSET_INDEX), segment.path(TIME_INDEX))
-                paths.append(segment.path(SNAPSHOT))
-                segment.is_dirty = False
+            is_active = segment is self._active
+            if not (is_active and rolled_only):
+                paths += segment.take_unsynced(with_indexes=closing or not is_active)
         if self._is_folder_dirty:
             paths += (f"{self.folder}/{name}" for name in (EPOCH_CHECKPOINT, PARTITION_METADATA))
             paths += (self.folder, "")
             self._is_folder_dirty = False
-        flush = Flush(self.disk, list(dict.fromkeys(paths)), self.log_end_offset)
+        end = Offset(self._active.base_offset) if rolled_only else self.log_end_offset
+        flush = Flush(self.disk, list(dict.fromkeys(paths)), end)
         self._flushing.append(flush)
         return flush
 
     def on_flushed(self, flush: Flush, now_ms: int) -> None:
         """Note that the work of `start_flush` is done, which is void if the log was cut since."""
         self.last_flush_ms = now_ms
-        for number, started in enumerate(self._flushing):
-            if started is flush:
-                del self._flushing[: number + 1]
-                self.recovery_point = max(self.recovery_point, flush.offset)
-                return
+        pending = [started for started in self._flushing if started is not flush]
+        if len(pending) < len(self._flushing):
+            self._flushing = pending
+            self.recovery_point = max(self.recovery_point, flush.offset)
 
     def flush(self, now_ms: int, *, closing: bool = False) -> None:
         """Bring everything onto the medium here and now; blocks."""

@@ -24,7 +24,7 @@ from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec, parse_compre
 from barnabas.wire.records import Record, build_batch, read_records
 
 NO_LIMIT: Final = 2**63 - 1
-_SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
+SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
 _RECORDS_SHOWN: Final = 3
 
 
@@ -149,7 +149,7 @@ def _check_client_header(header: BatchHeader) -> None:
         )
     # Otherwise a few bytes could use up a partition's offsets.
     room = header.batch_length if codec == Codec.NONE else MAX_DECOMPRESSED_SIZE
-    if count * _SMALLEST_RECORD > room:
+    if count * SMALLEST_RECORD > room:
         raise InvalidRecords(ErrorCode.invalid_record, f"there is no room for {count} records")
     if header.is_control:
         raise InvalidRecords(ErrorCode.invalid_record, "clients may not write control records")

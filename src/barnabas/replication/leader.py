@@ -3,20 +3,31 @@
 import uuid
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.laws import law
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.extent import Extent
 from barnabas.log.log import Log
-from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
-from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.log.validation import NO_LIMIT, SMALLEST_RECORD, looks_at_records, validate
+from barnabas.wire.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    read_header,
+)
+from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
 
 
 class Produced(NamedTuple):
     """Where a batch went: what the producer is told."""
 
-    base_offset: int
+    base_offset: Offset
     log_append_time_ms: int  # -1 where the producer's own time counts
     end: Offset  # safe once the high watermark is here
 
@@ -27,6 +38,7 @@ class LeaderReplica:
     __slots__ = (
         "_config",
         "_is_plain",
+        "_largest",
         "epoch",
         "high_watermark",
         "log",
@@ -43,8 +55,9 @@ class LeaderReplica:
         self.log = log
         # The only replica in sync is this one: all that it has is committed.
         self.high_watermark: Offset = log.log_end_offset
-        self._config = log.config
-        self._is_plain = _is_plain(log.config)
+        self._config: TopicConfig | None = None  # what the two below were taken from
+        self._is_plain = False
+        self._largest = 0
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -60,6 +73,7 @@ class LeaderReplica:
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
+            self._largest = min(config.max_message_bytes, config.segment_bytes)
         return self._is_plain
 
     def must_block(self, records: memoryview | None) -> bool:
@@ -86,6 +100,47 @@ class LeaderReplica:
         records, header = validate(records, read_header(records), self.log.config, now_ms)
         return self.append_validated(records, header, now_ms)
 
+    def append_plain(self, records: memoryview, now_ms: int) -> Offset | None:
+        """`append` for a batch about which there is nothing to ask: its base offset, or None.
+
+        None leaves the batch to `append`: it may be an idempotent producer's, or not in order.
+        Only where `is_plain`. What is looked at here is what `validate` would look at.
+        """
+        if len(records) < HEADER_SIZE:
+            return None
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            codec,
+            last_delta,
+            _,
+            max_timestamp,
+            producer_id,
+            *_,
+            (count),
+        ) = HEADER.unpack_from(records)
+        size = length + LOG_OVERHEAD
+        if (
+            magic != MAGIC
+            or base_offset
+            or producer_id >= 0
+            or size != len(records)
+            or size > self._largest
+            or not 0 <= codec <= Codec.ZSTD  # and no other attribute
+            or count != last_delta + 1
+            or not 0 < count * SMALLEST_RECORD <= (MAX_DECOMPRESSED_SIZE if codec else length)
+            or crc32c(records[CRC_START:]) != crc
+        ):
+            return None
+        given = self.log.append_unsequenced(
+            records, length, count, max_timestamp, self.epoch, now_ms
+        )
+        self.high_watermark = self.log.log_end_offset
+        return given
+
     def append_validated(self, records: memoryview, header: BatchHeader, now_ms: int) -> Produced:
         """The second half of `append`, for a batch that was validated elsewhere."""
         log = self.log
@@ -97,7 +152,7 @@ class LeaderReplica:
             before = log.producers.check(header)
             if before is not None:
                 time_ms = before.timestamp if header.log_append_time else -1
-                return Produced(before.base_offset, time_ms, Offset(before.last_offset + 1))
+                return Produced(Offset(before.base_offset), time_ms, Offset(before.last_offset + 1))
         appended = log.append(records, header, self.epoch, now_ms)
         self._advance_high_watermark(appended.end)
         return Produced(
@@ -146,6 +201,7 @@ def _is_plain(config: TopicConfig) -> bool:
     return (
         config.flush_messages == TopicConfig().flush_messages
         and config.compression_type == "producer"
+        and config.message_timestamp_type == "CreateTime"
         and not config.compacts
         and config.message_timestamp_before_max_ms == NO_LIMIT
         and config.message_timestamp_after_max_ms == NO_LIMIT

@@ -38,9 +38,7 @@ DELETE_HORIZON: Final = 0x40
 NO_TIMESTAMP: Final = -1
 NO_SEQUENCE: Final = -1
 
-_OFFSET = Struct(">q")
-_EPOCH_AT: Final = 12
-_EPOCH = Struct(">i")
+_STAMP = Struct(">qii")
 _CRC_AT: Final = 17
 _CRC = Struct(">I")
 _ATTRIBUTES_AT: Final = 21
@@ -149,10 +147,11 @@ def check_crc(batch: bytes | bytearray | memoryview) -> bool:
     return crc32c(memoryview(batch)[CRC_START:]) == expected
 
 
-def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write in place what the leader gives to a batch; the CRC stays right."""
-    _OFFSET.pack_into(batch, 0, base_offset)
-    _EPOCH.pack_into(batch, _EPOCH_AT, leader_epoch)
+def stamp(
+    batch: bytearray | memoryview, base_offset: int, batch_length: int, leader_epoch: int
+) -> None:
+    """Write in place what the leader gives to a batch; its length, between the two, stays."""
+    _STAMP.pack_into(batch, 0, base_offset, batch_length, leader_epoch)
 
 
 def set_log_append_time(batch: bytearray | memoryview, now_ms: int) -> None:

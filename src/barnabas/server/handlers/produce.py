@@ -91,8 +91,12 @@ class Produce:
     ) -> bytes | None:
         """One batch for one partition that asks for nothing special: the case to be fast in."""
         acks, topic, partition, records = single
+        log_append_time_ms = -1
         try:
-            produced = leader.append(records, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            base_offset = leader.append_plain(records, now_ms)
+            if base_offset is None:
+                base_offset, log_append_time_ms, _ = leader.append(records, now_ms)
         except (BrokerError, DiskFault) as e:
             refused = self._refused(partition, e)
             return _reply(version, correlation_id, acks, [(topic, [refused])])
@@ -104,10 +108,7 @@ class Produce:
         if success is None:
             success = self._remember(key)
         return success.response(
-            correlation_id,
-            produced.base_offset,
-            produced.log_append_time_ms,
-            leader.log.log_start_offset,
+            correlation_id, base_offset, log_append_time_ms, leader.log.log_start_offset
         )
 
     def _remember(self, key: tuple[int, str, int]) -> Success:
