@@ -352,6 +352,34 @@ def test_flush_is_due_by_messages_and_by_time(log: Log) -> None:
     assert log.start_flush().paths == []
 
 
+def test_a_rolled_segment_is_flushed_with_its_indexes_and_snapshot(log: Log) -> None:
+    fill(log, 5)
+    log.flush(NOW)
+    states = [log.is_rolled_unflushed]
+    fill(log, 5)
+    log.roll(NOW)
+    fill(log, 5)
+    states.append(log.is_rolled_unflushed)
+    flush = log.start_flush(rolled_only=True)
+    rolled = {f"{FOLDER}/{0:020}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+    assert rolled <= set(flush.paths)
+    assert f"{FOLDER}/{10:020}.log" not in flush.paths
+    flush.run()
+    log.on_flushed(flush, NOW)
+    states.append(log.is_rolled_unflushed)
+    assert (log.recovery_point, states) == (10, [False, True, False])
+    assert {f"{FOLDER}/{10:020}{suffix}" for suffix in (".log", ".snapshot")} == set(
+        log.start_flush().paths
+    )
+
+
+def test_indexes_trimmed_after_the_last_append_are_flushed_too(log: Log) -> None:
+    fill(log, 5)
+    log.flush(NOW)
+    log.roll(NOW)
+    assert f"{FOLDER}/{0:020}.index" in log.start_flush().paths
+
+
 def test_producers_are_known_again_after_clean_stop_crash_and_truncation(tmp_path: Path) -> None:
     log = open_partition(tmp_path)
     for sequence in range(40):

@@ -235,10 +235,12 @@ def test_what_is_due_is_found_over_all_partitions(tmp_path: Path) -> None:
         old = logs.create(B, None, replace(CONFIG, retention_bytes=0))
         fill(old, 50)
         logs.create(C, None, CONFIG)
-        [(log, flush)] = logs.due_flushes()
-        assert log.partition == A
-        flush.run()
-        log.on_flushed(flush, NOW)
+        flushes = logs.due_flushes()
+        assert [log.partition for log, _ in flushes] == [A, B]
+        for log, flush in flushes:
+            flush.run()
+            log.on_flushed(flush, NOW)
+        assert old.recovery_point == old.segments[-1].base_offset
         assert logs.due_flushes() == []
         high_watermarks = {A: Offset(5), B: Offset(50), C: Offset(0)}
         [removal] = logs.due_removals(high_watermarks.__getitem__)

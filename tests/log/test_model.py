@@ -172,9 +172,10 @@ class LogMachine(RuleBasedStateMachine):
         self.flushed = self.end
         self.flushing.clear()
 
-    @rule()
-    def begin_flush(self) -> None:
-        self.flushing.append((self.log.start_flush(), self.end))
+    @rule(rolled_only=st.booleans())
+    def begin_flush(self, rolled_only: bool) -> None:
+        end = self.log.segments[-1].base_offset if rolled_only else self.end
+        self.flushing.append((self.log.start_flush(rolled_only=rolled_only), end))
 
     @precondition(lambda self: self.flushing)
     @rule(data=st.data())

@@ -199,9 +199,17 @@ class Logs:
     # What the server does from time to time
 
     def due_flushes(self) -> list[tuple[Log, Flush]]:
-        """What `flush.messages` and `flush.ms` ask for; tell each log when its work is done."""
+        """What `flush.messages` and `flush.ms` ask for, and segments rolled since the last call.
+
+        Tell each log when its work is done: `on_flushed`.
+        """
         now_ms = self._clock.now_ms()
-        return [(log, log.start_flush()) for log in self if log.is_flush_due(now_ms)]
+        flushes = []
+        for log in self:
+            is_due = log.is_flush_due(now_ms)
+            if is_due or log.is_rolled_unflushed:
+                flushes.append((log, log.start_flush(rolled_only=not is_due)))
+        return flushes
 
     def due_removals(self, high_watermark_of: Callable[[TopicPartition], Offset]) -> list[Removal]:
         """Let go of the segments that retention no longer keeps."""

@@ -66,6 +66,7 @@ class Segment:
         "folder",
         "is_dirty",
         "is_full",
+        "is_index_dirty",
         "jitter_ms",
         "max_timestamp",
         "max_timestamp_offset",
@@ -103,7 +104,7 @@ class Segment:
         self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, index_bytes)
         self.is_full = False
-        self.is_dirty = False
+        self.is_dirty = self.is_index_dirty = False
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self._first_timestamp: int | None = None
@@ -124,7 +125,7 @@ class Segment:
         self._file = self._disk.open(self.path(LOG), create=True)
         self.offset_index.preallocate()
         self.time_index.preallocate()
-        self.is_dirty = True
+        self.is_dirty = self.is_index_dirty = True
 
     def check(self) -> bool:
         """Whether the indexes can be trusted; reads the largest timestamp from them if so."""
@@ -186,12 +187,26 @@ class Segment:
         self.offset_index.append(last_offset, position)
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.is_full = self.offset_index.is_full or self.time_index.is_full
+        self.is_index_dirty = True
         self._since_entry = 0
+
+    def take_unsynced(self, *, with_indexes: bool) -> list[str]:
+        """The files that changed since they were last taken; whoever takes them syncs them."""
+        suffixes: tuple[str, ...] = ()
+        if self.is_dirty:
+            suffixes += (LOG, SNAPSHOT)
+            self.is_dirty = False
+        if self.is_index_dirty and with_indexes:
+            suffixes += (OFFSET_INDEX, TIME_INDEX)
+            self.is_index_dirty = False
+        return [self.path(suffix) for suffix in suffixes]
 
     def rest(self) -> None:
         """Become inactive, or be closed: the indexes are completed and trimmed."""
+        entries = self.time_index.entries
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.is_index_dirty |= self.time_index.entries != entries
         self.offset_index.trim()
         self.time_index.trim()
 
@@ -208,7 +223,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self._cursors.clear()
         self.is_full = False
-        self.is_dirty = True
+        self.is_dirty = self.is_index_dirty = True
         self._since_entry = 0
         if not position:
             self.created_ms, self._first_timestamp = now_ms, None
@@ -239,7 +254,7 @@ class Segment:
         if self.size < found:
             self.file.truncate(self.size)
         self.rest()
-        self.is_dirty = True
+        self.is_dirty = self.is_index_dirty = True
         return found - self.size
 
     def find_end_offset(self) -> None:
