@@ -160,7 +160,7 @@ def _check_or_recover(
         is_flushed = opening.clean or segment.base_offset < end <= opening.recovery_point
         if is_flushed and segment.check():
             continue
-        cut = segment.recover(epochs)
+        cut = segment.recover(epochs, end if segment is not segments[-1] else None)
         segment.close()
         if cut and not is_flushed:
             later = segments[number + 1 :]

@@ -13,14 +13,8 @@ from barnabas.base.topic_config import TopicConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.wire.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-    check_crc,
-    read_header,
-)
+from barnabas.log.recovery import valid_batches
+from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 from barnabas.wire.records import read_records
 
 LOG: Final = ".log"
@@ -31,9 +25,7 @@ SNAPSHOT: Final = ".snapshot"
 
 _HEAD: Final = Struct(">qi")  # base offset and length, which begin every batch
 _MAX_RELATIVE: Final = 2**31 - 1
-# Headers are looked for in reads of this size, whole batches in reads of at least the other.
-_HEADERS_AT_ONCE: Final = 8 * 1024
-_BATCHES_AT_ONCE: Final = 4 * 1024 * 1024
+_HEADERS_AT_ONCE: Final = 8 * 1024  # bytes to read where headers are looked for
 # How many positions to remember: as many consumers can read on without a lookup.
 _MAX_CURSORS: Final = 64
 
@@ -236,18 +228,20 @@ class Segment:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset
 
-    def recover(self, epochs: LeaderEpochs) -> int:
+    def recover(self, epochs: LeaderEpochs, limit: int | None = None) -> int:
         """Keep the valid batches from the start on, cut what follows, and rebuild the indexes.
 
-        Returns how many bytes were cut. Notes in `epochs` what the batches tell.
+        None may reach beyond `limit`, where another segment begins. Returns how many bytes were
+        cut. Notes in `epochs` what the batches tell.
         """
+        limit = limit or self.base_offset + _MAX_RELATIVE + 1
         found = self.file.size
         self.size, self.end_offset = 0, self.base_offset
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
         self._since_entry, self.is_full = 0, False
         self.offset_index.preallocate()
         self.time_index.preallocate()
-        for header in self._valid_batches(found):
+        for header in valid_batches(self.file, self.base_offset, limit):
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
             self.note(header.size, header.last_offset, header.max_timestamp)
@@ -357,36 +351,3 @@ class Segment:
 
     def _header_at(self, position: int) -> BatchHeader:
         return read_header(self.file.read(position, HEADER_SIZE))
-
-    def _valid_batches(self, file_size: int) -> Iterator[BatchHeader]:
-        """The headers of the batches that are whole, unharmed and in order."""
-        chunk, position, chunk_at = memoryview(b""), 0, 0
-        next_offset, epoch = self.base_offset, -1
-        while position + HEADER_SIZE <= file_size:
-            at = position - chunk_at
-            if at + HEADER_SIZE > len(chunk):
-                chunk, chunk_at, at = self._chunk(position, 0), position, 0
-            header = read_header(chunk, at)
-            size = header.size
-            if not HEADER_SIZE <= size <= file_size - position or header.magic != MAGIC:
-                return
-            if at + size > len(chunk):
-                chunk, chunk_at, at = self._chunk(position, size), position, 0
-            # Offset and epoch lie outside the CRC: only their order tells of damage.
-            if not self._can_hold(header, next_offset) or header.leader_epoch < epoch:
-                return
-            if not check_crc(chunk[at : at + size]):
-                return
-            yield header
-            position += size
-            next_offset, epoch = header.next_offset, header.leader_epoch
-
-    def _can_hold(self, header: BatchHeader, next_offset: int) -> bool:
-        return (
-            header.last_offset_delta >= 0
-            and header.base_offset >= next_offset
-            and header.last_offset - self.base_offset <= _MAX_RELATIVE
-        )
-
-    def _chunk(self, position: int, size: int) -> memoryview:
-        return memoryview(self.file.read(position, max(size, _BATCHES_AT_ONCE)))

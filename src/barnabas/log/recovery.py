@@ -1,0 +1,41 @@
+"""Reading a `.log` file that a crash or a bad disk may have harmed."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from barnabas.base.disk import DataFile
+from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
+
+_AT_ONCE: Final = 4 * 1024 * 1024
+
+
+def valid_batches(file: DataFile, base_offset: int, limit: int) -> Iterator[BatchHeader]:
+    """The headers of the batches from the start on that are whole, unharmed and in order.
+
+    None before `base_offset`, none that reaches beyond `limit`. The first that is not so ends it,
+    whatever follows.
+    """
+    chunk, chunk_at, position = memoryview(b""), 0, 0
+    next_offset, epoch = base_offset, -1
+    while position + HEADER_SIZE <= file.size:
+        at = position - chunk_at
+        if at + HEADER_SIZE > len(chunk):
+            chunk, chunk_at, at = _read(file, position, 0), position, 0
+        header = read_header(chunk, at)
+        size = header.size
+        if header.magic != MAGIC or not HEADER_SIZE <= size <= file.size - position:
+            return
+        # Offset and epoch lie outside the CRC: only their order tells of damage.
+        if not next_offset <= header.base_offset <= header.last_offset < limit:
+            return
+        if at + size > len(chunk):
+            chunk, chunk_at, at = _read(file, position, size), position, 0
+        if header.leader_epoch < epoch or not check_crc(chunk[at : at + size]):
+            return
+        yield header
+        position += size
+        next_offset, epoch = header.next_offset, header.leader_epoch
+
+
+def _read(file: DataFile, position: int, size: int) -> memoryview:
+    return memoryview(file.read(position, max(size, _AT_ONCE)))
