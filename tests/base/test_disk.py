@@ -52,17 +52,20 @@ def test_warm_bytes_are_found_also_after_the_file_grew(disk: RealDisk) -> None:
         assert warm(file, 7, 150_000) == data[7 : 7 + 150_000]
 
 
-def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(disk: RealDisk) -> None:
+@pytest.mark.parametrize("kept", [0, 10, 2_500_000])
+def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(
+    disk: RealDisk, kept: int
+) -> None:
     file = disk.open("a.log", create=True)
-    data = os.urandom(1_000_000)
+    data = os.urandom(3_000_000)
     file.append(data)
     held = file.warm(0, len(data))
     assert held is not None
-    file.truncate(10)
+    file.truncate(kept)
     assert bytes(held) == data
     file.append(b"new")
-    assert file.read(0, 100) == data[:10] + b"new"
-    assert disk.load("a.log") == data[:10] + b"new"
+    assert file.read(0, len(data)) == data[:kept] + b"new"
+    assert disk.load("a.log") == data[:kept] + b"new"
     disk.remove("a.log")
     assert bytes(held) == data
 
@@ -156,6 +159,11 @@ def test_folders_are_made_listed_renamed_and_removed_with_all_in_them(disk: Real
     assert disk.list() == ["t-0.deleted"]
     disk.remove("t-0.deleted")
     assert disk.list() == []
+
+
+def test_the_room_on_the_file_system_is_known(disk: RealDisk) -> None:
+    space = disk.space()
+    assert 0 < space.free_bytes <= space.total_bytes
 
 
 def test_a_folder_is_held_by_one_at_a_time(disk: RealDisk) -> None:

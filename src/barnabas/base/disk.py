@@ -25,6 +25,7 @@ _MAP_FROM: Final = 128 * 1024
 _MAP_AHEAD: Final = 1024 * 1024
 # The kernel reads ahead about this much at once: one byte tells of its neighbours.
 _PROBE_EVERY: Final = 128 * 1024
+_COPY_AT_ONCE: Final = 1024 * 1024
 
 
 class FileStatus(NamedTuple):
@@ -306,8 +307,8 @@ class RealFile:
     def _copy_aside(self, size: int) -> None:
         copy = f"{self._path}.tmp"
         with open(self._path, "rb") as source, open(copy, "wb") as target:
-            shutil.copyfileobj(source, target)
-            target.truncate(size)
+            while chunk := source.read(min(size - target.tell(), _COPY_AT_ONCE)):
+                target.write(chunk)
             target.flush()
             os.fsync(target.fileno())
         os.replace(copy, self._path)
