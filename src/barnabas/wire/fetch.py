@@ -1,7 +1,8 @@
 """Fetch by hand: the answer is a list of buffers, records among them as the log gave them.
 
-Requests are read with kio, whose reader is native, and brought to one form; the answer
-is written here because kio's writer would copy every record into one buffer.
+kio's writer would copy every record into one buffer, and its reader builds objects that
+would be taken apart again at once. What is written here agrees with kio's schemas: a test
+compares the two, version by version.
 """
 
 import struct
@@ -10,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.schema import MalformedRequest, milliseconds, read_as_sent
-from barnabas.wire.varint import uvarint
+from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 FLEXIBLE: Final = 12
 BY_TOPIC_ID: Final = 13
@@ -59,48 +58,155 @@ class FetchRequest:
     rack_id: str
 
 
-def read_fetch(version: int, body: memoryview) -> FetchRequest:
-    """The request in `body`. Raises MalformedRequest if it is not one."""
-    sent = read_as_sent(ApiKey.FETCH, version, body)
-    if sent.topics is None:
-        raise MalformedRequest("FETCH: topics are null")
-    by_id = version >= BY_TOPIC_ID
-    return FetchRequest(
-        replica_id=sent.replica_id if version < 15 else sent.replica_state.replica_id,
-        max_wait_ms=milliseconds(sent.max_wait),
-        min_bytes=sent.min_bytes,
-        max_bytes=sent.max_bytes,
-        read_committed=sent.isolation_level == 1,
-        session_id=sent.session_id if version >= 7 else 0,
-        session_epoch=sent.session_epoch if version >= 7 else -1,
-        topics=[
-            FetchTopic(
-                None if by_id else topic.topic,
-                topic.topic_id if by_id else None,
-                [
-                    FetchPartition(
-                        wanted.partition,
-                        wanted.fetch_offset,
-                        wanted.partition_max_bytes,
-                        wanted.current_leader_epoch if version >= 9 else -1,
-                        wanted.last_fetched_epoch if version >= 12 else -1,
-                        wanted.log_start_offset if version >= 5 else -1,
-                    )
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in sent.topics
-        ],
-        forgotten=[
-            ForgottenTopic(
-                None if by_id else topic.topic,
-                topic.topic_id if by_id else None,
-                topic.partitions,
-            )
-            for topic in (sent.forgotten_topics_data if version >= 7 else ())
-        ],
-        rack_id=sent.rack_id if version >= 11 else "",
-    )
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+_REPLICA = struct.Struct(">i")
+_LIMITS = struct.Struct(">iiib")  # longest wait, fewest bytes, most bytes, isolation level
+_SESSION = struct.Struct(">ii")
+_REPLICA_STATE_TAG: Final = 1
+_READ_COMMITTED: Final = 1
+
+
+def read_fetch(version: int, frame: memoryview, position: int) -> FetchRequest:
+    """The request whose body begins at `position`.
+
+    Raises  Truncated, if a length points outside the frame or something is not text
+    """
+    try:
+        return _Reader(version, frame, position).request()
+    except (struct.error, UnicodeDecodeError) as e:
+        raise Truncated(f"a Fetch request is cut short or not text: {e}") from None
+
+
+class _Reader:
+    """Goes once through a request, from field to field."""
+
+    __slots__ = ("_flexible", "_frame", "_position", "_version")
+
+    def __init__(self, version: int, frame: memoryview, position: int) -> None:
+        self._version = version
+        self._flexible = version >= FLEXIBLE
+        self._frame = frame
+        self._position = position
+
+    def request(self) -> FetchRequest:
+        version = self._version
+        replica_id = -1 if version >= 15 else self._take(_REPLICA)[0]
+        max_wait_ms, min_bytes, max_bytes, isolation_level = self._take(_LIMITS)
+        session_id, session_epoch = self._take(_SESSION) if version >= 7 else (0, -1)
+        topics = [self._topic() for _ in range(self._count())]
+        forgotten = [self._forgotten() for _ in range(self._count())] if version >= 7 else []
+        rack_id = self._text() if version >= 11 else ""
+        if self._flexible:
+            replica_id = self._last_tags(replica_id)
+        return FetchRequest(
+            replica_id,
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            isolation_level == _READ_COMMITTED,
+            session_id,
+            session_epoch,
+            topics,
+            forgotten,
+            rack_id,
+        )
+
+    def _topic(self) -> FetchTopic:
+        name, topic_id = self._which()
+        partitions = [self._partition() for _ in range(self._count())]
+        self._skip_tags()
+        return FetchTopic(name, topic_id, partitions)
+
+    def _forgotten(self) -> ForgottenTopic:
+        name, topic_id = self._which()
+        count = self._count()
+        if self._position + 4 * count > len(self._frame):
+            raise Truncated(f"there is no room for {count} partitions")
+        partitions = struct.unpack_from(f">{count}i", self._frame, self._position)
+        self._position += 4 * count
+        self._skip_tags()
+        return ForgottenTopic(name, topic_id, partitions)
+
+    def _partition(self) -> FetchPartition:
+        leader_epoch = last_fetched_epoch = log_start_offset = -1
+        fields = self._take(_partition_fields(self._version))
+        if self._version >= 12:
+            index, leader_epoch, offset, last_fetched_epoch, log_start_offset, size = fields
+        elif self._version >= 9:
+            index, leader_epoch, offset, log_start_offset, size = fields
+        elif self._version >= 5:
+            index, offset, log_start_offset, size = fields
+        else:
+            index, offset, size = fields
+        self._skip_tags()
+        return FetchPartition(
+            index, offset, size, leader_epoch, last_fetched_epoch, log_start_offset
+        )
+
+    def _which(self) -> tuple[str | None, uuid.UUID | None]:
+        if self._version < BY_TOPIC_ID:
+            return self._text(), None
+        return None, uuid.UUID(bytes=bytes(self._bytes(16)))
+
+    def _last_tags(self, replica_id: int) -> int:
+        """Steps over the request's own tags; the replica's id is among them from version 15 on."""
+        count, self._position = read_uvarint(self._frame, self._position)
+        for _ in range(count):
+            tag, self._position = read_uvarint(self._frame, self._position)
+            size, self._position = read_uvarint(self._frame, self._position)
+            value = self._bytes(size)
+            if tag == _REPLICA_STATE_TAG and self._version >= 15:
+                (replica_id,) = _REPLICA.unpack_from(value)
+        return replica_id
+
+    # -- what fields are made of ----------------------------------------------
+
+    def _take(self, fields: struct.Struct) -> tuple[int, ...]:
+        values = fields.unpack_from(self._frame, self._position)
+        self._position += fields.size
+        return values
+
+    def _count(self) -> int:
+        if self._flexible:
+            length, self._position = read_uvarint(self._frame, self._position)
+            count = length - 1
+        else:
+            (count,) = self._take(_INT)
+        if count < 0:
+            raise Truncated(f"a list of {count} elements")
+        return count
+
+    def _text(self) -> str:
+        if self._flexible:
+            length, self._position = read_uvarint(self._frame, self._position)
+            return str(self._bytes(length - 1), "utf-8")
+        (length,) = self._take(_SHORT)
+        return str(self._bytes(length), "utf-8")
+
+    def _bytes(self, size: int) -> memoryview:
+        end = self._position + size
+        if size < 0 or end > len(self._frame):
+            raise Truncated("a field reaches past the end of the request")
+        value = self._frame[self._position : end]
+        self._position = end
+        return value
+
+    def _skip_tags(self) -> None:
+        if self._flexible:
+            self._position = skip_tags(self._frame, self._position)
+
+
+_PARTITION_V12 = struct.Struct(">iiqiqi")
+_PARTITION_V9 = struct.Struct(">iiqqi")
+_PARTITION_V5 = struct.Struct(">iqqi")
+_PARTITION_V4 = struct.Struct(">iqi")
+
+
+def _partition_fields(version: int) -> struct.Struct:
+    if version >= 9:
+        return _PARTITION_V12 if version >= 12 else _PARTITION_V9
+    return _PARTITION_V5 if version >= 5 else _PARTITION_V4
 
 
 class PartitionFetched(NamedTuple):
@@ -124,9 +230,8 @@ class TopicFetched(NamedTuple):
 
 _FRAME = struct.Struct(">ii")
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
-_PARTITION = struct.Struct(">ihqqq")
-_PARTITION_V4 = struct.Struct(">ihqq")
-_INT = struct.Struct(">i")
+_FETCHED = struct.Struct(">ihqqq")
+_FETCHED_V4 = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
 _NO_PREFERRED_REPLICA = _INT.pack(-1)
 
@@ -184,9 +289,9 @@ def _count(count: int, flexible: bool) -> bytes:
 
 def _partition_head(head: bytearray, version: int, got: PartitionFetched, flexible: bool) -> None:
     if version >= 5:
-        head += _PARTITION.pack(*got[:5])
+        head += _FETCHED.pack(*got[:5])
     else:
-        head += _PARTITION_V4.pack(*got[:4])
+        head += _FETCHED_V4.pack(*got[:4])
     if got.aborted is None:
         head += b"\0" if flexible else b"\xff\xff\xff\xff"
     else:

@@ -16,13 +16,14 @@ from functools import cache
 from typing import Any
 
 from kio.index import load_payload_module
-from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.bounds import bounded, is_array, nested_entity
+from barnabas.wire.varint import Truncated
 
 # kio's entities are dataclasses generated per version; only handlers know the exact one.
 Message = Any
@@ -38,8 +39,9 @@ def read_as_sent(key: ApiKey, version: int, body: memoryview) -> Message:
     Raises  MalformedRequest, if the body is cut short or not of that schema
     """
     try:
+        body = bounded(request_type(key, version), body)
         return _reader(key, version)(body.toreadonly(), 0)[0]
-    except (SerialError, ValueError, OverflowError) as e:
+    except (SerialError, Truncated, ValueError, OverflowError) as e:
         raise MalformedRequest(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
 
 
@@ -87,12 +89,14 @@ def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int], tuple[Mess
 
 
 def adapt(message: Message, target: type[Message]) -> Message:
-    """The same message as `target`, another version's type: absent fields take Kafka's default."""
+    """The same message as `target`, another version's type, with Kafka's defaults for the rest."""
     if type(message) is target:
         return message
     values = {}
-    for name, nested, default in _plan(typing.cast(Any, target)):
+    for name, nested, nullable, default in _plan(typing.cast(Any, target)):
         value = getattr(message, name, default)
+        if value is None and not nullable:
+            value = default
         if nested is not None and value is not None and value != ():
             if isinstance(value, tuple):
                 value = tuple(adapt(item, nested) for item in value)
@@ -103,20 +107,18 @@ def adapt(message: Message, target: type[Message]) -> Message:
 
 
 @cache
-def _plan(target: Any) -> list[tuple[str, type[Message] | None, object]]:
-    """For each field of `target`: its name, its entity type if it has one, its default."""
+def _plan(target: Any) -> list[tuple[str, type[Message] | None, bool, object]]:
+    """For each field: its name, its entity type if any, whether it may be null, its default."""
     hints = typing.get_type_hints(target)
     return [
-        (field.name, _nested(hints[field.name]), _default(field, hints[field.name]))
+        (field.name, nested_entity(hint), _is_nullable(hint), _default(field, hint))
         for field in dataclasses.fields(target)
+        for hint in [hints[field.name]]
     ]
 
 
-def _nested(hint: object) -> type[Message] | None:
-    for part in typing.get_args(hint):
-        if (found := _nested(part)) is not None:
-            return found
-    return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+def _is_nullable(hint: object) -> bool:
+    return isinstance(hint, types.UnionType) and type(None) in hint.__args__
 
 
 _IMPLICIT: dict[str, object] = {
@@ -134,17 +136,11 @@ _IMPLICIT: dict[str, object] = {
 def _default(field: "dataclasses.Field[Any]", hint: object) -> object:
     if field.default is not dataclasses.MISSING:
         return field.default
-    if _is_tuple(hint):
+    if is_array(hint):
         return ()
-    if isinstance(hint, types.UnionType) and type(None) in hint.__args__:
+    if _is_nullable(hint):
         return None
     return _IMPLICIT.get(field.metadata.get("kafka_type", ""), 0)
-
-
-def _is_tuple(hint: object) -> bool:
-    return typing.get_origin(hint) is tuple or any(
-        typing.get_origin(part) is tuple for part in typing.get_args(hint)
-    )
 
 
 def milliseconds(duration: datetime.timedelta) -> int:

@@ -1,0 +1,204 @@
+"""Makes a message from outside safe for kio's native reader, which trusts what it reads.
+
+The reader sets aside room for as many elements as an array announces: a frame of twenty bytes
+that announces two thousand million of them would end the process. And it knows no tagged
+fields but its own, where Kafka passes over those that newer clients send. So a message is
+first walked with its own schema: lengths are checked, nothing is built, unknown tags go.
+"""
+
+import dataclasses
+import struct
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from barnabas.wire.varint import Truncated, read_uvarint, uvarint
+
+# A stretch of the message, and what shall stand there instead.
+Edit = tuple[int, int, bytes]
+# From the position of a value to the position after it; what must be edited goes on the list.
+Skip = Callable[[memoryview, int, list[Edit]], int]
+
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+_FIXED: Final = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+
+
+class Shape(NamedTuple):
+    """How a kind of value lies in a buffer: how to step over one, and how small it can be."""
+
+    skip: Skip
+    smallest: int
+
+
+def bounded(entity: type[Any], body: memoryview) -> memoryview:
+    """`body`, a message of type `entity`, without the tagged fields which that does not know.
+
+    Raises  Truncated, if a length in it reaches past its end
+    """
+    edits: list[Edit] = []
+    try:
+        end = entity_shape(typing.cast(Any, entity)).skip(body, 0, edits)
+    except struct.error as e:
+        raise Truncated(f"the message ends inside a length: {e}") from None
+    return memoryview(_edited(body, 0, end, edits)) if edits else body
+
+
+@cache
+def entity_shape(entity: Any) -> Shape:
+    hints = typing.get_type_hints(entity)
+    flexible: bool = entity.__flexible__
+    plain: list[Shape] = []
+    tagged: dict[int, Skip] = {}
+    for field in dataclasses.fields(entity):
+        shape = _field_shape(field, hints[field.name], flexible)
+        if (tag := field.metadata.get("tag")) is None:
+            plain.append(shape)
+        else:
+            tagged[tag] = shape.skip
+    skips = [shape.skip for shape in plain]
+
+    def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
+        for skip_field in skips:
+            position = skip_field(buffer, position, edits)
+        return _skip_tagged(buffer, position, tagged, edits) if flexible else position
+
+    return Shape(skip, sum(shape.smallest for shape in plain) + flexible)
+
+
+def _field_shape(field: "dataclasses.Field[Any]", hint: object, flexible: bool) -> Shape:
+    nested = nested_entity(hint)
+    if nested is not None:
+        shape = entity_shape(typing.cast(Any, nested))
+        # A struct that may be null is preceded by a byte, except where a tag tells of it.
+        if not is_array(hint) and hint is not nested and "tag" not in field.metadata:
+            shape = _nullable(shape)
+    else:
+        shape = _primitive(field.metadata["kafka_type"], flexible)
+    return _array(shape, flexible) if is_array(hint) else shape
+
+
+def _primitive(kind: str, flexible: bool) -> Shape:
+    if kind in _FIXED:
+        return _fixed(_FIXED[kind])
+    length = _compact_length if flexible else _LENGTHS[kind]
+
+    def skip(buffer: memoryview, position: int, _: list[Edit]) -> int:
+        size, position = length(buffer, position)
+        return _within(buffer, position + max(0, size))
+
+    return Shape(skip, 1 if flexible else 2)
+
+
+def _fixed(size: int) -> Shape:
+    return Shape(lambda buffer, position, _: _within(buffer, position + size), size)
+
+
+def _nullable(shape: Shape) -> Shape:
+    def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
+        _within(buffer, position + 1)
+        there = buffer[position] < 0x80
+        return shape.skip(buffer, position + 1, edits) if there else position + 1
+
+    return Shape(skip, 1)
+
+
+def _array(element: Shape, flexible: bool) -> Shape:
+    length = _compact_length if flexible else _int_length
+
+    def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
+        count, position = length(buffer, position)
+        if count * element.smallest > len(buffer) - position:
+            raise Truncated(f"there is no room for {count} elements")
+        for _ in range(count):
+            position = element.skip(buffer, position, edits)
+        return position
+
+    return Shape(skip, 1 if flexible else 4)
+
+
+def _skip_tagged(
+    buffer: memoryview, position: int, known: dict[int, Skip], edits: list[Edit]
+) -> int:
+    start = position
+    count, position = read_uvarint(buffer, position)
+    kept: list[bytes] = []
+    edited = False
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        end = _within(buffer, position + size)
+        inner: list[Edit] = []
+        if tag in known:
+            known[tag](buffer[:end], position, inner)
+            value = _edited(buffer, position, end, inner)
+            kept.append(uvarint(tag) + uvarint(len(value)) + value)
+        edited = edited or tag not in known or bool(inner)
+        position = end
+    if edited:
+        edits.append((start, position, uvarint(len(kept)) + b"".join(kept)))
+    return position
+
+
+def _edited(buffer: memoryview, start: int, end: int, edits: list[Edit]) -> bytes:
+    out = bytearray()
+    for edit_start, edit_end, value in edits:
+        out += buffer[start:edit_start]
+        out += value
+        start = edit_end
+    out += buffer[start:end]
+    return bytes(out)
+
+
+def _within(buffer: memoryview, position: int) -> int:
+    if position > len(buffer):
+        raise Truncated("the message ends before what it announces")
+    return position
+
+
+def _compact_length(buffer: memoryview, position: int) -> tuple[int, int]:
+    length, position = read_uvarint(buffer, position)
+    return length - 1, position
+
+
+def _short_length(buffer: memoryview, position: int) -> tuple[int, int]:
+    return _SHORT.unpack_from(buffer, position)[0], position + 2
+
+
+def _int_length(buffer: memoryview, position: int) -> tuple[int, int]:
+    return _INT.unpack_from(buffer, position)[0], position + 4
+
+
+_LENGTHS: Final = {"string": _short_length, "bytes": _int_length, "records": _int_length}
+
+
+def nested_entity(hint: object) -> type[Any] | None:
+    """The entity type within a field's type, be it one, an array of it, or null."""
+    for part in typing.get_args(hint):
+        if (found := nested_entity(part)) is not None:
+            return found
+    return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+def is_array(hint: object) -> bool:
+    return typing.get_origin(hint) is tuple or any(
+        typing.get_origin(part) is tuple for part in typing.get_args(hint)
+    )
