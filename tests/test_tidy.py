@@ -37,7 +37,7 @@ LONG_FUNCTIONS = {
 MARKER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 EMPTY_NAME = re.compile(r"(Manager|Helper|Util)s?(?![a-z])|(^|_)(manager|helper|util)s?(_|$)")
 SUPPRESSION = re.compile(r"type:\s*ignore|noqa")
-EXPLAINED = re.compile(r"(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+)\s*(?:-|#)\s+\w+")
+EXPLAINED = re.compile(r"(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+)\s*(?:-|#)\s+\S")
 
 # What may take a set of strings whole, since its order does not show in the result.
 ORDERLESS = ("all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum")
