@@ -321,7 +321,7 @@ class Log:
 
     def restore_producers(self, now_ms: int) -> None:
         """Read the state of the producers anew from snapshots and batches."""
-        end, read = self.log_end_offset, self._segments.batches
+        end, read = self.log_end_offset, self._segments.produced
         restore(self.disk, self.folder, self.producers, end, now_ms, read)
 
     def delete_records_before(self, offset: Offset) -> None:

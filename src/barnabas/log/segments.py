@@ -59,11 +59,12 @@ class Segments:
                 return extent
         return NOTHING
 
-    def batches(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
-        """Each header from the batch that holds `from_offset` on, and a way to the bytes."""
+    def produced(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+        """Each batch with a producer id from `from_offset` on: its header, a way to the rest."""
         for segment in self._all[self.number_of(from_offset) :]:
             for position, header in segment.headers_for(from_offset):
-                yield header, Extent(segment.file, position, header.size).load
+                if header.producer_id >= 0:
+                    yield header, Extent(segment.file, position, header.size).load
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at or after `from_offset` whose time is `timestamp` or later."""

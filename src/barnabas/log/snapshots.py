@@ -11,7 +11,7 @@ from barnabas.wire.records import ControlType, read_marker
 
 SUFFIX = ".snapshot"
 
-# Header of each batch from an offset on, and a way to its bytes.
+# Header of each batch with a producer id from an offset on, and a way to its bytes.
 Batches = Callable[[int], Iterator[tuple[BatchHeader, Callable[[], bytes]]]]
 
 
