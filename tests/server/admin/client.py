@@ -11,8 +11,8 @@ from typing import Any, Self
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.schema import adapt, request_type, response_type
 from barnabas.wire.records import Record, build_batch
+from barnabas.wire.schema import adapt, request_type, response_type
 
 EARLIEST, LATEST = -2, -1
 
@@ -26,6 +26,7 @@ class Client:
     """One connection; each call waits for its answer, given in the version that was asked in."""
 
     def __init__(self, host: str, port: int, timeout_s: float = 20) -> None:
+        self.port = port
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._stream = self._socket.makefile("rb")
         self._correlation_id = 0

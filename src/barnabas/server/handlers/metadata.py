@@ -35,8 +35,7 @@ def handle(
         "auto.create.topics.enable"
     )
     if call.version < 12 and any(t.topic_id is not None or t.name is None for t in asked):
-        refused = [_failed(topic, ErrorCode.invalid_request) for topic in asked]
-        return _response(broker, request, call, refused)
+        return _response(broker, request, call, map(_not_by_id, asked))
     # A topic that is named twice is told once.
     asked = tuple(dict.fromkeys(asked))
     if may_create and any(_is_missing(broker, topic) for topic in asked):
@@ -92,6 +91,16 @@ def _failed(topic: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTop
         name=name,
         topic_id=topic.topic_id,
         is_internal=is_internal(name or ""),
+        partitions=(),
+    )
+
+
+def _not_by_id(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    """Refuses it; these versions take no null for an answer's name."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.invalid_request,
+        name=topic.name or "",
+        topic_id=topic.topic_id,
         partitions=(),
     )
 

@@ -1,0 +1,60 @@
+"""A folder that stops obeying when a test says so, as one whose disk died does."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from barnabas.base.disk import Buffer, DataFile, RealDisk
+from barnabas.base.errors import DiskFault
+
+
+class FaultyDisk(RealDisk):
+    """A real folder; once `failing`, everything is refused with EIO, open files included."""
+
+    def __init__(self, folder: str) -> None:
+        self.failing = False
+        self.before_rename: Callable[[str], None] = lambda path: None
+        super().__init__(folder)
+
+    def check(self) -> None:
+        if self.failing:
+            raise DiskFault(self.folder, OSError(errno.EIO, "Input/output error"))
+
+    def open(self, path: str, /, *, create: bool = False) -> DataFile:
+        return FaultyFile(self, super().open(path, create=create))
+
+    def rename(self, path: str, new_path: str, /) -> None:
+        self.before_rename(path)
+        super().rename(path, new_path)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        self.check()
+        with super()._faults():
+            yield
+
+
+class FaultyFile:
+    def __init__(self, disk: FaultyDisk, file: DataFile) -> None:
+        self._disk = disk
+        self._file = file
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def append(self, data: Buffer, /) -> None:
+        self._disk.check()
+        self._file.append(data)
+
+    def read(self, position: int, size: int, /) -> bytes:
+        self._disk.check()
+        return self._file.read(position, size)
+
+    def warm(self, position: int, size: int, /) -> memoryview | None:
+        self._disk.check()
+        return self._file.warm(position, size)
+
+    def truncate(self, size: int, /) -> None:
+        self._disk.check()
+        self._file.truncate(size)
