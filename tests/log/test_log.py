@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -137,6 +138,21 @@ def test_gaps_that_compaction_left_are_read_over(tmp_path: Path) -> None:
         assert read_all(follower, offset) == later
 
 
+def test_a_reader_may_read_up_to_an_offset_that_compaction_removed(tmp_path: Path) -> None:
+    leader = open_partition(tmp_path / "leader")
+    follower = open_partition(tmp_path / "follower", replace(CONFIG, segment_bytes=300))
+    written = fill(leader, 20)
+    for number in (0, 1, 9, 10):
+        follower.append_as_follower(written[number], NOW)
+    assert [segment.base_offset for segment in follower.segments] == [0, 9]
+    follower.close(NOW)
+    for log in (follower, open_partition(tmp_path / "follower")):
+        for upto in (2, 5, 9):
+            extent = log.locate(Offset(0), 10_000, Offset(upto))
+            assert content(extent) == b"".join(written[:2])
+        assert log.locate(Offset(5), 10_000, Offset(9)).size == 0
+
+
 @pytest.mark.parametrize("offset", [-1, 4, 11])
 def test_an_offset_outside_the_log_is_refused(log: Log, offset: int) -> None:
     fill(log, 10)
@@ -201,6 +217,44 @@ def test_rolling_leaves_trimmed_indexes_and_a_snapshot(log: Log) -> None:
     assert len(old) % 8 == 0
     assert len(new) == 1200
     assert read_all(log)[-1:] == read_all(log, 9)
+
+
+def failing_after(times: int, rename: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    left = iter(range(times))
+
+    def renames_or_fails(path: str, new_path: str) -> None:
+        if next(left, None) is None:
+            raise DiskFault("", OSError(errno.EIO, "Input/output error"))
+        rename(path, new_path)
+
+    return renames_or_fails
+
+
+@pytest.mark.parametrize("renames", range(0, 15, 2))
+def test_a_crash_amid_truncation_leaves_no_gap(
+    log: Log, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    written = fill(log, 150)
+    monkeypatch.setattr(log.disk, "rename", failing_after(renames, log.disk.rename))
+    with pytest.raises(DiskFault):
+        log.truncate_to(Offset(3), NOW)
+    assert log.failure is not None
+    found = read_all(open_partition(log.disk, clean=False))
+    assert len(found) >= 3
+    assert found == written[: len(found)]
+
+
+@pytest.mark.parametrize("renames", range(0, 15, 2))
+def test_a_crash_amid_retention_leaves_no_gap(
+    log: Log, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    written = fill(log, 150)
+    monkeypatch.setattr(log.disk, "rename", failing_after(renames, log.disk.rename))
+    with pytest.raises(DiskFault):
+        log.delete_segments(log.segments[:-1], NOW)
+    found = read_all(open_partition(log.disk, clean=False))
+    assert found
+    assert found == written[-len(found) :]
 
 
 @pytest.mark.parametrize("cut", range(0, 101, 5))

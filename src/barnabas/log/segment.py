@@ -279,7 +279,8 @@ class Segment:
             return None
         end = self.size
         if upto < self.end_offset:
-            end = self._position_of(upto) or 0
+            bound = self._position_of(upto)
+            end = end if bound is None else bound
         if end - start > max_bytes:
             end = self._boundary(start, start + max_bytes, minimum_one)
         elif end == self.size:

@@ -76,9 +76,12 @@ class Segments:
         return None
 
     def detach(self, which: slice) -> list[str]:
-        """Let go of segments; their files no longer count by name, and are for others to remove."""
+        """Let go of the oldest or newest segments: their files, renamed, are for others to remove.
+
+        From the outside in, so that a crash midway leaves no gap between those that stay.
+        """
         paths = []
-        for segment in self._all[which]:
+        for segment in self._all[which] if which.stop else reversed(self._all[which]):
             segment.close()
             for path in map(segment.path, _FILES):
                 if self._disk.status(path):
