@@ -66,19 +66,19 @@ def read_records(
     try:
         position = _decode(data, header, records)
     except IndexError:
-        raise _corrupt(f"the batch ends within record {len(records)}") from None
+        raise corrupt(f"the batch ends within record {len(records)}") from None
     if position != len(data):
-        raise _corrupt(f"{len(data) - position} bytes are left after the last record")
+        raise corrupt(f"{len(data) - position} bytes are left after the last record")
     return records
 
 
 def _payload(batch: bytes | bytearray | memoryview, header: BatchHeader) -> memoryview:
     if header.magic != MAGIC:
-        raise _corrupt(f"magic is {header.magic}, not {MAGIC}")
+        raise corrupt(f"magic is {header.magic}, not {MAGIC}")
     if not HEADER_SIZE <= header.size <= len(batch):
-        raise _corrupt(f"the batch says it has {header.size} bytes, {len(batch)} are there")
+        raise corrupt(f"the batch says it has {header.size} bytes, {len(batch)} are there")
     if header.record_count < 0:
-        raise _corrupt(f"the batch says it has {header.record_count} records")
+        raise corrupt(f"the batch says it has {header.record_count} records")
     return memoryview(batch)[HEADER_SIZE : header.size]
 
 
@@ -91,30 +91,30 @@ def _decode(data: bytes, header: BatchHeader, records: list[Record]) -> int:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position = 0
     for _ in range(header.record_count):
-        length, start = _read_varint(data, position)
-        timestamp_delta, position = _read_varint(data, start + 1)
-        offset_delta, position = _read_varint(data, position)
-        key_length, position = _read_varint(data, position)
+        length, start = read_varint(data, position)
+        timestamp_delta, position = read_varint(data, start + 1)
+        offset_delta, position = read_varint(data, position)
+        key_length, position = read_varint(data, position)
         key = None
         if key_length >= 0:
             key = data[position : position + key_length]
             position += key_length
-        value_length, position = _read_varint(data, position)
+        value_length, position = read_varint(data, position)
         value = None
         if value_length >= 0:
             value = data[position : position + value_length]
             position += value_length
-        header_count, position = _read_varint(data, position)
+        header_count, position = read_varint(data, position)
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if header_count:
             headers, position = _read_headers(data, position, header_count)
         if position != start + length or position > len(data):
-            raise _corrupt(f"record {len(records)} of {length} bytes has {position - start}")
+            raise corrupt(f"record {len(records)} of {length} bytes has {position - start}")
         timestamp = base_timestamp + timestamp_delta
         if header.attributes & LOG_APPEND_TIME:
             timestamp = header.max_timestamp
         elif not _MIN_LONG <= timestamp <= _MAX_LONG:
-            raise _corrupt(f"record {len(records)} has a timestamp of {timestamp}")
+            raise corrupt(f"record {len(records)} has a timestamp of {timestamp}")
         records.append(Record(base_offset + offset_delta, timestamp, key, value, headers))
     return position
 
@@ -123,25 +123,26 @@ def _read_headers(
     data: bytes, position: int, count: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     if count < 0:
-        raise _corrupt(f"a record with {count} headers")
+        raise corrupt(f"a record with {count} headers")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(data, position)
         if key is None:
-            raise _corrupt("a record header without a key")
+            raise corrupt("a record header without a key")
         value, position = _read_bytes(data, position)
         headers.append((key.decode("utf-8", "surrogateescape"), value))
     return tuple(headers), position
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    length, start = _read_varint(data, position)
+    length, start = read_varint(data, position)
     if length < 0:
         return None, start
     return data[start : start + length], start + length
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position`, and the position after it. Raises IndexError at the data's end."""
     value = data[position]
     if value < 0x80:
         return (value >> 1) ^ -(value & 1), position + 1
@@ -155,7 +156,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position + 1
         value |= (byte & 0x7F) << shift
         shift += 7
-    raise _corrupt("a number of more than 10 bytes")
+    raise corrupt("a number of more than 10 bytes")
 
 
 def build_batch(
@@ -222,15 +223,15 @@ def _encode(records: Sequence[Record], base_offset: int, base_timestamp: int) ->
     data = bytearray()
     for record in records:
         body = bytearray(1)  # attributes
-        _write_varint(body, record.timestamp - base_timestamp)
-        _write_varint(body, record.offset - base_offset)
+        write_varint(body, record.timestamp - base_timestamp)
+        write_varint(body, record.offset - base_offset)
         _write_bytes(body, record.key)
         _write_bytes(body, record.value)
-        _write_varint(body, len(record.headers))
+        write_varint(body, len(record.headers))
         for key, value in record.headers:
             _write_bytes(body, key.encode("utf-8", "surrogateescape"))
             _write_bytes(body, value)
-        _write_varint(data, len(body))
+        write_varint(data, len(body))
         data += body
     return data
 
@@ -239,11 +240,11 @@ def _write_bytes(data: bytearray, field: bytes | None) -> None:
     if field is None:
         data.append(1)  # zigzag of -1
     else:
-        _write_varint(data, len(field))
+        write_varint(data, len(field))
         data += field
 
 
-def _write_varint(data: bytearray, value: int) -> None:
+def write_varint(data: bytearray, value: int) -> None:
     value = value << 1 if value >= 0 else (-value << 1) - 1
     while value >= 0x80:
         data.append(value & 0x7F | 0x80)
@@ -292,12 +293,13 @@ def read_marker(batch: bytes | bytearray | memoryview) -> EndTransactionMarker |
                 return None
             version, coordinator_epoch = _END_TRANSACTION.unpack_from(record.value or b"")
         except StructError:
-            raise _corrupt("a control record that is too short") from None
+            raise corrupt("a control record that is too short") from None
         if key_version < 0 or version < 0:
-            raise _corrupt(f"a control record of version {min(key_version, version)}")
+            raise corrupt(f"a control record of version {min(key_version, version)}")
         return EndTransactionMarker(ControlType(control_type), coordinator_epoch)
     return None
 
 
-def _corrupt(what: str) -> BrokerError:
+def corrupt(what: str) -> BrokerError:
+    """To be raised where a batch is not what its header says."""
     return BrokerError(ErrorCode.corrupt_message, what)
