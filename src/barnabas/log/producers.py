@@ -41,6 +41,13 @@ class AppendedBefore(NamedTuple):
     timestamp: int
 
 
+class LastRecord(NamedTuple):
+    """How far a producer is: `offset` is -1 if only an end marker is known of its epoch."""
+
+    offset: int
+    producer_epoch: int
+
+
 class CompletedTransaction(NamedTuple):
     """A transaction that an end marker has decided; what `.txnindex` holds of it if aborted."""
 
@@ -214,6 +221,15 @@ class ProducerStates:
             self._unreplicated = [
                 each for each in self._unreplicated if each.last_offset >= high_watermark
             ]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """What compaction has to leave in the log, lest a restart forget the producers."""
+        return {
+            producer_id: LastRecord(
+                state.batches[-1].last_offset if state.batches else -1, state.producer_epoch
+            )
+            for producer_id, state in self.producers.items()
+        }
 
     @property
     def is_empty(self) -> bool:
