@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -66,9 +65,9 @@ def send(barnabas: Barnabas) -> Send:
 
 
 def spawn(*arguments: object, broker: BrokerProcess) -> "subprocess.Popen[bytes]":
-    """A command in a process of its own, all its streams piped."""
+    """A command in a process of its own, all its streams piped and unbuffered."""
     command = [sys.executable, "-m", "barnabas.cli.main", *map(str, arguments)]
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [*command, "-b", broker.bootstrap], stdin=pipe, stdout=pipe, stderr=pipe, cwd=Path.cwd()
+        [*command, "-b", broker.bootstrap], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe
     )

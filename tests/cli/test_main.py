@@ -61,6 +61,7 @@ def test_the_version_is_the_packages(offline: Barnabas) -> None:
         (["produce", "t", "-t", "noon"], "-t noon: expected milliseconds"),
         (["produce", "t", "-D", ""], "a delimiter cannot be empty"),
         (["produce", "t", "-z", "rar"], "rar"),
+        (["produce", "t", "-X", "message.max.bytes=many"], "expected a number of bytes"),
         (["produce", "t", "m", "--whole"], "not both"),
         (["topics", "create", "t", "-p", "0"], "greater than or equal to 1"),
         (["topics", "create", "t", "-c", "x"], "--config x: expected KEY=VALUE"),

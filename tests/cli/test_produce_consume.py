@@ -5,7 +5,9 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -40,7 +42,6 @@ def test_lines_of_stdin_are_messages_as_they_come(topic: str, broker: BrokerProc
         assert consumer.stdout is not None
         for line in (b"k:first", b"k:second", b"no key"):
             producer.stdin.write(line + b"\n")
-            producer.stdin.flush()
             key, _, value = line.rpartition(b":")
             assert consumer.stdout.readline() == key + b"|" + value + b"\n"
         _, report = producer.communicate()
@@ -55,7 +56,6 @@ def test_ctrl_c_delivers_what_was_read_and_ends_with_130(
     with spawn("produce", topic, broker=broker) as producer:
         assert producer.stdin is not None
         producer.stdin.write(b"read\nnot yet")
-        producer.stdin.flush()
         while barnabas("consume", topic).lines != ["read"]:
             pass
         producer.send_signal(signal.SIGINT)
@@ -158,6 +158,29 @@ def test_an_undelivered_message_is_a_failure(topic: str, barnabas: Barnabas) -> 
     assert ended.err.count("\n") == 1
     larger = barnabas("produce", topic, "x" * 3000, "-X", "message.max.bytes=2000")
     assert (larger.code, "message 1 of 3000 bytes is too large" in larger.err) == (1, True)
+
+
+def write_for_ever(stream: IO[bytes]) -> None:
+    while True:
+        stream.write(b"a line\n")
+
+
+def test_a_broker_that_goes_away_ends_an_endless_input(
+    fresh_broker: Callable[..., BrokerProcess], offline: Barnabas
+) -> None:
+    broker = fresh_broker()
+    offline("topics", "create", "t", "-b", broker.bootstrap)
+    with spawn("produce", "t", "-X", "message.timeout.ms=500", *QUICK, broker=broker) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        producer.stdin.write(b"a line\n")
+        while not offline("consume", "t", "-b", broker.bootstrap).out:
+            pass
+        broker.kill()
+        with pytest.raises(BrokenPipeError):
+            write_for_ever(producer.stdin)
+        assert b"1 message delivered to t, " in producer.stderr.read()
+        assert producer.wait() == 1
 
 
 def test_the_broker_may_create_the_topic_if_told(barnabas: Barnabas) -> None:

@@ -123,9 +123,13 @@ def await_one(future: "Future[Result]", subject: str) -> Result:
 
 
 def fail(error: KafkaError, subject: str) -> NoReturn:
-    """Raise the broker's own words, or librdkafka's, about `subject`."""
+    raise CommandFailed(f"{subject}: {explain(error)}") from None
+
+
+def explain(error: KafkaError) -> str:
+    """The broker's own words, or librdkafka's, and the name of the error."""
     text = error.str().removeprefix("Broker: ").removeprefix("Local: ").rstrip(".")
-    raise CommandFailed(f"{subject}: {text} [{error.name()}]") from None
+    return f"{text} [{error.name()}]"
 
 
 def check_partitions(topic: "TopicMetadata", wanted: Iterable[int]) -> list[int]:

@@ -5,7 +5,7 @@ from typing import Final
 OK: Final = 0
 FAILED: Final = 1  # the operation was tried, and failed
 MISUSED: Final = 2  # the command line is wrong; nothing was tried
-INTERRUPTED: Final = 130  # Ctrl-C
+SIGNALLED: Final = 128  # plus the signal's number: 130 for Ctrl-C, 143 for SIGTERM
 BROKEN_PIPE: Final = 141  # whoever read the output went away, as a C program ends on SIGPIPE
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from barnabas.cli.failures import BROKEN_PIPE, INTERRUPTED, OK, CommandFailed
+from barnabas.cli.failures import BROKEN_PIPE, OK, SIGNALLED, CommandFailed
 
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 _COMMANDS: Final[Mapping[str, str]] = {
@@ -26,6 +26,8 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "log": "log",
     "demo": "demo",
 }
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+_received: Final[list[int]] = []
 _CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -47,10 +49,14 @@ class Commands(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemError) as error:
+            # The Kafka client makes a SystemError of a signal that hits one of its calls.
+            if isinstance(error, SystemError) and not _received:
+                raise
             # One was enough: a second must not break in while clients are being closed.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            raise typer.Exit(INTERRUPTED) from None
+            for number in _STOPPING:
+                signal.signal(number, signal.SIG_IGN)
+            raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
         except BrokenPipeError:
             # What is still buffered must not fail again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -107,7 +113,7 @@ def barnabas(
 
     \b
     Exit codes:
-      0 done   1 failed   2 wrong command line   130 Ctrl-C   141 the reader of the output left
+      0 done   1 failed   2 wrong command line   130 Ctrl-C   143 SIGTERM   141 output closed
     """
 
 
@@ -118,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
         result = command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except typer.Abort:
-        return INTERRUPTED
+        return SIGNALLED + signal.SIGINT
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "barnabas"
@@ -133,8 +139,15 @@ def _complain(message: str) -> None:
     print(f"barnabas: {' '.join(message.split())}", file=sys.stderr)
 
 
+def _on_signal(number: int, frame: object) -> None:
+    _received.append(number)
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """The entry point of the `barnabas` script."""
+    for number in _STOPPING:
+        signal.signal(number, _on_signal)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -16,7 +16,7 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties,
 from barnabas.cli.show import parse_time, show_json
 
 _STDIN: Final = Path("-")
-_DEFAULT_MAX_SIZE: Final = 1_000_000  # librdkafka's message.max.bytes
+_DEFAULT_MAX_SIZE: Final = "1000000"  # librdkafka's message.max.bytes
 
 
 class Codec(StrEnum):
@@ -85,8 +85,8 @@ def produce(
 ) -> None:
     """Send messages: the lines of stdin or of files, or the arguments.
 
-    Ends with 1 if any message was not delivered. With acks=all, the default, a message that had
-    to be sent again is not doubled.
+    Stops, and ends with 1, at the first message that was not delivered. With acks=all, the
+    default, a message that had to be sent again is not doubled.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def produce(
     timestamp_ms = parse_time(timestamp, "-t") if timestamp is not None else 0
     separator = _delimiter(delimiter, "-D")
     key_separator = _delimiter(key_delimiter, "-K") if key_delimiter is not None else None
-    max_size = int(parse_pairs(properties, "-X").get("message.max.bytes", _DEFAULT_MAX_SIZE))
+    max_size = _max_size(properties)
 
     from barnabas.cli.client import Cluster
     from barnabas.cli.sending import Sender, Shape
@@ -116,16 +116,23 @@ def produce(
             sender.send(payload)
             if progress:
                 sender.show_progress(SystemClock())
-            if sender.sent == count:
+            if sender.sent == count or sender.failed:
                 break
     finally:
         sender.finish()
         if json:
             show_json(sender.summary())
         if sender.sent and not sender.failed and not quiet:
-            print(sender.report(), file=sys.stderr)
+            print(("\r\x1b[K" if progress else "") + sender.report(), file=sys.stderr)
     if sender.failed:
         raise CommandFailed(sender.report())
+
+
+def _max_size(properties: list[str] | None) -> int:
+    text = parse_pairs(properties, "-X").get("message.max.bytes", _DEFAULT_MAX_SIZE)
+    if not text.isdigit():
+        raise Misused(f"-X message.max.bytes={text}: expected a number of bytes")
+    return int(text)
 
 
 def _pairs(headers: list[str] | None) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from barnabas.base.clock import Clock
-from barnabas.cli.client import Cluster, check_partitions, fail, find_topic
+from barnabas.cli.client import Cluster, check_partitions, explain, fail, find_topic
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.show import counted
 
@@ -107,7 +107,7 @@ class Sender:
         delivered = sum(each.messages for each in self._delivered.values())
         text = f"{counted(delivered, 'message')} delivered to {self._topic}"
         if self._first_error is not None:
-            text += f", {self.failed} failed: {self._first_error.str()}"
+            text += f", {self.failed} failed: {explain(self._first_error)}"
         return text
 
     def summary(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Sender:
             "topic": self._topic,
             "delivered": sum(each.messages for each in self._delivered.values()),
             "failed": self.failed,
-            "error": self._first_error.str() if self._first_error else None,
+            "error": explain(self._first_error) if self._first_error else None,
             "partitions": [
                 {"partition": partition, **delivered._asdict()}
                 for partition, delivered in sorted(self._delivered.items())
@@ -126,7 +126,7 @@ class Sender:
         """Tell on stderr, once a second, how far it has got."""
         if clock.now_ms() - self._shown_ms >= _PROGRESS_MS:
             if self._shown_ms:
-                print(f"\r{self.report()} ...", end="", file=sys.stderr, flush=True)
+                print(f"\r\x1b[K{self.report()} ...", end="", file=sys.stderr, flush=True)
             self._shown_ms = clock.now_ms()
 
     def _refuse(self, error: KafkaError, size: int) -> None:

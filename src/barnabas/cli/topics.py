@@ -282,8 +282,9 @@ def delete(
     client, metadata = Cluster(bootstrap, properties).admin()
     for name in names:
         find_topic(metadata, name)
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+    question = f"Delete {', '.join(names)} with all messages?"
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        raise CommandFailed("nothing was deleted")
     for name, future in client.delete_topics(list(dict.fromkeys(names))).items():
         await_one(future, name)
         print(f"deleted topic {name}")
