@@ -45,6 +45,14 @@ def test_an_active_index_has_its_full_length_and_zeros_behind(disk: RealDisk) ->
     assert data == pack(">ii", 1, 1) + bytes(1024 - 8)
 
 
+def test_an_index_that_begins_anew_holds_nothing_of_before(disk: RealDisk) -> None:
+    offset_index(disk, [(1005, 100), (1010, 200)]).trim()
+    index = OffsetIndex(disk, "i.index", BASE, 80)
+    assert index.entries == 2
+    index.preallocate()
+    assert (index.entries, disk.load("i.index")) == (0, bytes(80))
+
+
 rising = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=60)
 
 

@@ -41,8 +41,12 @@ class Index:
         self._reserved = 0
 
     def preallocate(self) -> None:
-        """Begin empty, with a file as long as it may get."""
-        self._forget()
+        """Begin empty, with a file as long as it may get, all zeros."""
+        self._view = memoryview(b"")
+        if self.entries:
+            self.entries = 0
+            self.trim()
+        self._reserved = 0
         self._disk.resize(self.path, self.max_entries * self.FORMAT.size)
 
     def trim(self) -> None:
@@ -83,11 +87,6 @@ class Index:
         if entries < self.entries:
             self.entries = entries
             self.trim()
-
-    def _forget(self) -> None:
-        self._view = memoryview(b"")
-        self.entries = 0
-        self._reserved = 0
 
     def _key(self, field: int) -> Callable[[int], int]:
         """A field of the entry with a given number, for a binary search."""
