@@ -16,7 +16,7 @@ import struct
 from typing import Final, Protocol, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
-from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.wire.fetch import Buffer
 
 log = logging.getLogger("barnabas.connection")
@@ -24,8 +24,16 @@ log = logging.getLogger("barnabas.connection")
 FIRST_BUFFER: Final = 16 * 1024
 # A buffer that a read filled to the brim is doubled up to here: fewer, larger reads.
 READ_AHEAD: Final = 256 * 1024
+# Requests from here on are read one at a time.
+LARGE: Final = 64 * 1024
+# Answers are sent when there is this much of them, also if more requests are there to be served.
+SEND_AT: Final = 256 * 1024
+# Below this, one buffer is sent sooner than several.
+JOIN_BELOW: Final = 32 * 1024
 # A larger buffer goes back once its one large request is served.
 KEPT_BUFFER: Final = 4 * 1024 * 1024
+# Answers from this size on are sent one by one: a client that reads none gets no more made.
+LARGE_ANSWER: Final = 4 * 1024
 _SIZE = struct.Struct(">i")
 
 
@@ -69,8 +77,11 @@ class Connection(asyncio.BufferedProtocol):
         self._now = loop.time
         self._buffer = bytearray(FIRST_BUFFER)
         self._view = memoryview(self._buffer)
+        # What was received and not served yet, and where in the buffer reading shall stop.
         self._start = 0
         self._end = 0
+        self._read_to = FIRST_BUFFER
+        self._last_large = 0
         self._pending: Pending | None = None
         self._write_blocked = False
         self._read_paused = False
@@ -91,6 +102,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request of this connection still waits for its answer."""
         return self._pending is not None
 
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
+
     def idle_seconds(self) -> float:
         return self._now() - self.last_active
 
@@ -107,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._closing and self._pending is None and self._end > self._start:
+            log.info("connection lost within a request peer=%s", self.peer)
         self._transport = None
         self._closing = True
         if self._pending is not None:
@@ -115,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._registry.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._end :]
+        return self._view[self._end : self._read_to]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
@@ -123,14 +140,17 @@ class Connection(asyncio.BufferedProtocol):
         filled = self._end == len(self._buffer)
         if self._pending is None and not self._write_blocked:
             self._serve_frames()
-        if self._end == len(self._buffer):
-            self._make_room(filled)
+        if filled and len(self._buffer) < READ_AHEAD and not self._end:
+            self._replace_buffer(2 * len(self._buffer))
+        elif self._end == self._read_to:
+            self._make_room()
 
     def pause_writing(self) -> None:
         self._write_blocked = True
 
     def resume_writing(self) -> None:
         self._write_blocked = False
+        self.last_active = self._now()
         self._go_on()
 
     # -- frames --------------------------------------------------------------
@@ -138,6 +158,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_frames(self) -> None:
         """Serve every whole frame in the buffer, until one of them has to wait."""
         out: list[Buffer] = []
+        queued = 0
         refusal = None
         view, start, end, serve = self._view, self._start, self._end, self._serve
         try:
@@ -149,18 +170,27 @@ class Connection(asyncio.BufferedProtocol):
                 after = start + 4 + size
                 if after > end:
                     break
+                if size >= LARGE:
+                    self._last_large = size + 4
                 reply = serve(view[start + 4 : after], self)
                 start = after
                 if reply is None:
                     continue
                 if type(reply) is bytes:
                     out.append(reply)
+                    queued += len(reply)
                 elif type(reply) is list:
                     out += reply
+                    queued += sum(map(len, reply))
                 else:
                     assert isinstance(reply, Pending)
                     self._pending = reply
                     break
+                if queued >= SEND_AT:
+                    self._send(out, queued)
+                    out, queued = [], 0
+                    if self._write_blocked:
+                        break
         except LawBroken as broken:
             self._registry.fatal(broken)
             refusal = "the broker stops"
@@ -169,7 +199,8 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             log.exception("request failed peer=%s", self.peer)
             refusal = "a bug in the broker"
-        self._send(out)
+        if out:
+            self._send(out, queued)
         if refusal is not None:
             self.close(refusal)
             return
@@ -178,20 +209,30 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.deliver_to(self._answered)
 
     def _consumed(self, start: int) -> None:
-        self._start = start
-        if start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > KEPT_BUFFER:
-                self._buffer = bytearray(FIRST_BUFFER)
-                self._view = memoryview(self._buffer)
+        """Note that all before `start` was served, and decide how far to read next.
 
-    def _answered(self, answer: Answer | None) -> None:
+        Large requests come one like the other: reading just up to the end of the next one
+        leaves nothing behind it that would have to be moved to the front.
+        """
+        self._start = start
+        if start < self._end:
+            return
+        self._start = self._end = 0
+        large, self._last_large = self._last_large, 0
+        if len(self._buffer) > KEPT_BUFFER:
+            self._replace_buffer(FIRST_BUFFER)
+        else:
+            self._read_to = large or len(self._buffer)
+
+    def _answered(self, answer: Answer | Refusal) -> None:
         self._pending = None
         self.last_active = self._now()
-        if answer is None:
-            self.close("the request cannot be answered")
+        if isinstance(answer, Refusal):
+            self.close(answer.why)
             return
-        self._send([answer] if isinstance(answer, bytes) else answer)
+        if answer:
+            out: list[Buffer] = [answer] if isinstance(answer, bytes) else answer
+        self._send(out, sum(map(len, out)))
         if self._end > self._start or self._read_paused:
             # Not at once: whoever gave the answer is in the middle of another's request.
             self._loop.call_soon(self._go_on)
@@ -201,46 +242,51 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is not None or self._write_blocked or self._closing:
             return
         self._serve_frames()
-        if self._end == len(self._buffer):
-            self._make_room(False)
-        if self._read_paused and self._end < len(self._buffer) and self._transport is not None:
+        if self._end == self._read_to:
+            self._make_room()
+        if self._read_paused and self._end < self._read_to and self._transport is not None:
             self._read_paused = False
             self._transport.resume_reading()
 
-    def _send(self, out: list[Buffer]) -> None:
-        if not out or self._transport is None:
+    def _send(self, out: list[Buffer], size: int) -> None:
+        if self._transport is None:
             return
         if len(out) == 1:
             self._transport.write(out[0])
+        elif size <= JOIN_BELOW:
+            self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
 
-    def _make_room(self, filled: bool) -> None:
-        """Let the socket write more: move the open frame to the front, or to a larger buffer.
+    def _make_room(self) -> None:
+        """Let the socket write more: behind the open frame, or with it moved to where it fits.
 
-        While the connection is busy the buffer stays as it is and reading stops.
+        Requests that wait for their turn stay as they are, and reading stops.
         """
         have = self._end - self._start
-        wanted = len(self._buffer)
+        frame = 4
         if have >= 4:
-            (size,) = _SIZE.unpack_from(self._view, self._start)
-            if 4 + size <= have:  # whole requests wait for their turn
+            frame += _SIZE.unpack_from(self._view, self._start)[0]
+            if frame <= have:
                 self._pause_reading()
                 return
+        capacity = len(self._buffer)
+        if frame > capacity:
             # By steps: memory follows what was sent, not what was announced.
-            wanted = min(4 + size, 4 * len(self._buffer))
-        if filled and wanted < READ_AHEAD:
-            wanted = min(READ_AHEAD, max(wanted, 2 * len(self._buffer)))
-        if wanted <= len(self._buffer) and self._start > 0:
+            self._replace_buffer(min(frame, 4 * capacity))
+        elif self._start + max(frame, have + FIRST_BUFFER // 4) > capacity:
             self._view[:have] = self._view[self._start : self._end]
-        elif wanted > len(self._buffer):
-            grown = bytearray(wanted)
-            grown[:have] = self._view[self._start : self._end]
-            self._buffer, self._view = grown, memoryview(grown)
-        else:
-            self._pause_reading()
-            return
-        self._start, self._end = 0, have
+            self._start, self._end = 0, have
+        capacity = len(self._buffer)
+        self._read_to = min(self._start + frame, capacity) if frame >= LARGE else capacity
+
+    def _replace_buffer(self, size: int) -> None:
+        """Go on in another buffer; a frame served from this one may still be referred to."""
+        have = self._end - self._start
+        buffer = bytearray(size)
+        buffer[:have] = self._view[self._start : self._end]
+        self._buffer, self._view = buffer, memoryview(buffer)
+        self._start, self._end, self._read_to = 0, have, size
 
     def _pause_reading(self) -> None:
         if not self._read_paused and self._transport is not None and not self._closing:
@@ -250,10 +296,20 @@ class Connection(asyncio.BufferedProtocol):
     # -- the end -------------------------------------------------------------
 
     def close(self, why: str) -> None:
-        """Close after what was already answered is sent; one line says why."""
+        """Close once what was already answered is sent; one line says why."""
         if not self._closing:
             log.info("connection closed peer=%s why=%s", self.peer, why)
         self.close_quietly()
+
+    def abort(self) -> None:
+        """Close at once, whatever the client has not read yet."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def fatal(self, broken: LawBroken) -> None:
+        """A request that waited broke a law: the broker stops."""
+        self._registry.fatal(broken)
 
     def close_quietly(self) -> None:
         """Close for a reason that is not this connection's."""
@@ -262,7 +318,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
 
+# What the first bytes of other protocols look like, taken for a frame's size.
+_TLS_HANDSHAKE: Final = 0x16
+_HTTP: Final = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PRI "})
+
+
 def _bad_size(size: int, limit: int) -> str:
+    first = _SIZE.pack(size)
+    if first[0] == _TLS_HANDSHAKE:
+        return "a TLS handshake on a listener without TLS"
+    if first in _HTTP:
+        return "an HTTP request, not a Kafka request"
     if size < 0:
         return f"frame size {size} is negative: not a Kafka request"
     return f"frame size {size} exceeds socket.request.max.bytes={limit}"
