@@ -1,7 +1,7 @@
 """The leader of one partition: takes batches from producers, says how far consumers may read."""
 
 import uuid
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -22,6 +22,8 @@ from barnabas.wire.batch import (
     read_header,
 )
 from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
+
+LAST_CODEC: Final = int(Codec.ZSTD)
 
 
 class Produced(NamedTuple):
@@ -108,29 +110,18 @@ class LeaderReplica:
         """
         if len(records) < HEADER_SIZE:
             return None
-        (
-            base_offset,
-            length,
-            _,
-            magic,
-            crc,
-            codec,
-            last_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            *_,
-            (count),
-        ) = HEADER.unpack_from(records)
+        offset, length, _, magic, crc, codec, last, _, max_timestamp, producer, _, _, count = (
+            HEADER.unpack_from(records)
+        )
         size = length + LOG_OVERHEAD
         if (
             magic != MAGIC
-            or base_offset
-            or producer_id >= 0
+            or offset
+            or producer >= 0
             or size != len(records)
             or size > self._largest
-            or not 0 <= codec <= Codec.ZSTD  # and no other attribute
-            or count != last_delta + 1
+            or not 0 <= codec <= LAST_CODEC  # and no other attribute
+            or count != last + 1
             or not 0 < count * SMALLEST_RECORD <= (MAX_DECOMPRESSED_SIZE if codec else length)
             or crc32c(records[CRC_START:]) != crc
         ):
