@@ -14,11 +14,11 @@ READY_WITHIN_S: Final = 30.0
 STOPPED_WITHIN_S: Final = 30.0
 SHOWN_LINES: Final = 60
 
-# The broker dies with whoever started it, even when that is killed and cleans up nothing.
+# The broker dies with whoever started it, even when that is killed and cleans up nothing: then its
+# standard input ends.
 _LAUNCH: Final = """
-import ctypes, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 9)
+import os, threading
+threading.Thread(target=lambda: os._exit(len(os.read(0, 1)) + 9), daemon=True).start()
 from barnabas.cli.main import main
 main()
 """
@@ -79,10 +79,11 @@ class BrokerProcess:
         """Run it, expecting that it ends by itself; tells exit code and what it said."""
         process = self._launch()
         try:
-            process.communicate(timeout=READY_WITHIN_S)
+            process.wait(READY_WITHIN_S)
         finally:
             process.kill()
             process.wait()
+            _close_pipes(process)
         return process.returncode, self.log()
 
     def log(self) -> str:
@@ -104,7 +105,7 @@ class BrokerProcess:
         with self._stderr.open("ab") as stderr:
             return subprocess.Popen(
                 [sys.executable, "-c", _LAUNCH, "server", *options],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
             )
@@ -136,5 +137,10 @@ class BrokerProcess:
                 f"{number.name} did not end the broker within {STOPPED_WITHIN_S} s{self.log_tail()}"
             ) from None
         finally:
-            if process.stdout is not None:
-                process.stdout.close()
+            _close_pipes(process)
+
+
+def _close_pipes(process: "subprocess.Popen[bytes]") -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

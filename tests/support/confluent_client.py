@@ -56,6 +56,7 @@ class ConfluentClient(Client):
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
+                "log_level": 0,
                 "acks": acks,
                 "compression.type": compression,
                 "enable.idempotence": idempotent,
@@ -111,6 +112,7 @@ class ConfluentClient(Client):
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
+                "log_level": 0,
                 "group.id": "not-joined",
                 "enable.auto.commit": False,
                 "allow.auto.create.topics": True,
@@ -132,7 +134,7 @@ class ConfluentClient(Client):
 class ConfluentAdmin(Admin):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self.client = admin.AdminClient({"bootstrap.servers": bootstrap})
+        self.client = admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None

@@ -1,0 +1,68 @@
+"""Two requests by hand, for what no client lets its user do: send a batch again."""
+
+import socket
+from struct import Struct
+from typing import Final
+
+from tests.support.clients import PATIENCE_S
+
+_PRODUCE: Final = (0, 7)
+_INIT_PRODUCER_ID: Final = (22, 0)
+_NULL: Final = b"\xff\xff"
+
+_HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id: null
+_SIZE = Struct(">i")
+_ACKS_AND_TIMEOUT = Struct(">hi")
+_PARTITION = Struct(">iii")  # count, partition, size of the records
+_PRODUCED = Struct(">iihq")  # count, partition, error, base offset
+_PRODUCER_ID = Struct(">ihqh")  # throttle time, error, producer id, epoch
+
+
+class RawConnection:
+    """One connection, one request at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.partition(":")
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+
+    def __enter__(self) -> "RawConnection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def init_producer_id(self) -> tuple[int, int]:
+        """A producer id and its epoch."""
+        body = self._ask(_INIT_PRODUCER_ID, _NULL + _SIZE.pack(60_000))
+        _, error, producer_id, epoch = _PRODUCER_ID.unpack_from(body)
+        assert error == 0
+        return producer_id, epoch
+
+    def produce(self, topic: str, batch: bytes | bytearray) -> tuple[int, int]:
+        """Send one batch to partition 0 with acks=all; tells error code and base offset."""
+        name = len(topic).to_bytes(2, "big") + topic.encode()
+        body = self._ask(
+            _PRODUCE,
+            _NULL
+            + _ACKS_AND_TIMEOUT.pack(-1, 30_000)
+            + _SIZE.pack(1)
+            + name
+            + _PARTITION.pack(1, 0, len(batch))
+            + batch,
+        )
+        _, _, error, base_offset = _PRODUCED.unpack_from(body, _SIZE.size + len(name))
+        return error, base_offset
+
+    def _ask(self, api: tuple[int, int], body: bytes) -> bytes:
+        request = _HEADER.pack(*api, 1, -1) + body
+        self._socket.sendall(_SIZE.pack(len(request)) + request)
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        return self._read(size)[_SIZE.size :]  # behind the correlation id
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            read = self._socket.recv(size - len(data))
+            assert read, "the broker closed the connection"
+            data += read
+        return data
