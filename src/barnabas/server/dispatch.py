@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.connection import Connection
-from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, newest, read_as_sent, write_response
 from barnabas.wire.varint import Truncated, skip_tags
@@ -111,8 +111,7 @@ class Dispatch:
         response = self._message_handlers[key](newest(key, sent), call)
         if not inspect.isawaitable(response):
             return write_response(key, version, correlation_id, response)
-        task: asyncio.Task[None]
-        pending = Pending(on_abandoned=lambda: None)
+        pending = Pending()
         task = asyncio.ensure_future(
             self._later(key, version, correlation_id, response, pending, connection)
         )
@@ -129,9 +128,11 @@ class Dispatch:
         pending: Pending,
         connection: Connection,
     ) -> None:
-        answer: Answer | None = None
+        answer: Answer | Refusal = Refusal("a bug in the broker")
         try:
             answer = write_response(key, version, correlation_id, await response)
+        except LawBroken as broken:
+            connection.fatal(broken)
         except Exception:
             log.exception("request failed api=%s peer=%s", key.name, connection.peer)
         finally:

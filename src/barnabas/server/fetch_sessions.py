@@ -8,6 +8,7 @@ the client begins anew with a full fetch: a session is a saving, never a promise
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
@@ -41,7 +42,8 @@ class _Kept:
 class _Session:
     session_id: int
     by_id: bool
-    epoch: int
+    epoch: int  # of the next request
+    created_ms: float
     last_used_ms: float
     partitions: dict[tuple[TopicKey, int], _Kept] = field(default_factory=dict)
 
@@ -53,10 +55,24 @@ class FetchContext:
     session: _Session | None
     incremental: bool
     wanted: list[Wanted]
+    epoch: int = 0
+    open: Callable[[list[Wanted]], _Session | None] | None = None
 
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.session_id
+
+    def answering(self) -> ErrorCode:
+        """Before anything is told: a full fetch gets its session only now, when there is an answer.
+
+        A client that went away while its fetch waited leaves none behind that nobody knows of.
+        An incremental fetch that another one of the same session overtook has failed.
+        """
+        if self.open is not None:
+            self.session = self.open(self.wanted)
+        elif self.session is not None and self.session.epoch != self.epoch:
+            return ErrorCode.invalid_fetch_session_epoch
+        return ErrorCode.none
 
     def worth_telling(self, topic: TopicKey, got: PartitionFetched) -> bool:
         """Whether the client must be told of this partition; remembers what it was told.
@@ -86,7 +102,7 @@ class FetchContext:
 
 
 class FetchSessions:
-    """The sessions of this broker, at most `slots`; the longest unused makes room when stale."""
+    """The sessions of this broker, at most `slots` of them."""
 
     def __init__(
         self, slots: int, stale_after_ms: int, random: Random, now_ms: Callable[[], float]
@@ -108,10 +124,10 @@ class FetchSessions:
         """
         if request.session_epoch in (FULL, NO_SESSION):
             self._sessions.pop(request.session_id, None)
-            wanted = list(_named(request))
+            wanted = list({(w.topic, w.partition.partition): w for w in _named(request)}.values())
             if request.session_epoch == NO_SESSION or not wanted:
                 return FetchContext(None, False, wanted)
-            return FetchContext(self._open(wanted, by_id), False, wanted)
+            return FetchContext(None, False, wanted, open=partial(self._open, by_id))
         return self._resume(request, by_id)
 
     def _resume(self, request: FetchRequest, by_id: bool) -> FetchContext:
@@ -139,26 +155,35 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         session.last_used_ms = self._now_ms()
         wanted = [Wanted(topic, kept.wanted) for (topic, _), kept in session.partitions.items()]
-        return FetchContext(session, True, wanted)
+        return FetchContext(session, True, wanted, session.epoch)
 
-    def _open(self, wanted: list[Wanted], by_id: bool) -> _Session | None:
+    def _open(self, by_id: bool, wanted: list[Wanted]) -> _Session | None:
         """A new session, or None where there is no room: the client then fetches in full."""
-        if len(self._sessions) >= self._slots and not self._evict():
+        if len(self._sessions) >= self._slots and not self._evict(len(wanted)):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(2**31)
-        session = _Session(session_id, by_id, 1, self._now_ms())
+        now_ms = self._now_ms()
+        session = _Session(session_id, by_id, 1, now_ms, now_ms)
         for topic, partition in wanted:
             session.partitions[topic, partition.partition] = _Kept(partition)
         self._sessions[session_id] = session
         return session
 
-    def _evict(self) -> bool:
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or self._now_ms() - oldest.last_used_ms < self._stale_after_ms:
-            return False
-        del self._sessions[oldest.session_id]
+    def _evict(self, size: int) -> bool:
+        """Make room for a session of `size` partitions, at the expense of one that is worth less.
+
+        That is the longest unused if it is stale, else the smallest of those that are not new.
+        """
+        too_old_ms = self._now_ms() - self._stale_after_ms
+        least = next(iter(self._sessions.values()), None)
+        if least is None or least.last_used_ms >= too_old_ms:
+            settled = (s for s in self._sessions.values() if s.created_ms < too_old_ms)
+            least = min(settled, key=lambda s: len(s.partitions), default=None)
+            if least is None or len(least.partitions) >= size:
+                return False
+        del self._sessions[least.session_id]
         return True
 
 

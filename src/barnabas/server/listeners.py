@@ -6,6 +6,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.base.errors import ConfigError, LawBroken
 from barnabas.base.listeners import Listener
@@ -14,6 +15,9 @@ from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.server.connection import Connection, Serve
 
 log = logging.getLogger("barnabas.listeners")
+
+# How long a stopping broker waits for clients to read their last answers.
+GRACE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,18 @@ class Listeners:
         self._timer = timer
         self._on_fatal = on_fatal
         self._servers: list[asyncio.Server] = []
+        self._per_ip_overrides: dict[str, int] = {}
         self._connections: dict[Connection, _IdleWatch] = {}
         self._per_ip: Counter[str] = Counter()
         self._all_gone = asyncio.Event()
+        self._closing = False
 
     def __len__(self) -> int:
         """How many connections there are."""
         return len(self._connections)
 
-    async def open(self, listener: Listener, accept: bool = True) -> Listener:
-        """Listen; returns the listener with the port it got.
+    async def open(self, listener: Listener) -> Listener:
+        """Take the address, without serving anyone yet; returns it with the port it got.
 
         Raises  ConfigError, if the address is taken or not this machine's
         """
@@ -64,7 +70,7 @@ class Listeners:
                 listener.host or None,
                 listener.port,
                 backlog=self._limits.socket_listen_backlog_size,
-                start_serving=accept,
+                start_serving=False,
             )
         except (OSError, socket.gaierror) as e:
             raise ConfigError(f"cannot listen on {listener}: {e.strerror or e}") from e
@@ -72,7 +78,11 @@ class Listeners:
         return listener._replace(port=server.sockets[0].getsockname()[1])
 
     async def accept(self) -> None:
-        """Begin to serve whoever connects."""
+        """Begin to serve whoever connects.
+
+        Raises  ConfigError, if max.connections.per.ip.overrides names an unknown host
+        """
+        await self._resolve_overrides()
         for server in self._servers:
             await server.start_serving()
 
@@ -80,11 +90,30 @@ class Listeners:
         """Take no more connections and end those there are, once their last answer is sent."""
         for server in self._servers:
             server.close()
+        self._closing = True
         for connection in list(self._connections):
             connection.close_quietly()
         if self._connections:
             self._all_gone.clear()
+            abort = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._abort_all)
             await self._all_gone.wait()
+            abort.cancel()
+
+    def _abort_all(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+
+    async def _resolve_overrides(self) -> None:
+        loop = asyncio.get_running_loop()
+        for host, limit in self._limits.per_ip_overrides.items():
+            try:
+                found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except OSError as e:
+                raise ConfigError(
+                    f"max.connections.per.ip.overrides: {host} is no known host: {e.strerror or e}"
+                ) from e
+            for *_, address in found:
+                self._per_ip_overrides[str(address[0])] = limit
 
     # -- Registry, for connections -------------------------------------------
 
@@ -94,9 +123,11 @@ class Listeners:
         self._connections[connection] = watch = _IdleWatch(
             connection, limits.connections_max_idle_ms, self._timer
         )
+        if self._closing:
+            return "the broker stops"
         if len(self._connections) > limits.max_connections:
             return f"max.connections={limits.max_connections} is reached"
-        per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        per_ip = self._per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_ip[host] > per_ip:
             return f"max.connections.per.ip={per_ip} is reached for {host}"
         watch.arm()
@@ -133,6 +164,10 @@ class _IdleWatch(TimerTask):
         idle_ms = int(self._connection.idle_seconds() * 1000)
         left_ms = self._max_idle_ms - idle_ms
         if self._connection.busy or left_ms > 0:
-            self._timer.add(self, max(1, left_ms))
+            self._timer.add(self, left_ms if left_ms > 0 else self._max_idle_ms)
+        elif self._connection.is_closing:
+            self._connection.abort()
         else:
+            # It may not read its last answers: then it has as long again.
+            self._timer.add(self, self._max_idle_ms)
             self._connection.close(f"idle for {idle_ms} ms, connections.max.idle.ms")

@@ -1,12 +1,19 @@
 """What a handler gives back: an answer now, an answer later, or none at all."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from barnabas.base.laws import law
 from barnabas.wire.fetch import Buffer
 
-# One frame, size first, in one buffer or several.
+# One frame, size first, in one buffer or several; empty if the client wants none (acks=0).
 Answer = bytes | list[Buffer]
+
+
+class Refusal(NamedTuple):
+    """There is no answer: the connection is closed, as Kafka does, and the log says why."""
+
+    why: str
 
 
 class Pending:
@@ -15,14 +22,14 @@ class Pending:
     __slots__ = ("_answer", "_answered", "_on_abandoned", "_receiver", "abandoned")
 
     def __init__(self, on_abandoned: Callable[[], object] | None = None) -> None:
-        self._answer: Answer | None = None
+        self._answer: Answer | Refusal = b""
         self._answered = False
-        self._receiver: Callable[[Answer | None], None] | None = None
+        self._receiver: Callable[[Answer | Refusal], None] | None = None
         self._on_abandoned = on_abandoned
         self.abandoned = False
 
-    def answer(self, answer: Answer | None) -> None:
-        """Give the answer; None closes the connection, as Kafka does where it has no answer."""
+    def answer(self, answer: Answer | Refusal) -> None:
+        """Give the answer, or say why there is none."""
         law(not self._answered, "SRV-1 a request is answered once")
         self._answered = True
         if self._receiver is not None:
@@ -30,7 +37,7 @@ class Pending:
         else:
             self._answer = answer
 
-    def deliver_to(self, receiver: Callable[[Answer | None], None]) -> None:
+    def deliver_to(self, receiver: Callable[[Answer | Refusal], None]) -> None:
         """Call `receiver` with the answer, now if it is there already."""
         if self._answered:
             receiver(self._answer)

@@ -22,7 +22,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.fetch_sessions import FetchContext, FetchSessions, TopicKey, Wanted
 from barnabas.server.metadata import MetadataCache
-from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.wire.fetch import (
     BY_TOPIC_ID,
     Buffer,
@@ -75,7 +75,7 @@ class Fetch:
         self._sessions = sessions
         self._purgatory = purgatory
         self._offload = offload
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._disk_failed = disk_failed
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,15 +119,15 @@ class Fetch:
             leader.check_epoch(known_epoch)
             extent = leader.locate(
                 offset,
-                min(limit, most, self._max_bytes),
+                min(limit, most, self.max_bytes),
                 read_committed=read_committed,
                 minimum_one=True,
             )
-        except BrokerError:
+            if extent.size < least or not extent.size:
+                return None
+            records = extent.warm()
+        except (BrokerError, DiskFault):
             return None
-        if extent.size < least or not extent.size:
-            return None
-        records = extent.warm()
         if records is None:
             return None
         key = (version, topic, partition, read_committed)
@@ -146,7 +146,7 @@ class Fetch:
 
     def collect(self, request: FetchRequest, context: FetchContext) -> Fetched:
         """Look at each wanted partition, in order, until `max_bytes` are found."""
-        left = min(request.max_bytes, self._max_bytes)
+        left = min(request.max_bytes, self.max_bytes)
         fetched = Fetched([], 0, False)
         for wanted in context.wanted:
             found = self._look(wanted, left, fetched.size == 0, request.read_committed)
@@ -207,17 +207,30 @@ class Fetch:
         """The response, at once if everything is in the page cache, otherwise when it is read."""
         buffers: list[Buffer] = []
         for found in fetched.found:
-            warm = b"" if found.extent is None else found.extent.warm()
+            warm = self._warm(found)
             if warm is None:
                 return self._read_cold(operation, fetched)
             buffers.append(warm)
         return operation.response(fetched, buffers)
 
+    def _warm(self, found: Found) -> Buffer | None:
+        try:
+            return b"" if found.extent is None else found.extent.warm()
+        except DiskFault as fault:
+            return self._unreadable(found, fault)
+
+    def _unreadable(self, found: Found, fault: DiskFault) -> bytes:
+        self._disk_failed(fault)
+        code = int(ErrorCode.kafka_storage_error)
+        found.answer = PartitionFetched(found.answer.partition, code)
+        found.extent = None
+        return b""
+
     def _read_cold(self, operation: "DelayedFetch", fetched: Fetched) -> Pending:
         pending = operation.pending or Pending()
 
         async def read() -> None:
-            answer: Answer | None = None
+            answer: Answer | Refusal = Refusal("a bug in the broker")
             try:
                 buffers = [await self._load(found) for found in fetched.found]
                 answer = operation.response(fetched, buffers)
@@ -236,11 +249,7 @@ class Fetch:
         try:
             return await self._offload(found.extent.load)
         except DiskFault as fault:
-            self._disk_failed(fault)
-            found.answer = PartitionFetched(
-                found.answer.partition, int(ErrorCode.kafka_storage_error)
-            )
-            return b""
+            return self._unreadable(found, fault)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -265,11 +274,13 @@ class DelayedFetch(DelayedOperation):
         self._context = context
         self._version = version
         self._correlation_id = correlation_id
+        # More than the answer may hold would never come.
+        self._min_bytes = min(request.min_bytes, request.max_bytes, fetch.max_bytes)
         self._fetched: Fetched | None = None
         self.pending: Pending | None = None
 
     def is_enough(self, fetched: Fetched) -> bool:
-        return fetched.failed or fetched.size >= self._request.min_bytes or not self._context.wanted
+        return fetched.failed or fetched.size >= self._min_bytes or not self._context.wanted
 
     def try_complete(self) -> bool:
         fetched = self._fetch.collect(self._request, self._context)
@@ -278,13 +289,20 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         assert self.pending is not None
-        fetched = self._fetched or self._fetch.collect(self._request, self._context)
-        answer = self._fetch.answer(self, fetched)
-        if not isinstance(answer, Pending):
-            self.pending.answer(answer)
+        answer: Answer | Pending | Refusal = Refusal("a bug in the broker")
+        try:
+            fetched = self._fetched or self._fetch.collect(self._request, self._context)
+            answer = self._fetch.answer(self, fetched)
+        finally:
+            if not isinstance(answer, Pending):
+                self.pending.answer(answer)
 
     def response(self, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
         """The frame: what was found, with its records, less what the session need not tell."""
+        if code := self._context.answering():
+            return write_fetch(
+                self._version, self._correlation_id, (), code, self._context.session_id
+            )
         topics: list[TopicFetched] = []
         last: TopicKey | None = None
         for found, records in zip(fetched.found, buffers, strict=True):

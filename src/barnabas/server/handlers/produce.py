@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode, LawBroken
 from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
-from barnabas.server.replies import Answer, Pending, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.compression import Codec
 from barnabas.wire.produce import (
@@ -68,7 +68,12 @@ class Produce:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(
-        self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
+        self,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        position: int,
+        connection: Connection,
     ) -> Reply:
         single = read_single(version, frame, position)
         if single is not None and -1 <= single.acks <= 1:
@@ -80,7 +85,7 @@ class Produce:
         for batches in request.partitions:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
-                return self._in_thread(version, correlation_id, request)
+                return self._in_thread(version, correlation_id, request, connection)
         produced = [
             self._partition(version, request.acks, batches) for batches in request.partitions
         ]
@@ -151,7 +156,9 @@ class Produce:
 
     # -- the slow path -------------------------------------------------------
 
-    def _in_thread(self, version: int, correlation_id: int, request: ProduceRequest) -> Pending:
+    def _in_thread(
+        self, version: int, correlation_id: int, request: ProduceRequest, connection: Connection
+    ) -> Pending:
         # The receive buffer may be used for what comes next: keep what lies in it.
         kept = request._replace(
             partitions=[
@@ -162,15 +169,19 @@ class Produce:
         pending = Pending()
 
         async def produce() -> None:
-            answer: Answer | None = None
+            answer: Answer | Refusal = Refusal("a bug in the broker")
             try:
                 produced = [
                     await self._slow_partition(version, kept.acks, batches)
                     for batches in kept.partitions
                 ]
-                answer = _reply(version, correlation_id, kept.acks, _by_topic(kept, produced))
+                answer = (
+                    _reply(version, correlation_id, kept.acks, _by_topic(kept, produced)) or b""
+                )
             except SilentFailure as e:
-                log.info("%s", e)
+                answer = Refusal(str(e))
+            except LawBroken as broken:
+                connection.fatal(broken)
             except Exception:
                 log.exception("produce failed")
             finally:
@@ -199,7 +210,10 @@ class Produce:
         produced = self._partition(version, acks, batches, validated)
         if not produced.code and leader.log.is_flush_due(now_ms):
             flush = leader.log.start_flush()
-            await self._offload(flush.run)
+            try:
+                await self._offload(flush.run)
+            except DiskFault as fault:
+                return self._refused(partition, fault)
             leader.log.on_flushed(flush, self._clock.now_ms())
         return produced
 
