@@ -1,8 +1,10 @@
 """`barnabas server`: one broker in this process, until SIGTERM or Ctrl-C."""
 
 import asyncio
+import contextlib
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -86,7 +88,16 @@ def gather_properties(
     return properties
 
 
+def _raise_open_files_limit() -> None:
+    """Take as many open files as the system allows: an active partition needs three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _run(config: BrokerConfig) -> int:
+    _raise_open_files_limit()
     try:
         running = await start(config)
     except (BarnabasError, OSError) as e:

@@ -132,7 +132,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     tree = Tree.open(disks[0], seams.offload)
     ending.push_async_callback(tree.close)
     coordination = tree.session()
-    ending.push_async_callback(coordination.close)
+    ending.push_async_callback(_leave, coordination)
     for path in paths.PERSISTENT_PATHS:
         if await coordination.exists(path) is None:
             await coordination.create(path, make_parents=True)
@@ -235,7 +235,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     housekeeping.start()
     ending.push_async_callback(housekeeping.stop)
     ending.push_async_callback(listeners.close)
-    endpoints = [await listeners.open(listener) for listener in config.listeners()]
+    endpoints = [await listeners.open(listener, accept=False) for listener in config.listeners()]
     cache.brokers[broker_id] = BrokerImage(
         broker_id, _advertised(config, endpoints), config.optional_str("broker.rack")
     )
@@ -325,6 +325,14 @@ def _intervals(config: BrokerConfig) -> Intervals:
         checkpoint_ms=max(1, config.int("log.flush.offset.checkpoint.interval.ms")),
         producer_expiration_ms=config.int("producer.id.expiration.check.interval.ms"),
     )
+
+
+async def _leave(coordination: Coordination) -> None:
+    """End the session; on a dead disk the next start does what is left of it."""
+    try:
+        await coordination.close()
+    except DiskFault as fault:
+        log.warning("the session was not closed: %s", fault)
 
 
 def _progress(done: int, total: int) -> None:
