@@ -232,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answer:
             out: list[Buffer] = [answer] if isinstance(answer, bytes) else answer
-        self._send(out, sum(map(len, out)))
+            self._send(out, sum(map(len, out)))
         if self._end > self._start or self._read_paused:
             # Not at once: whoever gave the answer is in the middle of another's request.
             self._loop.call_soon(self._go_on)
@@ -261,8 +261,11 @@ class Connection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Let the socket write more: behind the open frame, or with it moved to where it fits.
 
-        Requests that wait for their turn stay as they are, and reading stops.
+        What waits for its turn stays as it is, and reading stops.
         """
+        if self._pending is not None or self._write_blocked:
+            self._pause_reading()
+            return
         have = self._end - self._start
         frame = 4
         if have >= 4:

@@ -53,8 +53,10 @@ class Listeners:
         """How many connections there are."""
         return len(self._connections)
 
-    async def open(self, listener: Listener) -> Listener:
-        """Take the address, without serving anyone yet; returns it with the port it got.
+    async def open(self, listener: Listener, accept: bool = True) -> Listener:
+        """Take the address, and serve there at once or only from `accept` on.
+
+        Returns the listener with the port it got.
 
         Raises  ConfigError, if the address is taken or not this machine's
         """
@@ -70,7 +72,7 @@ class Listeners:
                 listener.host or None,
                 listener.port,
                 backlog=self._limits.socket_listen_backlog_size,
-                start_serving=False,
+                start_serving=accept,
             )
         except (OSError, socket.gaierror) as e:
             raise ConfigError(f"cannot listen on {listener}: {e.strerror or e}") from e
