@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.base import topic_config
 from barnabas.base.broker_config import BrokerConfig, broker_key
 from barnabas.base.config import ConfigEntry, ConfigKey, ConfigType
-from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
+from barnabas.base.errors import BrokerError, ConfigError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.base.topic_config import TopicConfig
 from barnabas.base.topic_config_keys import TOPIC_KEYS
@@ -172,6 +172,12 @@ class Configs:
         self._check(resource, wanted)
         if validate_only:
             return
+        try:
+            await self._store(resource, wanted)
+        except DiskFault as fault:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
+
+    async def _store(self, resource: Resource, wanted: Mapping[str, str]) -> None:
         if resource.type == TOPIC:
             await self._write_topic(resource.name, wanted)
             return

@@ -46,6 +46,7 @@ class Housekeeping:
         self._intervals = intervals
         self._disk_failed = disk_failed
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
         self._checkpointed: dict[tuple[str, str], bytes] = {}
 
     def start(self) -> None:
@@ -56,10 +57,12 @@ class Housekeeping:
         self._spawn(self._repeat(every.producer_expiration_ms, self.expire_producers))
 
     async def stop(self) -> None:
-        """End all duties; a removal that was not due yet is done at the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """End all duties; a removal that was not due yet is done at the next start.
+
+        What a thread is at is waited for: nobody else may write the same files meanwhile.
+        """
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -67,8 +70,7 @@ class Housekeeping:
         task.add_done_callback(self._tasks.discard)
 
     async def _repeat(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
+        while not await self._stopped_within(interval_ms):
             try:
                 await duty()
             except DiskFault as fault:
@@ -76,13 +78,30 @@ class Housekeeping:
             except Exception:
                 log.exception("housekeeping failed duty=%s", getattr(duty, "__name__", duty))
 
+    async def _stopped_within(self, delay_ms: int) -> bool:
+        """Wait; returns early, and True, when the duties end."""
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                return await self._stopping.wait()
+        except TimeoutError:
+            return False
+
+    async def _run(self, work: Callable[[], None]) -> bool:
+        """Whether blocking work was done; if not its folder, and no other, goes offline."""
+        try:
+            await self._offload(work)
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return False
+        return True
+
     # -- the duties ----------------------------------------------------------
 
     async def flush(self) -> None:
         """Bring onto the medium what the topics' flush properties ask for."""
         for partition_log, flush in self._logs.due_flushes():
-            await self._offload(flush.run)
-            partition_log.on_flushed(flush, self._clock.now_ms())
+            if await self._run(flush.run):
+                partition_log.on_flushed(flush, self._clock.now_ms())
 
     async def retain(self) -> None:
         """Let go of the segments that are too old or too many."""
@@ -99,11 +118,8 @@ class Housekeeping:
         self._spawn(self._remove(removal))
 
     async def _remove(self, removal: Removal) -> None:
-        await asyncio.sleep(removal.delay_ms / 1000)
-        try:
-            await self._offload(removal.run)
-        except DiskFault as fault:
-            self._disk_failed(fault)
+        if not await self._stopped_within(removal.delay_ms):
+            await self._run(removal.run)
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {leader.topic_partition: leader.high_watermark for leader in self._replicas}
@@ -112,8 +128,7 @@ class Housekeeping:
         """Write down recovery points, log starts and high watermarks, where they have changed."""
         for write in self._logs.checkpoints(self.high_watermarks()):
             key = (write.disk.folder, write.name)
-            if self._checkpointed.get(key) != write.data:
-                await self._offload(write.run)
+            if self._checkpointed.get(key) != write.data and await self._run(write.run):
                 self._checkpointed[key] = write.data
 
     async def expire_producers(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, ProducerId
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import BadVersion, Coordination
@@ -49,5 +49,7 @@ class ProducerIds:
                 )
             except BadVersion:
                 continue
+            except DiskFault as fault:
+                raise BrokerError(ErrorCode.coordinator_not_available, str(fault)) from fault
             self._next, self._end = start, end
             return

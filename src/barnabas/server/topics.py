@@ -145,7 +145,7 @@ class Topics:
             if validate_only:
                 return image
             try:
-                await self._coordination.multi(self._creation(image, wanted.overrides))
+                await self._write(self._creation(image, wanted.overrides))
             except NodeExists:
                 raise _exists(wanted.name) from None
             self._configs.know_topic(wanted.name, wanted.overrides)
@@ -230,6 +230,14 @@ class Topics:
             )
         )
 
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        """Change the tree. Raises BrokerError, nothing changed, if its disk has failed."""
+        try:
+            await self._coordination.multi(operations)
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
+
     def _lead(self, image: TopicImage, index: int) -> None:
         """Open or make the partition's log and take producers and consumers for it."""
         topic_partition = TopicPartition(image.name, index)
@@ -258,14 +266,11 @@ class Topics:
             except BrokerError:
                 return None
 
-    def _remove_log(self, partition: TopicPartition) -> bool:
-        """Whether the log is gone, or on its way; if not, its folder has failed."""
+    def _remove_log(self, partition: TopicPartition) -> None:
         try:
             self._remove_later(self._logs.delete(partition))
         except DiskFault as fault:
             self._disk_failed(fault)
-            return False
-        return True
 
     def _take_offline(self, partition: TopicPartition) -> None:
         self._replicas.take_offline(partition)
@@ -297,7 +302,7 @@ class Topics:
             operations: list[Operation] = [Set(paths.topic_path(name), self._topic_data(grown))]
             for index in added:
                 operations += self._partition_creation(TopicPartition(name, index))
-            await self._coordination.multi(operations)
+            await self._write(operations)
             self._metadata.put(grown)
             for index in added:
                 self._lead(grown, index)
@@ -326,12 +331,13 @@ class Topics:
             image = self._metadata.topic(name)
             if image is None:
                 raise BrokerError(ErrorCode.unknown_topic_or_partition)
-            await self._coordination.multi(await self._deletion(image))
+            await self._write(await self._deletion(image))
             self._configs.forget_topic(name)
             self._metadata.forget(name)
-            gone = [self._stop(TopicPartition(name, index)) for index in image.partitions]
-            if all(gone):
-                await self._coordination.delete(paths.delete_topic_path(name))
+            for index in image.partitions:
+                self._stop(TopicPartition(name, index))
+            if not self._logs.offline:
+                await self._write([Delete(paths.delete_topic_path(name))])
 
     def check_deletion_enabled(self) -> None:
         """Raises BrokerError(topic_deletion_disabled) unless `delete.topic.enable`."""
@@ -339,8 +345,10 @@ class Topics:
             raise BrokerError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
 
     async def _deletion(self, image: TopicImage) -> list[Operation]:
-        """The topic goes, and a mark stays until no log of it is left, so that a crash
-        between the two does not leave its data for good."""
+        """The topic goes, and a mark stays until no log of it is left.
+
+        So neither a crash between the two nor a dead disk leaves its data for good.
+        """
         operations: list[Operation] = []
         for index in image.partitions:
             partition = TopicPartition(image.name, index)
@@ -354,11 +362,12 @@ class Topics:
             operations.append(Create(mark))
         return operations
 
-    def _stop(self, partition: TopicPartition) -> bool:
-        """Serve nobody from a partition any more; returns whether its data is gone, too."""
+    def _stop(self, partition: TopicPartition) -> None:
+        """Serve nobody from a partition any more, and let its data go."""
         self._replicas.remove(partition)
         self._partition_gone(partition)
-        return self._logs.get(partition) is not None and self._remove_log(partition)
+        if self._logs.get(partition) is not None:
+            self._remove_log(partition)
 
     def config_changed(self, name: str) -> None:
         """Let the logs of a topic follow its properties."""

@@ -99,10 +99,12 @@ class Client:
         values: Sequence[bytes] = (b"value",),
         partition: int = 0,
         timestamp: int = 1_000,
+        key: bytes | None = None,
+        **producer: int,
     ) -> Any:
         """One batch, its records a millisecond apart; returns the partition's answer."""
-        records = [Record(n, timestamp + n, None, value, ()) for n, value in enumerate(values)]
-        sent = parts(index=partition, records=bytes(build_batch(records)))
+        records = [Record(n, timestamp + n, key, value, ()) for n, value in enumerate(values)]
+        sent = parts(index=partition, records=bytes(build_batch(records, **producer)))
         data = parts(name=topic, partition_data=(sent,))
         response = self.call(ApiKey.PRODUCE, acks=-1, topic_data=(data,))
         return response.responses[0].partition_responses[0]

@@ -85,9 +85,7 @@ def test_what_lies_in_each_folder_is_told(tmp_path: Path, version: int) -> None:
             assert (partition.offset_lag, partition.is_future_key) == (0, False)
 
 
-def test_the_size_of_the_file_system_is_told_from_version_4(
-    client: Client, tmp_path: Path
-) -> None:
+def test_the_size_of_the_file_system_is_told_from_version_4(client: Client, tmp_path: Path) -> None:
     (result,) = log_dirs(client, 4)
     assert result.total_bytes == shutil.disk_usage(tmp_path).total
     assert 0 < result.usable_bytes <= result.total_bytes
@@ -153,7 +151,9 @@ def test_pages_tell_everything_once(paged: Client, limit: int) -> None:
         pages.append(told)
     assert all(sum(len(p) for _, p in told) <= limit for told in pages)
     everything = [(name, i) for told in pages for name, indexes in told for i in indexes]
-    assert everything == [(f"p-{t}", i) for t, n in (("a", 3), ("b", 1), ("c", 2)) for i in range(n)]
+    assert everything == [
+        (f"p-{t}", i) for t, n in (("a", 3), ("b", 1), ("c", 2)) for i in range(n)
+    ]
 
 
 def test_a_limit_that_is_none_still_tells_one(paged: Client) -> None:
@@ -197,9 +197,7 @@ def test_unknown_and_impossible_names_are_told_as_such(paged: Client) -> None:
 
 
 @pytest.mark.parametrize("cursor", [("p-b", 0), ("p-a", -1)])
-def test_a_cursor_that_points_nowhere_is_refused(
-    paged: Client, cursor: tuple[str, int]
-) -> None:
+def test_a_cursor_that_points_nowhere_is_refused(paged: Client, cursor: tuple[str, int]) -> None:
     response = paged.call(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         topics=(parts(name="p-a"),),

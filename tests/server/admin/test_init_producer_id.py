@@ -83,8 +83,6 @@ def test_half_an_identity_is_refused(client: Client, producer_id: int, epoch: in
 def test_transactions_are_refused(
     client: Client, version: int, transactional_id: str, code: ErrorCode
 ) -> None:
-    response = client.call(
-        ApiKey.INIT_PRODUCER_ID, version, transactional_id=transactional_id
-    )
+    response = client.call(ApiKey.INIT_PRODUCER_ID, version, transactional_id=transactional_id)
     assert response.error_code == code
     assert response.producer_id == -1

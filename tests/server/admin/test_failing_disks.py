@@ -1,0 +1,244 @@
+"""A disk that dies takes its own partitions with it, and no others; the last one the broker."""
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.errors import DiskFault, ErrorCode
+from barnabas.wire.apis import ApiKey
+from tests.server.admin.client import LATEST, Client, parts
+from tests.server.admin.faulty_disk import FaultyDisk
+from tests.server.admin.running import broker, until
+
+FAST = {
+    "log_flush_offset_checkpoint_interval_ms": "20",
+    "log_flush_scheduler_interval_ms": "20",
+    "log_retention_check_interval_ms": "20",
+}
+STORAGE = ErrorCode.kafka_storage_error
+
+
+class Disks(dict[str, FaultyDisk]):
+    """The disks of a broker, by the last part of their path."""
+
+    def __call__(self, folder: str) -> FaultyDisk:
+        disk = self[Path(folder).name] = FaultyDisk(folder)
+        return disk
+
+
+def homes(client: Client) -> dict[int, str]:
+    """In which folder each partition of t lies."""
+    return {
+        partition.partition_index: Path(result.log_dir).name
+        for result in client.call(ApiKey.DESCRIBE_LOG_DIRS, topics=None).results
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+
+
+def metadata(client: Client) -> dict[int, Any]:
+    (topic,) = client.call(ApiKey.METADATA, topics=(parts(name="t", topic_id=None),)).topics
+    return {partition.partition_index: partition for partition in topic.partitions}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    return tmp_path / "one", tmp_path / "two"
+
+
+def test_new_partitions_go_to_the_emptier_folder(folders: tuple[Path, Path]) -> None:
+    with broker(folders[0]) as running, running.client() as client:
+        client.create("first", 3)
+    with broker(*folders) as running, running.client() as client:
+        client.create("t", 5)
+        names = {folder: [p.name for p in folder.glob("*-[0-9]")] for folder in folders}
+        assert {len(found) for found in names.values()} == {4}
+
+
+def test_a_dead_disk_takes_its_own_partitions_and_no_others(folders: tuple[Path, Path]) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks, **FAST) as running, running.client() as client:
+        client.create("t", 2)
+        for partition in (0, 1):
+            client.produce("t", [b"x"], partition)
+        lost, kept = sorted(homes(client), key=lambda p: homes(client)[p] != "two")
+        disks["two"].failing = True
+        assert client.produce("t", [b"x"], lost).error_code == STORAGE
+        assert client.produce("t", [b"x"], lost).error_code == STORAGE
+        assert client.fetch("t", 0, lost).error_code == STORAGE
+        assert client.list_offsets("t", LATEST, partition=lost).error_code == STORAGE
+
+        assert client.produce("t", [b"x"], kept).base_offset == 1
+        assert client.fetch("t", 0, kept).error_code == ErrorCode.none
+        assert client.offset("t", LATEST, kept) == 2
+        assert running.failure() is None
+
+        told = metadata(client)
+        assert told[lost].leader_id == -1
+        assert told[lost].error_code == ErrorCode.leader_not_available
+        assert told[lost].offline_replicas == (0,)
+        assert told[kept].leader_id == 0
+        dirs = client.call(ApiKey.DESCRIBE_LOG_DIRS, topics=None).results
+        codes = {Path(result.log_dir).name: result.error_code for result in dirs}
+        assert codes == {"one": ErrorCode.none, "two": STORAGE}
+
+        client.create("new", 3)
+        for partition in range(3):
+            assert client.produce("new", [b"x"], partition).error_code == ErrorCode.none
+
+
+@pytest.mark.parametrize("asked", ["list_offsets", "fetch"])
+def test_reading_from_a_dead_disk_takes_it_offline(folders: tuple[Path, Path], asked: str) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks) as running, running.client() as client:
+        client.create("t", 2)
+        lost = next(p for p, home in homes(client).items() if home == "two")
+        client.produce("t", [b"x"], lost)
+        disks["two"].failing = True
+        if asked == "fetch":
+            answer = client.fetch("t", 0, lost)
+        else:
+            answer = client.list_offsets("t", 0, partition=lost)
+        assert answer.error_code == STORAGE
+        assert metadata(client)[lost].leader_id == -1
+
+
+def test_housekeeping_finds_a_dead_disk_by_itself(folders: tuple[Path, Path]) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks, **FAST) as running, running.client() as client:
+        client.create("t", 2, flush_ms="1")
+        lost = next(p for p, home in homes(client).items() if home == "two")
+        client.produce("t", [b"x"], lost)
+        disks["two"].failing = True
+        until(lambda: metadata(client)[lost].leader_id == -1, "the folder to go offline")
+
+
+def test_a_fetch_that_waits_is_answered_when_its_disk_dies(folders: tuple[Path, Path]) -> None:
+    disks = Disks()
+    with (
+        broker(*folders, disk=disks, **FAST) as running,
+        running.client() as client,
+        running.client() as waiting,
+    ):
+        client.create("t", 2)
+        lost = next(p for p, home in homes(client).items() if home == "two")
+        asked = parts(partition=lost, fetch_offset=0, partition_max_bytes=1000)
+        waiting.send(
+            ApiKey.FETCH,
+            12,
+            max_wait=timedelta(minutes=5),
+            min_bytes=1,
+            session_epoch=-1,
+            topics=(parts(topic="t", partitions=(asked,)),),
+        )
+        client.offset("t", LATEST, lost)
+        disks["two"].failing = True
+        client.produce("t", [b"x"], lost)
+        answer = waiting.receive(ApiKey.FETCH, 12).responses[0].partitions[0]
+        assert answer.error_code == STORAGE
+
+
+def test_a_topic_is_created_in_the_folder_that_works(folders: tuple[Path, Path]) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks) as running, running.client() as client:
+        disks["two"].failing = True
+        client.create("t", 4)
+        for partition in range(4):
+            assert client.produce("t", [b"x"], partition).error_code == ErrorCode.none
+
+
+def test_a_topic_on_a_dead_disk_can_be_deleted_and_stays_deleted(
+    folders: tuple[Path, Path],
+) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks) as running, running.client() as client:
+        client.create("t", 2)
+        client.produce("t", [b"x"], 0)
+        client.produce("t", [b"x"], 1)
+        disks["two"].failing = True
+        assert client.delete("t").error_code == ErrorCode.none
+        client.create("t", 2)
+        assert client.offset("t", LATEST, 0) == client.offset("t", LATEST, 1) == 0
+        client.delete("t")
+    with broker(*folders) as running, running.client() as client:
+        assert client.call(ApiKey.METADATA, topics=None).topics == ()
+        left = [p.name for f in folders for p in f.glob("t-*") if not p.name.endswith("-delete")]
+        assert left == []
+
+
+def test_a_disk_that_is_dead_at_the_start_does_not_have_its_partitions_begun_anew(
+    folders: tuple[Path, Path],
+) -> None:
+    with broker(*folders) as running, running.client() as client:
+        client.create("t", 2)
+        for partition in (0, 1):
+            client.produce("t", [b"x"] * 3, partition)
+        lost = next(p for p, home in homes(client).items() if home == "two")
+
+    def dead(folder: str) -> FaultyDisk:
+        disk = FaultyDisk(folder)
+        disk.failing = Path(folder).name == "two"
+        return disk
+
+    with broker(*folders, disk=dead) as running, running.client() as client:
+        assert client.produce("t", [b"x"], lost).error_code == STORAGE
+        assert client.offset("t", LATEST, 1 - lost) == 3
+        assert metadata(client)[lost].leader_id == -1
+    with broker(*folders) as running, running.client() as client:
+        assert client.offset("t", LATEST, lost) == 3
+
+
+def test_the_broker_stops_when_no_disk_is_left(folders: tuple[Path, Path]) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks, **FAST) as running, running.client() as client:
+        client.create("t", 2)
+        for disk in disks.values():
+            disk.failing = True
+        for partition in (0, 1):
+            assert client.produce("t", [b"x"], partition).error_code == STORAGE
+        until(lambda: isinstance(running.failure(), DiskFault), "the broker to give up")
+
+
+def test_changes_are_refused_when_the_disk_of_the_tree_is_dead(folders: tuple[Path, Path]) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks) as running, running.client() as client:
+        client.create("t", 2)
+        kept = next(p for p, home in homes(client).items() if home == "two")
+        disks["one"].failing = True
+        wanted = parts(name="new", num_partitions=1, replication_factor=1)
+        assert client.call(ApiKey.CREATE_TOPICS, topics=(wanted,)).topics[0].error_code == STORAGE
+        assert client.delete("t").error_code == STORAGE
+        config = parts(name="retention.ms", config_operation=0, value="1")
+        resource = parts(resource_type=2, resource_name="t", configs=(config,))
+        (altered,) = client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=(resource,)).responses
+        assert altered.error_code == STORAGE
+        grown = parts(name="t", count=3, assignments=None)
+        (result,) = client.call(ApiKey.CREATE_PARTITIONS, topics=(grown,)).results
+        assert result.error_code == STORAGE
+        given = client.call(ApiKey.INIT_PRODUCER_ID, transactional_id=None)
+        assert given.error_code == ErrorCode.coordinator_not_available
+        assert client.produce("t", [b"x"], kept).error_code == ErrorCode.none
+        assert [t.name for t in client.call(ApiKey.METADATA, topics=None).topics] == ["t"]
+        assert len(metadata(client)) == 2
+
+
+def test_the_process_of_a_broker_whose_folder_cannot_be_used_ends_with_a_failure(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    ended = subprocess.run(
+        [sys.executable, "-c", "from barnabas.cli.main import main; main()", "server"]
+        + ["--listen", "127.0.0.1:0", "--data", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert str(file) in ended.stderr
