@@ -23,8 +23,7 @@ class CleanedTransactions:
         # Producers that have had a batch in a transaction whose marker is yet to come.
         self._with_aborted_batch: set[int] = set()
         self._with_batch: set[int] = set()
-        # What the transaction index of the cleaned log has to hold, rising by last offset.
-        self.kept: deque[AbortedTransaction] = deque()
+        self._kept: list[AbortedTransaction] = []
 
     def can_discard(self, header: BatchHeader, load: Callable[[], bytes]) -> bool:
         """Whether the records of this batch are of an aborted transaction; of a control batch,
@@ -36,6 +35,11 @@ class CleanedTransactions:
         if header.is_control:
             return self._on_marker(header, load)
         return header.is_transactional and self._on_batch(header)
+
+    def take_kept(self) -> list[AbortedTransaction]:
+        """Those met since the last call that the cleaned log's transaction index has to hold."""
+        kept, self._kept = self._kept, []
+        return kept
 
     def _on_batch(self, header: BatchHeader) -> bool:
         aborted = self._aborted.get(header.producer_id)
@@ -57,5 +61,5 @@ class CleanedTransactions:
         self._with_batch.discard(producer_id)
         self._with_aborted_batch.discard(producer_id)
         if marker.control_type is ControlType.ABORT and aborted and has_aborted_batch:
-            self.kept.append(aborted)
+            self._kept.append(aborted)
         return not (has_batch or has_aborted_batch)

@@ -16,6 +16,7 @@ from barnabas.log.checkpoints import (
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
+FIRST_DIRTY_OFFSET: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
 

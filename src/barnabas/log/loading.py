@@ -24,9 +24,7 @@ from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
 from barnabas.log.segments import DELETED, new_segment
 from barnabas.log.snapshots import snapshot_offsets, snapshot_path
-
-CLEANED: Final = ".cleaned"
-SWAP: Final = ".swap"
+from barnabas.log.swap import CLEANED, SWAP
 
 _INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
@@ -39,6 +37,7 @@ class Opening(NamedTuple):
     clean: bool  # the last stop was: nothing needs to be scanned
     recovery_point: int = 0
     log_start_offset: int = 0
+    first_dirty_offset: int | None = None  # up to where it was compacted, if ever
 
 
 def open_log(
@@ -77,6 +76,7 @@ def open_log(
         random=random,
         now_ms=now_ms,
         topic_id=read_topic_id(disk, folder),
+        first_dirty_offset=opening.first_dirty_offset,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()
@@ -114,7 +114,9 @@ def _complete_swap(
     for segment in swaps:
         segment.find_end_offset()
         segment.close()
-    first, end = min(bases, default=0), max((swap.end_offset for swap in swaps), default=0)
+    # One that nothing was left for covers its own beginning only.
+    ends = [max(swap.end_offset, swap.base_offset + 1) for swap in swaps]
+    first, end = min(bases, default=0), max(ends, default=0)
     for name in disk.list(folder):
         if name.endswith((LOG, *_INDEXES)) and first <= _offset_of(name) < end:
             disk.remove(f"{folder}/{name}")

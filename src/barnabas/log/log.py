@@ -16,6 +16,7 @@ from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import encode_epoch_checkpoint
+from barnabas.log.cleaning import Cleaning
 from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.producers import ProducerStates
@@ -23,6 +24,7 @@ from barnabas.log.retention import decide_deletable
 from barnabas.log.segment import Segment, TimestampOffset
 from barnabas.log.segments import Segments, new_segment
 from barnabas.log.snapshots import replay, restore, snapshot_offsets, take_snapshot
+from barnabas.log.swap import Swap
 from barnabas.log.work import Flush, Removal
 from barnabas.wire.batch import BatchHeader, headers, stamp
 
@@ -58,6 +60,7 @@ class Log:
         random: Random,
         now_ms: int,
         topic_id: UUID | None = None,
+        first_dirty_offset: int | None = None,
     ) -> None:
         """Segments in order, at least one, whose last knows its end."""
         self.disk = disk
@@ -72,6 +75,11 @@ class Log:
         self.log_end_offset = Offset(segments[-1].end_offset)
         self.recovery_point = Offset(recovery_point)
         self.last_flush_ms = now_ms
+        # Up to where compaction has come, if ever; it judges whether that can be.
+        self.first_dirty_offset = first_dirty_offset
+        # The compaction under way, if any: it is void once this is another or none.
+        self.cleaning: Cleaning | None = None
+        self._swap: Swap | None = None
         self._random = random
         self._segments = Segments(disk, segments)
         self._active = segments[-1]
@@ -288,6 +296,7 @@ class Log:
         if offset < self._segments.first.base_offset:
             return self.truncate_fully_and_start_at(offset, now_ms)
         with self._writing():
+            self._end_cleaning()
             removal = self._detach(slice(self._segments.number_of(offset) + 1, None))
             self._active = self._segments.active
             self._active.truncate_to(offset, now_ms)
@@ -300,6 +309,7 @@ class Log:
         Raises  DiskFault, and `failure` is set
         """
         with self._writing():
+            self._end_cleaning()
             removal = self._detach(slice(None))
             self._start_segment(offset, now_ms)
             self.log_start_offset = offset
@@ -312,6 +322,8 @@ class Log:
         self.log_end_offset = Offset(self._active.end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
         self._flushing.clear()
         for segment in self._segments:
             segment.is_dirty = segment.is_index_dirty = True
@@ -361,6 +373,7 @@ class Log:
             deletable=[segment.base_offset for segment in deletable],
         )
         with self._writing():
+            self._end_cleaning()
             removal = self._detach(oldest)
         self.delete_records_before(Offset(self._segments.first.base_offset))
         return removal
@@ -368,6 +381,45 @@ class Log:
     def _detach(self, which: slice) -> Removal:
         self._is_folder_dirty = True
         return Removal(self.disk, self._segments.detach(which), self.config.file_delete_delay_ms)
+
+    # Compacting
+
+    def begin_swap(self, old: Sequence[Segment], new: Sequence[Segment]) -> Swap:
+        """Let cleaned segments take the place of those they were made from.
+
+        From now on they are read, also after a crash. The swap's other steps are done by
+        `continue_swap`, each after what was renamed before is on the medium.
+
+        Raises  DiskFault, and `failure` is set
+        """
+        at = self._segments.number_of(old[0].base_offset)
+        law(
+            tuple(old) == self.segments[at : at + len(old)]
+            and old[-1].end_offset <= min(self.recovery_point, self._active.base_offset),
+            "LOG-5 only segments at rest, in a row and on the medium are replaced",
+            log=self.folder,
+            old=[segment.base_offset for segment in old],
+        )
+        with self._writing():
+            self._swap = Swap(self.disk, self.folder, old, new)
+            self._swap.step()
+        self._segments.replace(old, new)
+        self._is_folder_dirty = True
+        return self._swap
+
+    def continue_swap(self, swap: Swap) -> None:
+        """Do the next step. Raises DiskFault, and `failure` is set."""
+        with self._writing():
+            swap.step()
+        if swap.is_done:
+            self._swap = None
+
+    def _end_cleaning(self) -> None:
+        """Before segments go: compaction is void, and a swap that has begun is finished."""
+        self.cleaning = None
+        if self._swap is not None:
+            self._swap.finish()
+            self._swap = None
 
     # Flushing
 
@@ -423,6 +475,7 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Leave the folder as a clean stop does: trimmed, flushed, with a snapshot. Blocks."""
+        self._end_cleaning()
         end = self.log_end_offset
         if snapshot_offsets(self.disk, self.folder)[-1:] != [end]:
             take_snapshot(self.disk, self.folder, self.producers, end)

@@ -13,6 +13,7 @@ from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.folder import (
+    FIRST_DIRTY_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -158,7 +159,7 @@ class Logs:
         self.folders[fault.folder].release()
         lost = [log.partition for log in self if log.disk.folder == fault.folder]
         for partition in lost:
-            del self._logs[partition]
+            self._logs.pop(partition).cleaning = None
         if len(self.offline) == len(self.folders):
             raise fault
         return lost
@@ -190,6 +191,7 @@ class Logs:
     def delete(self, partition: TopicPartition) -> Removal:
         """Take a partition away; its folder is renamed now and removed by the work returned."""
         log = self._logs.pop(partition)
+        log.cleaning = None
         self.high_watermarks.pop(partition, None)
         suffix = f"-{partition.partition}.{self._random.uuid().hex}{DELETE}"
         name = partition.topic[: _MAX_NAME - len(suffix)] + suffix
@@ -219,7 +221,7 @@ class Logs:
                 log.deletable_segments(now_ms, high_watermark_of(log.partition)), now_ms
             )
             for log in self
-            if log.failure is None
+            if log.failure is None and log.cleaning is None
         )
         return [removal for removal in removals if removal]
 
@@ -250,7 +252,23 @@ class Logs:
             folder.write_offsets(RECOVERY_POINT, points),
             folder.write_offsets(LOG_START_OFFSET, starts),
             folder.write_offsets(HIGH_WATERMARK, known),
+            self._cleaner_checkpoint(folder),
         ]
+
+    def cleaner_checkpoint(self, log: Log) -> CheckpointWrite:
+        """The work that writes down up to where each log beside `log` was compacted.
+
+        To be done after a compaction, and after a truncation before anything is appended.
+        """
+        return self._cleaner_checkpoint(self.folders[log.disk.folder])
+
+    def _cleaner_checkpoint(self, folder: LogFolder) -> CheckpointWrite:
+        cleaned = {
+            log.partition: log.first_dirty_offset
+            for log in self._logs_in(folder)
+            if log.first_dirty_offset is not None
+        }
+        return folder.write_offsets(FIRST_DIRTY_OFFSET, cleaned)
 
 
 def _openings(
@@ -259,6 +277,7 @@ def _openings(
     """The partitions among `names`, with what the folder's checkpoints say of each."""
     points = folder.read_offsets(RECOVERY_POINT)
     starts = folder.read_offsets(LOG_START_OFFSET)
+    dirty = folder.read_offsets(FIRST_DIRTY_OFFSET)
     for match in filter(None, map(_PARTITION.fullmatch, names)):
         partition = TopicPartition(match[1], int(match[2]))
         yield (
@@ -269,5 +288,6 @@ def _openings(
                 folder.was_clean,
                 points.get(partition, 0),
                 starts.get(partition, 0),
+                dirty.get(partition),
             ),
         )

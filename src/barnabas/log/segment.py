@@ -22,6 +22,7 @@ OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
+SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 _HEAD: Final = Struct(">qi")  # base offset and length, which begin every batch
 _HEAD_AND_DELTA: Final = Struct(">qi11xi")  # and the last offset delta
@@ -113,6 +114,16 @@ class Segment:
             self._file = self._disk.open(self.path(LOG))
         return self._file
 
+    def rename(self, suffix: str) -> None:
+        """Let `suffix` end the names of its files instead; whoever has them open may read on."""
+        before = [self.path(kind) for kind in SEGMENT_FILES]
+        self._suffix = suffix
+        for path, kind in zip(before, SEGMENT_FILES, strict=True):
+            if self._disk.status(path):
+                self._disk.rename(path, self.path(kind))
+        self.offset_index.path = self.path(OFFSET_INDEX)
+        self.time_index.path = self.path(TIME_INDEX)
+
     def create(self) -> None:
         """Make the files of a new, active segment."""
         self._file = self._disk.open(self.path(LOG), create=True)
@@ -146,7 +157,7 @@ class Segment:
             return True
         first = self._first_timestamp
         if first is None:
-            first = self._first_timestamp = self._header_at(0).max_timestamp
+            first = self.first_timestamp
         waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return waited_ms > config.segment_ms - self.jitter_ms
 
@@ -206,7 +217,8 @@ class Segment:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove the batch that holds `offset` and all after it."""
         position = self._position_of(offset)
-        if position is None:
+        if position is None:  # compaction may have removed what was there
+            self.end_offset = min(offset, self.end_offset)
             return
         cut = self._header_at(position).base_offset
         self.file.truncate(position)
@@ -257,6 +269,13 @@ class Segment:
         self.end_offset = self.base_offset
         for _, header in self.headers(self.offset_index.position_upto(self.size)):
             self.end_offset = header.next_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The latest time in the first batch; there must be one."""
+        if self._first_timestamp is None:
+            self._first_timestamp = self._header_at(0).max_timestamp
+        return self._first_timestamp
 
     @property
     def largest_timestamp(self) -> int:

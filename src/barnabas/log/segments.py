@@ -8,20 +8,11 @@ from barnabas.base.disk import Disk
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.extent import NOTHING, Extent
-from barnabas.log.segment import (
-    LOG,
-    OFFSET_INDEX,
-    SNAPSHOT,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    Segment,
-    TimestampOffset,
-)
+from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset
 from barnabas.wire.batch import BatchHeader
 
 DELETED: Final = ".deleted"
 
-_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 
 
 class Segments:
@@ -83,12 +74,24 @@ class Segments:
         paths = []
         for segment in self._all[which] if which.stop else reversed(self._all[which]):
             segment.close()
-            for path in map(segment.path, _FILES):
-                if self._disk.status(path):
-                    self._disk.rename(path, path + DELETED)
-                    paths.append(path + DELETED)
+            paths += mark_deleted(self._disk, segment, (*SEGMENT_FILES, SNAPSHOT))
         del self._all[which]
         return paths
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Let `new` stand where `old`, some segments in a row, are now."""
+        at = self._all.index(old[0])
+        self._all[at : at + len(old)] = new
+
+
+def mark_deleted(disk: Disk, segment: Segment, suffixes: Sequence[str]) -> list[str]:
+    """Rename files of a segment that no longer counts; returns them, for others to remove."""
+    paths = []
+    for path in map(segment.path, suffixes):
+        if disk.status(path):
+            disk.rename(path, path + DELETED)
+            paths.append(path + DELETED)
+    return paths
 
 
 def new_segment(
