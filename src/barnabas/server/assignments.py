@@ -1,17 +1,21 @@
 """Which broker holds which partition: as the client says, if that can be, or as decided here."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 
 Assignment = Mapping[int, tuple[BrokerId, ...]]
 
+# So many partitions can be made at once; a number that was meant otherwise ends no broker.
+MOST_AT_ONCE: Final = 10_000
+
 
 def assign(brokers: Sequence[BrokerId], partitions: int, replication_factor: int) -> Assignment:
     """Spread the partitions of a new topic over the brokers.
 
-    Raises  BrokerError(invalid_partitions, invalid_replication_factor)
+    Raises  BrokerError(invalid_partitions, invalid_replication_factor, policy_violation)
     """
     if partitions <= 0:
         raise BrokerError(
@@ -26,6 +30,10 @@ def assign(brokers: Sequence[BrokerId], partitions: int, replication_factor: int
             ErrorCode.invalid_replication_factor,
             f"Replication factor: {replication_factor} larger than available brokers: "
             f"{len(brokers)}.",
+        )
+    if partitions > MOST_AT_ONCE:
+        raise BrokerError(
+            ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
         )
     return dict.fromkeys(range(partitions), tuple(brokers[:replication_factor]))
 
