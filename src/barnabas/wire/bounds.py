@@ -8,6 +8,7 @@ first walked with its own schema: lengths are checked, nothing is built, unknown
 
 import dataclasses
 import struct
+import types
 import typing
 from collections.abc import Callable
 from functools import cache
@@ -89,11 +90,11 @@ def _field_shape(field: "dataclasses.Field[Any]", hint: object, flexible: bool) 
     if nested is not None:
         shape = entity_shape(typing.cast(Any, nested))
         # A struct that may be null is preceded by a byte, except where a tag tells of it.
-        if not is_array(hint) and hint is not nested and "tag" not in field.metadata:
+        if not is_array(hint) and is_nullable(hint) and "tag" not in field.metadata:
             shape = _nullable(shape)
     else:
         shape = _primitive(field.metadata["kafka_type"], flexible)
-    return _array(shape, flexible) if is_array(hint) else shape
+    return _array(shape, flexible, is_nullable(hint)) if is_array(hint) else shape
 
 
 def _primitive(kind: str, flexible: bool) -> Shape:
@@ -121,11 +122,13 @@ def _nullable(shape: Shape) -> Shape:
     return Shape(skip, 1)
 
 
-def _array(element: Shape, flexible: bool) -> Shape:
+def _array(element: Shape, flexible: bool, nullable: bool) -> Shape:
     length = _compact_length if flexible else _int_length
 
     def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
         count, position = length(buffer, position)
+        if count < 0 and not nullable:
+            raise Truncated("a list is null that cannot be")
         if count * element.smallest > len(buffer) - position:
             raise Truncated(f"there is no room for {count} elements")
         for _ in range(count):
@@ -196,6 +199,10 @@ def nested_entity(hint: object) -> type[Any] | None:
         if (found := nested_entity(part)) is not None:
             return found
     return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+def is_nullable(hint: object) -> bool:
+    return isinstance(hint, types.UnionType) and type(None) in hint.__args__
 
 
 def is_array(hint: object) -> bool:

@@ -9,7 +9,6 @@ response is written in the newest version and adapted down to the one asked for.
 import dataclasses
 import datetime
 import io
-import types
 import typing
 from collections.abc import Callable
 from functools import cache
@@ -22,7 +21,7 @@ from kio.static.constants import EntityType
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.bounds import bounded, is_array, nested_entity
+from barnabas.wire.bounds import bounded, is_array, is_nullable, nested_entity
 from barnabas.wire.varint import Truncated
 
 # kio's entities are dataclasses generated per version; only handlers know the exact one.
@@ -111,14 +110,10 @@ def _plan(target: Any) -> list[tuple[str, type[Message] | None, bool, object]]:
     """For each field: its name, its entity type if any, whether it may be null, its default."""
     hints = typing.get_type_hints(target)
     return [
-        (field.name, nested_entity(hint), _is_nullable(hint), _default(field, hint))
+        (field.name, nested_entity(hint), is_nullable(hint), _default(field, hint))
         for field in dataclasses.fields(target)
         for hint in [hints[field.name]]
     ]
-
-
-def _is_nullable(hint: object) -> bool:
-    return isinstance(hint, types.UnionType) and type(None) in hint.__args__
 
 
 _IMPLICIT: dict[str, object] = {
@@ -138,7 +133,7 @@ def _default(field: "dataclasses.Field[Any]", hint: object) -> object:
         return field.default
     if is_array(hint):
         return ()
-    if _is_nullable(hint):
+    if is_nullable(hint):
         return None
     return _IMPLICIT.get(field.metadata.get("kafka_type", ""), 0)
 
