@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,9 @@ def test_the_version_is_the_packages(offline: Barnabas) -> None:
         (["produce", "t", "-X", "message.max.bytes=many"], "expected a number of bytes"),
         (["produce", "t", "m", "--whole"], "not both"),
         (["topics", "create", "t", "-p", "0"], "greater than or equal to 1"),
+        (["topics", "create", "t", "-p", "3000000000"], "less than or equal to 100000"),
+        (["produce", "t", "-t", "99999999999999999999", "x"], "expected milliseconds"),
+        (["consume", "t", "-p", "0-999999999"], "expected partitions"),
         (["topics", "create", "t", "-c", "x"], "--config x: expected KEY=VALUE"),
         (["topics", "alter", "t"], "nothing to alter"),
         (["topics", "list", "-b", "host:port"], "expected HOST:PORT"),
@@ -119,6 +123,28 @@ def test_a_reader_that_leaves_ends_the_command_quietly(
         send(topic, "x" * 100_000, "x" * 100_000)
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_that_cannot_be_written_is_one_line(
+    topic: str, send: Send, broker: BrokerProcess
+) -> None:
+    send(topic, "x")
+    for command in (["consume", topic], ["topics", "list"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "barnabas.cli.main", *command, "-b", broker.bootstrap],
+                stdout=full,
+                stderr=subprocess.PIPE,
+            )
+        assert done.returncode == 1
+        assert done.stderr == b"barnabas: output: No space left on device\n"
+
+
+def test_a_name_that_is_not_text_is_one_line(barnabas: Barnabas) -> None:
+    ended = barnabas("topics", "create", "\udcff")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "not UTF-8" in ended.err
 
 
 def test_ctrl_c_ends_quietly_with_130(

@@ -92,24 +92,28 @@ def _dump_of(path: Path, records: bool, deep: bool) -> "Callable[[], Dump] | Non
 def _dump_file(path: Path, start: "Callable[[], Dump]", json: bool) -> bool:
     """Print one file; tells whether it is damaged."""
     from barnabas.cli.dumped import Damage, entry_as_json, entry_as_text
-    from barnabas.cli.file_dumps import UNREADABLE
 
     damages: list[Damage] = []
     if not json:
         print(f"== {path}")
-    try:
-        for found in start():
-            if isinstance(found, Damage):
-                damages.append(found)
-            else:
-                print(entry_as_json(str(path), found) if json else entry_as_text(found))
-    except BrokenPipeError:
-        raise
-    except UNREADABLE as error:
-        damages.append(Damage(None, " ".join(str(error).split())))
+    for found in _as_far_as_readable(start):
+        if isinstance(found, Damage):
+            damages.append(found)
+        else:
+            print(entry_as_json(str(path), found) if json else entry_as_text(found))
     if damages:
         _complain(path, damages)
     return bool(damages)
+
+
+def _as_far_as_readable(start: "Callable[[], Dump]") -> "Dump":
+    from barnabas.cli.dumped import Damage
+    from barnabas.cli.file_dumps import UNREADABLE
+
+    try:
+        yield from start()
+    except UNREADABLE as error:
+        yield Damage(None, " ".join(str(error).split()))
 
 
 def _complain(path: Path, damages: "list[Damage]") -> None:

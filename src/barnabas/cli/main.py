@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from barnabas.cli.failures import BROKEN_PIPE, OK, SIGNALLED, CommandFailed
+from barnabas.cli.failures import BROKEN_PIPE, MISUSED, OK, SIGNALLED, CommandFailed
 
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 _COMMANDS: Final[Mapping[str, str]] = {
@@ -57,10 +57,12 @@ class Commands(TyperGroup):
             for number in _STOPPING:
                 signal.signal(number, signal.SIG_IGN)
             raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
-        except BrokenPipeError:
+        except OSError as error:
             # What is still buffered must not fail again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(BROKEN_PIPE) from None
+            if isinstance(error, BrokenPipeError):
+                raise typer.Exit(BROKEN_PIPE) from None
+            raise CommandFailed(f"{error.filename or 'output'}: {error.strerror}") from None
         return result
 
 
@@ -130,6 +132,9 @@ def run(arguments: Sequence[str]) -> int:
         path = context.command_path if context is not None else "barnabas"
         _complain(f"{error.format_message().rstrip('.')} (see {path} --help)")
         return error.exit_code
+    except UnicodeEncodeError:
+        _complain("an argument is not UTF-8 text, which names in Kafka must be")
+        return MISUSED
     except CommandFailed as failure:
         _complain(str(failure))
         return failure.exit_code

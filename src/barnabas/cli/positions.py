@@ -102,7 +102,7 @@ def parse_partitions(texts: Iterable[str]) -> list[int]:
     chosen: list[int] = []
     for text in texts:
         for part in text.split(","):
-            match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part.strip())
+            match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
             if match is None:
                 raise Misused(f"-p {text}: expected partitions as 0 or 0,2 or 0-3")
             first = int(match[1])

@@ -59,7 +59,8 @@ def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=-1, help="-1: chosen by the key, as in Java.")
+        int,
+        typer.Option("--partition", "-p", min=-1, max=2**31 - 1, help="-1: by the key, as Java."),
     ] = -1,
     timestamp: Annotated[
         str | None,
@@ -97,7 +98,7 @@ def produce(
     """
     if values and (files or whole):
         raise Misused("give messages as arguments or as files, not both")
-    message_headers = [(name, value.encode()) for name, value in _pairs(headers)]
+    message_headers = [(name, _bytes(value)) for name, value in _pairs(headers)]
     timestamp_ms = parse_time(timestamp, "-t") if timestamp is not None else 0
     separator = _delimiter(delimiter, "-D")
     key_separator = _delimiter(key_delimiter, "-K") if key_delimiter is not None else None
@@ -107,7 +108,12 @@ def produce(
     from barnabas.cli.sending import Sender, Shape
 
     shape = Shape(
-        _argument(key), key_separator, message_headers, partition, timestamp_ms, empty_is_null
+        None if key is None else _bytes(key),
+        key_separator,
+        message_headers,
+        partition,
+        timestamp_ms,
+        empty_is_null,
     )
     sender = Sender(Cluster(bootstrap, properties), topic, shape, codec, acks, create)
     progress = sys.stderr.isatty() and not quiet and not values and not sys.stdin.isatty()
@@ -130,7 +136,7 @@ def produce(
 
 def _max_size(properties: list[str] | None) -> int:
     text = parse_pairs(properties, "-X").get("message.max.bytes", _DEFAULT_MAX_SIZE)
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise Misused(f"-X message.max.bytes={text}: expected a number of bytes")
     return int(text)
 
@@ -148,8 +154,8 @@ def _delimiter(text: str, option: str) -> bytes:
     return delimiter
 
 
-def _argument(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("utf-8", "surrogateescape")
+def _bytes(argument: str) -> bytes:
+    return argument.encode("utf-8", "surrogateescape")
 
 
 def _payloads(
@@ -160,7 +166,7 @@ def _payloads(
     max_size: int,
 ) -> Iterator[bytes]:
     if values:
-        yield from (value.encode("utf-8", "surrogateescape") for value in values)
+        yield from map(_bytes, values)
         return
     for path in files or [_STDIN]:
         try:

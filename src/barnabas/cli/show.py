@@ -4,8 +4,11 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from barnabas.cli.failures import Misused
+
+_DIGITS_OF_A_LONG: Final = 19
 
 
 def show_json(value: object) -> None:
@@ -57,7 +60,7 @@ def show_time(timestamp_ms: int) -> str:
 
 def parse_time(text: str, option: str) -> int:
     """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC unless it says."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) < _DIGITS_OF_A_LONG:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -1,7 +1,7 @@
 """`barnabas topics`: create, list, describe, alter and delete topics."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 app = command_group("Create, list, describe, alter and delete topics.")
 
+_MOST: Final = 100_000  # partitions that the client can ask for at once
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 Configs = Annotated[
     list[str] | None,
@@ -27,10 +29,11 @@ Configs = Annotated[
 def create(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many; else the broker's.")
+        int | None, typer.Option("--partitions", "-p", min=1, max=_MOST, help="Else the broker's.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each.")
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, max=10_000, help="Copies of each."),
     ] = None,
     config: Configs = None,
     if_not_exists: Annotated[
@@ -226,7 +229,8 @@ def _join(brokers: list[int]) -> str:
 def alter(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="The new, greater number.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=_MOST, help="The new, greater number."),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
