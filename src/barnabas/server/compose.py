@@ -36,6 +36,7 @@ from barnabas.server.handlers import (
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
+    find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
@@ -247,6 +248,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
 def _message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
     return {
         ApiKey.API_VERSIONS: api_versions.handle,
+        ApiKey.FIND_COORDINATOR: find_coordinator.handle,
         ApiKey.METADATA: partial(metadata.handle, broker),
         ApiKey.LIST_OFFSETS: partial(list_offsets.handle, broker),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch.handle, broker),

@@ -1,7 +1,7 @@
 """Which Kafka APIs are served, at which versions, and when each became flexible.
 
 The ranges are those a Kafka 3.9 broker advertises, from the lowest version that
-the schemas know. Produce alone is advertised from 0 though it is served from 3:
+the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper. Produce alone is advertised from 0 though it is served from 3:
 old librdkafka silently stops compressing when version 0 is missing.
 """
 
@@ -16,6 +16,7 @@ class ApiKey(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    FIND_COORDINATOR = 10
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -54,6 +55,7 @@ APIS: Final = {
     ApiKey.FETCH: _api(4, 17, 12),
     ApiKey.LIST_OFFSETS: _api(1, 9, 6),
     ApiKey.METADATA: _api(0, 12, 9),
+    ApiKey.FIND_COORDINATOR: _api(0, 6, 3),
     ApiKey.API_VERSIONS: _api(0, 4, 3),
     ApiKey.CREATE_TOPICS: _api(2, 7, 5),
     ApiKey.DELETE_TOPICS: _api(1, 6, 4),
