@@ -477,7 +477,8 @@ class Log:
         """Leave the folder as a clean stop does: trimmed, flushed, with a snapshot. Blocks."""
         self._end_cleaning()
         end = self.log_end_offset
-        if snapshot_offsets(self.disk, self.folder)[-1:] != [end]:
+        known_upto = snapshot_offsets(self.disk, self.folder)[-1:] or [self.log_start_offset]
+        if end > known_upto[0]:
             take_snapshot(self.disk, self.folder, self.producers, end)
         self._active.rest()
         self.flush(now_ms, closing=True)
