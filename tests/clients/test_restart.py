@@ -21,7 +21,7 @@ from tests.support.raw import RawConnection
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 
-BURSTS = 4
+BURSTS = 2
 BURST = 250
 
 Interrupt = Callable[[], None]
@@ -66,8 +66,8 @@ def produce_with_confluent_kafka(bootstrap: str, topic: str, interrupt: Interrup
     for number in range(BURSTS * BURST):
         producer.produce(topic, b"%d" % number, partition=0, on_delivery=delivered(number))
         if number % BURST == BURST - 1:
-            # Some are acknowledged, the others under way.
-            while not offsets:
+            # The first of the burst is acknowledged, the others may be under way.
+            while number - BURST + 1 not in offsets:
                 producer.poll(0.1)
             interrupt()
     assert producer.flush(PATIENCE_S) == 0
@@ -87,7 +87,7 @@ def produce_with_kafka_python(bootstrap: str, topic: str, interrupt: Interrupt) 
         for number in range(BURSTS * BURST):
             futures.append(producer.send(topic, b"%d" % number, partition=0))
             if number % BURST == BURST - 1:
-                futures[0].get(PATIENCE_S)
+                futures[-BURST].get(PATIENCE_S)
                 interrupt()
         return [future.get(PATIENCE_S).offset for future in futures]
 
@@ -102,6 +102,7 @@ def produce_with_aiokafka(bootstrap: str, topic: str, interrupt: Interrupt) -> l
             for number in range(BURSTS * BURST):
                 futures.append(await producer.send(topic, b"%d" % number, partition=0))
                 if number % BURST == BURST - 1:
+                    await asyncio.wait_for(futures[-BURST], PATIENCE_S)
                     await loop.run_in_executor(None, interrupt)
             sent = await asyncio.wait_for(asyncio.gather(*futures), PATIENCE_S)
         return [metadata.offset for metadata in sent]
@@ -199,7 +200,6 @@ def test_a_batch_sent_again_is_recognised(
     restart(broker)
     with RawConnection(broker.bootstrap) as connection:
         assert connection.produce(topic, batch(2)) == (0, 2)
-        assert connection.produce(topic, batch(0)) == (0, 0)
         assert connection.produce(topic, batch(9))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert connection.produce(topic, batch(3)) == (0, 3)
         assert connection.init_producer_id()[0] > producer_id

@@ -4,12 +4,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import confluent_kafka.admin
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from barnabas.wire.apis import APIS
 from tests.support.clients import (
     BEGINNING,
     MAX_REQUEST_BYTES,
@@ -25,12 +24,11 @@ from tests.support.clients import (
 
 # The names in here are public, but not declared so that a type checker would believe it.
 admin: Any = confluent_kafka.admin
-FIND_COORDINATOR: Final = 10
 
 
 class ConfluentClient(Client):
     def lacks_codec(self, codec: str) -> str | None:
-        return lacks_codec(codec)
+        return None
 
     def produce(
         self,
@@ -116,6 +114,7 @@ class ConfluentClient(Client):
                 "group.id": "not-joined",
                 "enable.auto.commit": False,
                 "allow.auto.create.topics": True,
+                "fetch.wait.max.ms": SHORT_POLL_MS,
                 **settings,
             }
         )
@@ -170,13 +169,6 @@ class ConfluentAdmin(Admin):
     def delete_records(self, name: str, before: int, partition: int = 0) -> int:
         found = only_result(self.client.delete_records([TopicPartition(name, partition, before)]))
         return int(found.low_watermark)
-
-
-def lacks_codec(codec: str) -> str | None:
-    """librdkafka has all codecs, but takes a broker without FindCoordinator for older than lz4."""
-    if codec == "lz4" and FIND_COORDINATOR not in {int(key) for key in APIS}:
-        return "librdkafka sends lz4 only to brokers that serve FindCoordinator"
-    return None
 
 
 def only_result(futures: Mapping[Any, "Future[Any]"]) -> Any:

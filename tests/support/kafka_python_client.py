@@ -26,9 +26,10 @@ with warnings.catch_warnings():
     import kafka.admin
     import kafka.codec
     import kafka.errors
-    from kafka import TopicPartition
+    import kafka.protocol.consumer
 
 library: Any = kafka
+TopicPartition: Any = library.TopicPartition
 PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
