@@ -17,6 +17,7 @@ import uvloop
 from kio.serial import entity_reader
 
 from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.clock import SystemClock
 from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader import LeaderReplica
@@ -31,7 +32,7 @@ from tests.wire.entities import written
 
 T = TypeVar("T")
 SOON: Final = 20.0
-NOW: Final = 1_700_000_000_000
+NOW: Final = SystemClock().now_ms()
 
 
 def on_uvloop(scenario: Coroutine[Any, Any, T]) -> T:
@@ -261,7 +262,7 @@ class Insight:
     def leader(self, topic: str, partition: int = 0) -> LeaderReplica:
         return self.running.broker.replicas.leader(topic, partition)
 
-    async def create(self, topic: str, partitions: int = 1, **configs: str) -> uuid.UUID:
+    async def create(self, topic: str, partitions: int = 1, **configs: Any) -> uuid.UUID:
         overrides = {name.replace("_", "."): value for name, value in configs.items()}
         wanted = NewTopic(topic, partitions=partitions, overrides=overrides)
         await self.running.broker.topics.create(wanted, validate_only=False)
