@@ -82,6 +82,7 @@ class Configs:
         self._metadata = metadata
         self._topic_changed = topic_changed
         self._topics: dict[str, dict[str, str]] = {}
+        self._resolved: dict[str, TopicConfig] = {}
         self._per_broker: dict[str, str] = {}
         self._cluster_default: dict[str, str] = {}
         # An alteration starts from what the one before has left.
@@ -103,6 +104,7 @@ class Configs:
         except ConfigError as e:
             log.warning("dynamic configuration not in force: %s", e)
             self.broker = self._static
+        self._resolved.clear()
         for warning in self.broker.warnings[len(self._static.warnings) :]:
             log.warning("config %s", warning)
 
@@ -116,7 +118,12 @@ class Configs:
     # -- reading -------------------------------------------------------------
 
     def topic(self, name: str) -> TopicConfig:
-        return topic_config.resolve(self._topics.get(name, {}), self.broker)
+        """What a topic does; one value for all partitions, and for all topics without overrides."""
+        overrides = self._topics.get(name, {})
+        known_as = name if overrides else ""
+        if known_as not in self._resolved:
+            self._resolved[known_as] = topic_config.resolve(overrides, self.broker)
+        return self._resolved[known_as]
 
     def describe(self, resource: Resource) -> list[ConfigEntry]:
         """Raises BrokerError if there is no such topic or broker here."""
@@ -143,9 +150,11 @@ class Configs:
     def know_topic(self, name: str, overrides: Mapping[str, str]) -> None:
         """Go by these overrides of a topic, which are in the tree already."""
         self._topics[name] = dict(overrides)
+        self._resolved.pop(name, None)
 
     def forget_topic(self, name: str) -> None:
         self._topics.pop(name, None)
+        self._resolved.pop(name, None)
 
     async def replace(
         self, resource: Resource, wanted: Mapping[str, str], *, validate_only: bool

@@ -7,7 +7,7 @@ what should be, and `load` makes it so.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -149,9 +149,7 @@ class Topics:
             except NodeExists:
                 raise _exists(wanted.name) from None
             self._configs.know_topic(wanted.name, wanted.overrides)
-            self._metadata.put(image)
-            for index in image.partitions:
-                self._lead(image, index)
+            await self._lead_all(image, image.partitions)
             return image
 
     def check_absent(self, name: str) -> None:
@@ -238,6 +236,13 @@ class Topics:
             self._disk_failed(fault)
             raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
 
+    async def _lead_all(self, image: TopicImage, partitions: Iterable[int]) -> None:
+        """Lead new partitions, then tell clients of them; others are served in between."""
+        for index in partitions:
+            self._lead(image, index)
+            await asyncio.sleep(0)
+        self._metadata.put(image)
+
     def _lead(self, image: TopicImage, index: int) -> None:
         """Open or make the partition's log and take producers and consumers for it."""
         topic_partition = TopicPartition(image.name, index)
@@ -303,9 +308,7 @@ class Topics:
             for index in added:
                 operations += self._partition_creation(TopicPartition(name, index))
             await self._write(operations)
-            self._metadata.put(grown)
-            for index in added:
-                self._lead(grown, index)
+            await self._lead_all(grown, added)
 
     def _decide_growth(
         self, image: TopicImage, count: int, assigned: Sequence[tuple[BrokerId, ...]] | None

@@ -100,11 +100,15 @@ class Client:
         partition: int = 0,
         timestamp: int = 1_000,
         key: bytes | None = None,
-        **producer: int,
+        producer: tuple[int, int, int] = (-1, -1, -1),
     ) -> Any:
         """One batch, its records a millisecond apart; returns the partition's answer."""
         records = [Record(n, timestamp + n, key, value, ()) for n, value in enumerate(values)]
-        sent = parts(index=partition, records=bytes(build_batch(records, **producer)))
+        producer_id, epoch, sequence = producer
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
+        sent = parts(index=partition, records=bytes(batch))
         data = parts(name=topic, partition_data=(sent,))
         response = self.call(ApiKey.PRODUCE, acks=-1, topic_data=(data,))
         return response.responses[0].partition_responses[0]

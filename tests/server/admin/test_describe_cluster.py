@@ -71,7 +71,7 @@ def test_what_lies_in_each_folder_is_told(tmp_path: Path, version: int) -> None:
         client.produce("t", [b"x" * 1000], partition=2)
         results = {result.log_dir: result for result in log_dirs(client, version)}
         assert set(results) == {str(first), str(second)}
-        found = {}
+        found: dict[int, tuple[str, Any]] = {}
         for folder, result in results.items():
             assert result.error_code == ErrorCode.none
             (topic,) = result.topics

@@ -231,9 +231,10 @@ def test_the_process_of_a_broker_whose_folder_cannot_be_used_ends_with_a_failure
 ) -> None:
     file = tmp_path / "file"
     file.touch()
+    command = "from barnabas.cli.main import main; main()"
+    options = ["--listen", "127.0.0.1:0", "--data", str(file)]
     ended = subprocess.run(
-        [sys.executable, "-c", "from barnabas.cli.main import main; main()", "server"]
-        + ["--listen", "127.0.0.1:0", "--data", str(file)],
+        [sys.executable, "-c", command, "server", *options],
         capture_output=True,
         text=True,
         timeout=60,

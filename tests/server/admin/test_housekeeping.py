@@ -162,12 +162,9 @@ def test_checkpoints_tell_what_is(busy: Running, tmp_path: Path) -> None:
 def test_idle_producers_are_forgotten(busy: Running) -> None:
     with busy.client() as client:
         client.create("t")
-        batch = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-        assert client.produce("t", timestamp=now_ms(), **batch).error_code == ErrorCode.none
+        answer = client.produce("t", timestamp=now_ms(), producer=(7, 0, 0))
+        assert answer.error_code == ErrorCode.none
         until(lambda: log_of(busy).producers.is_empty, "the producer to be forgotten")
         # Its next batch but one is taken now, as if it were a new producer's.
-        later = batch | {"base_sequence": 5}
-        until(
-            lambda: client.produce("t", timestamp=now_ms(), **later).error_code == ErrorCode.none,
-            "a batch to be taken",
-        )
+        answer = client.produce("t", timestamp=now_ms(), producer=(7, 0, 5))
+        assert answer.error_code == ErrorCode.none
