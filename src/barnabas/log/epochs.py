@@ -80,7 +80,7 @@ class LeaderEpochs:
         An epoch older than all known ones is answered as itself, ending where the first
         known one begins: its records are gone, and a follower starts over from there.
         """
-        if epoch == NO_LEADER_EPOCH or epoch > self.latest:
+        if epoch == NO_LEADER_EPOCH or epoch > self.latest or not self._entries:
             return UNDEFINED
         if epoch == self.latest:
             return EpochEnd(epoch, log_end_offset)
