@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.disk import RealDisk
+from barnabas.base.ids import Offset
 from barnabas.log.loading import CorruptMetadata, read_topic_id, write_topic_id
 from barnabas.log.log import Log
 from barnabas.wire.batch import read_header
@@ -266,3 +267,16 @@ def test_the_header_of_every_recovered_batch_is_what_the_leader_stamped(tmp_path
     found = [read_header(batch) for batch in read_all(log)]
     assert [header.base_offset for header in found] == list(range(0, 30, 3))
     assert {header.leader_epoch for header in found} == {0}
+
+
+def test_epochs_are_known_after_a_crash_took_the_log_start_and_all_that_lay_beyond_it(
+    tmp_path: Path,
+) -> None:
+    log = open_partition(tmp_path)
+    fill(log, 3)
+    append(log, epoch=7)
+    log.delete_records_before(Offset(4))
+    log.segments[0].file.truncate(log.segments[0].size // 2)
+    again = open_partition(tmp_path, clean=False)
+    assert again.log_end_offset < 3
+    assert again.epochs.entries == ((0, 0),)

@@ -63,6 +63,8 @@ def open_log(
     end = Offset(segments[-1].end_offset)
     start = max(Offset(opening.log_start_offset), Offset(segments[0].base_offset))
     epochs.truncate_from_end(end)
+    if not epochs.entries:
+        _read_epochs(segments, start, epochs)
     epochs.truncate_from_start(start)
     log = Log(
         disk,
@@ -170,6 +172,15 @@ def _check_or_recover(
             _remove_segments(disk, later)
             return
         segment.end_offset = max(segment.end_offset, end)
+
+
+def _read_epochs(segments: Sequence[Segment], start: int, epochs: LeaderEpochs) -> None:
+    """Note the epochs of all batches: the checkpoint knew none below a log start that is lost."""
+    for segment in segments:
+        if segment.end_offset > start:
+            for _, header in segment.headers_for(start):
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
