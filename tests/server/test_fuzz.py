@@ -34,6 +34,7 @@ from tests.server.raw import (
     batch,
     broker,
     fetch,
+    frame,
     produce,
     request,
 )
@@ -109,6 +110,11 @@ def _value(field: "dataclasses.Field[Any]", hint: object) -> Any:
     return (value,) if is_array(hint) else value
 
 
+def many_partitions() -> Any:
+    (grown,) = sensible(request_type(ApiKey.CREATE_PARTITIONS, 3)).topics
+    return dataclasses.replace(grown, count=2**31 - 1, assignments=None)
+
+
 def corpus() -> list[bytes]:
     return [
         request(key, version, sensible(request_type(key, version)), correlation_id=version)
@@ -117,6 +123,31 @@ def corpus() -> list[bytes]:
 
 
 CORPUS: Final = corpus()
+
+# -- what once did harm ------------------------------------------------------
+
+ONCE: Final = {
+    "two thousand million topics": frame(ApiKey.METADATA, 1, b"\x7f\xff\xff\xff"),
+    "two thousand million topics, compact": frame(ApiKey.METADATA, 12, b"\xff\xff\xff\xff\x07"),
+    "no list where one must be": frame(ApiKey.LIST_OFFSETS, 1, b"\xff" * 8),
+    "a tag of the future": frame(ApiKey.METADATA, 12, b"\x00\x01\x00\x01\x63\x02ab"),
+    "two thousand million partitions": request(
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        dataclasses.replace(
+            sensible(request_type(ApiKey.CREATE_PARTITIONS, 3)),
+            topics=(many_partitions(),),
+        ),
+    ),
+    "an epoch before all epochs": frame(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        3,
+        struct.pack(">iih6siiii", -1, 1, 6, TOPIC.encode(), 1, 0, -1, -5),
+    ),
+    "a topic by id in a version that only names them": frame(
+        ApiKey.METADATA, 10, b"\x02" + bytes([1]) * 16 + b"\x00\x00" + bytes(4)
+    ),
+}
 
 # -- what is done to them ----------------------------------------------------
 
@@ -137,29 +168,29 @@ HUGE: Final = [
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
     """A request with some of its bytes changed, mostly in a frame that fits it."""
-    frame = bytearray(draw(st.sampled_from(CORPUS)))
+    sent = bytearray(draw(st.sampled_from(CORPUS)))
     # The header up to the client's name is damaged more rarely, or little else would be.
     first = draw(st.sampled_from([4, 14, 17, 17, 17, 17]))
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(min(first, len(frame)), len(frame)))
+        at = draw(st.integers(min(first, len(sent)), len(sent)))
         kind = draw(st.sampled_from(["flip", "cut", "huge", "insert", "repeat", "byte"]))
-        if kind == "flip" and at < len(frame):
-            frame[at] ^= 1 << draw(st.integers(0, 7))
-        elif kind == "byte" and at < len(frame):
-            frame[at] = draw(st.integers(0, 255))
+        if kind == "flip" and at < len(sent):
+            sent[at] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "byte" and at < len(sent):
+            sent[at] = draw(st.integers(0, 255))
         elif kind == "cut":
-            del frame[at : at + draw(st.integers(1, 12))]
+            del sent[at : at + draw(st.integers(1, 12))]
         elif kind == "huge":
             value = draw(st.sampled_from(HUGE))
-            frame[at : at + draw(st.sampled_from([0, 1, len(value)]))] = value
+            sent[at : at + draw(st.sampled_from([0, 1, len(value)]))] = value
         elif kind == "insert":
-            frame[at:at] = draw(st.binary(min_size=1, max_size=8))
+            sent[at:at] = draw(st.binary(min_size=1, max_size=8))
         elif kind == "repeat":
             size = draw(st.integers(1, 30))
-            frame[at:at] = frame[at : at + size] * draw(st.integers(1, 20))
+            sent[at:at] = sent[at : at + size] * draw(st.integers(1, 20))
     if draw(st.integers(0, 19)):
-        frame[:4] = struct.pack(">i", len(frame) - 4)
-    return bytes(frame)
+        sent[:4] = struct.pack(">i", len(sent) - 4)
+    return bytes(sent)
 
 
 # -- the broker that has to bear it ------------------------------------------
@@ -257,6 +288,11 @@ def test_the_corpus_holds_requests_that_are_served(victim: Victim) -> None:
         key = ApiKey(struct.unpack_from(">h", sent, 4)[0])
         assert len(sent) > 14, key
         victim.bear(sent)
+
+
+@pytest.mark.parametrize("sent", ONCE.values(), ids=list(ONCE))
+def test_what_once_did_harm_does_none(victim: Victim, sent: bytes) -> None:
+    victim.bear(sent)
 
 
 @fuzzing
