@@ -163,7 +163,13 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     )
     await configs.load()
     housekeeping = Housekeeping(
-        logs, replicas, seams.clock, seams.offload, _intervals(config), disk_failed
+        logs,
+        replicas,
+        seams.clock,
+        seams.offload,
+        _intervals(config),
+        disk_failed,
+        producer_expiration_ms=lambda: configs.broker.int("producer.id.expiration.ms"),
     )
     removals = logs.open_all(configs.topic, _progress)
 

@@ -207,12 +207,23 @@ class Configs:
 
     def _check(self, resource: Resource, wanted: Mapping[str, str]) -> None:
         if resource.type == TOPIC:
-            self.check_overrides(wanted)
+            self._check_topic_values(resource.name, wanted)
             return
         try:
             self.broker.validate_dynamic_values(wanted, cluster_default=not resource.name)
         except ConfigError as e:
             raise BrokerError(ErrorCode.invalid_request, str(e)) from e
+
+    def _check_topic_values(self, name: str, wanted: Mapping[str, str]) -> None:
+        try:
+            self.check_overrides(wanted)
+        except BrokerError as e:
+            if any(key not in TOPIC_KEYS for key in wanted):
+                raise
+            raise BrokerError(
+                e.code,
+                f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {e}",
+            ) from e
 
     def _check_described(self, resource: Resource) -> None:
         if resource.type == TOPIC:

@@ -38,6 +38,7 @@ class Housekeeping:
         offload: Offload,
         intervals: Intervals,
         disk_failed: Callable[[DiskFault], None],
+        producer_expiration_ms: Callable[[], int],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -45,6 +46,7 @@ class Housekeeping:
         self._offload = offload
         self._intervals = intervals
         self._disk_failed = disk_failed
+        self._producer_expiration_ms = producer_expiration_ms
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._checkpointed: dict[tuple[str, str], bytes] = {}
@@ -132,6 +134,8 @@ class Housekeeping:
                 self._checkpointed[key] = write.data
 
     async def expire_producers(self) -> None:
-        now_ms = self._clock.now_ms()
+        """Forget the producers that wrote nothing for as long as is configured now."""
+        now_ms, expiration_ms = self._clock.now_ms(), self._producer_expiration_ms()
         for partition_log in self._logs:
+            partition_log.producers.expiration_ms = expiration_ms
             partition_log.producers.expire(now_ms)

@@ -162,11 +162,13 @@ REFUSED: list[tuple[Any, ErrorCode, str]] = [
     (
         resource(TOPIC, "here", ("retention.ms", SET, "x")),
         ErrorCode.invalid_config,
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='here'): "
         "Invalid value x for configuration retention.ms: Not a number of type LONG",
     ),
     (
         resource(TOPIC, "here", ("retention.ms", SET, "5"), ("segment.bytes", SET, "1")),
         ErrorCode.invalid_config,
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='here'): "
         "Invalid value 1 for configuration segment.bytes",
     ),
     (

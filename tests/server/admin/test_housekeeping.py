@@ -159,6 +159,20 @@ def test_checkpoints_tell_what_is(busy: Running, tmp_path: Path) -> None:
         until(lambda: has("log-start-offset-checkpoint", "t 0 3"), "the log start")
 
 
+def test_idle_producers_are_forgotten_by_what_is_configured_now(tmp_path: Path) -> None:
+    with (
+        broker(tmp_path, producer_id_expiration_check_interval_ms="10") as running,
+        running.client() as client,
+    ):
+        client.create("t")
+        client.produce("t", timestamp=now_ms(), producer=(7, 0, 0))
+        assert not log_of(running).producers.is_empty
+        config = parts(name="producer.id.expiration.ms", config_operation=0, value="1")
+        resource = parts(resource_type=4, resource_name="", configs=(config,))
+        client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=(resource,))
+        until(lambda: log_of(running).producers.is_empty, "the producer to be forgotten")
+
+
 def test_idle_producers_are_forgotten(busy: Running) -> None:
     with busy.client() as client:
         client.create("t")

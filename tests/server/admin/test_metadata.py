@@ -163,6 +163,15 @@ def test_what_the_client_may_do_is_told_if_asked_for(client: Client, version: in
     assert not_asked.topics[0].topic_authorized_operations == -(2**31)
 
 
+@pytest.mark.parametrize("version", range(8, 11))
+def test_what_the_client_may_do_in_the_cluster_is_told_if_asked_for(
+    client: Client, version: int
+) -> None:
+    asked = metadata(client, version, [], include_cluster_authorized_operations=True)
+    assert asked.cluster_authorized_operations == 0b1111110100000
+    assert metadata(client, version, []).cluster_authorized_operations == -(2**31)
+
+
 def test_the_advertised_host_is_told(tmp_path: Path) -> None:
     with (
         broker(

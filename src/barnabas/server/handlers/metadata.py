@@ -2,7 +2,8 @@
 
 Version notes. In version 0 an empty list of topics asks for all; later a null list does and
 an empty one asks for none. Auto creation can be declined from version 4. Topic ids are told
-from 10, and a topic may be asked for by id from 12.
+from 10, and a topic may be asked for by id from 12. From 8 to 10 a client may ask what it may
+do in the cluster; later it asks DescribeCluster.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -22,7 +23,8 @@ from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.server.metadata import NO_LEADER, TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
 
 
 def handle(
@@ -133,7 +135,7 @@ def _response(
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         topics = [replace(t, topic_authorized_operations=authorized.TOPIC) for t in topics]
-    return MetadataResponse(
+    response = MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
             MetadataResponseBroker(node_id=b.broker_id, host=host, port=port, rack=b.rack)
@@ -144,3 +146,7 @@ def _response(
         controller_id=broker.metadata.controller,
         topics=tuple(topics),
     )
+    if getattr(call.sent, "include_cluster_authorized_operations", False):
+        until_10 = adapt(response, response_type(ApiKey.METADATA, 10))
+        return replace(until_10, cluster_authorized_operations=authorized.CLUSTER)
+    return response
