@@ -14,7 +14,7 @@ from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.connection import Connection
 from barnabas.server.dispatch import Call, Dispatch, UnsupportedRequest
 from barnabas.server.handlers import api_versions
-from barnabas.server.replies import Pending, Refusal
+from barnabas.server.replies import Pending, Refusal, Work
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import NO_THROTTLE
 from barnabas.wire.varint import Truncated, uvarint
@@ -55,8 +55,9 @@ def served(dispatch: Dispatch, sent: bytes, registry: Nobody | None = None) -> A
     return dispatch(memoryview(sent)[4:], a_connection(registry or Nobody()))
 
 
-def versions_dispatch(handler: Any) -> Dispatch:
-    return Dispatch({}, {ApiKey.API_VERSIONS: handler}, api_versions.unsupported)
+def versions_dispatch(handler: Any, work: Work | None = None) -> Dispatch:
+    handlers = {ApiKey.API_VERSIONS: handler}
+    return Dispatch({}, handlers, api_versions.unsupported, work or Work())
 
 
 def ok(_: Any, __: Call) -> ApiVersionsResponse:
@@ -102,7 +103,7 @@ async def all_versions(client: RawClient) -> None:
 @pytest.mark.parametrize("key", [k for k in APIS if k is not ApiKey.API_VERSIONS])
 def test_a_version_that_is_not_served_is_refused_by_every_other_api(key: ApiKey) -> None:
     async def scenario() -> None:
-        dispatch = Dispatch({}, {key: ok}, api_versions.unsupported)
+        dispatch = Dispatch({}, {key: ok}, api_versions.unsupported, Work())
         for version in (APIS[key].lowest - 1, APIS[key].highest + 1, 32767, -32768):
             with pytest.raises(UnsupportedRequest, match=f"{key.name} version {version}"):
                 served(dispatch, frame(key, version, b""))
@@ -223,11 +224,11 @@ def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
         return ok(_, call)
 
     async def scenario() -> None:
-        dispatch = versions_dispatch(handler)
-        pending = served(dispatch, frame(ApiKey.API_VERSIONS, 0, b""))
+        work = Work()
+        pending = served(versions_dispatch(handler, work), frame(ApiKey.API_VERSIONS, 0, b""))
         pending.abandon()
         gate.set()
-        await asyncio.gather(*dispatch._tasks)
-        assert not dispatch._tasks
+        await work.finished()
+        assert len(work) == 0
 
     on_uvloop(scenario())

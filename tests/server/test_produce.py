@@ -1,6 +1,8 @@
 """Produce: what is taken, what is refused with which code, and what a refusal leaves alone."""
 
+import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.log.log import Log
+from barnabas.log.validation import validate
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.batch import headers
 from barnabas.wire.compression import Codec
 from barnabas.wire.records import Record, build_batch
 from tests.server.raw import (
     NOW,
+    SOON,
     Insight,
     RawClient,
     api_versions,
@@ -388,3 +392,30 @@ def test_a_broken_law_stops_the_broker(
         assert isinstance(insight.running.failed.result(), LawBroken)
 
     with_broker(tmp_path, scenario)
+
+
+def test_a_stopping_broker_finishes_what_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(*args: Any) -> Any:
+        begun.set()
+        assert go_on.wait(SOON)
+        return validate(*args)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as insight:
+            await insight.create("orders", flush_messages="1")
+            client = await insight.connect()
+            monkeypatch.setattr("barnabas.server.handlers.produce.validate", slowly)
+            await client.send(produce(("orders", 0, batch())))
+            await until(begun.is_set)
+            stopping = asyncio.ensure_future(insight.running.stop())
+            await until(lambda: len(insight.listeners) == 0)
+            go_on.set()
+            await stopping
+        async with broker(tmp_path) as insight:
+            assert end(insight, "orders") == 1
+
+    on_uvloop(scenario())

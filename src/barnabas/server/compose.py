@@ -49,6 +49,7 @@ from barnabas.server.housekeeping import Housekeeping, Intervals
 from barnabas.server.listeners import Limits, Listeners
 from barnabas.server.metadata import BrokerImage, MetadataCache
 from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.replies import Work
 from barnabas.server.topics import Topics
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
@@ -210,6 +211,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
         seams.random,
         lambda: loop.time() * 1000,
     )
+    work = Work()
     dispatch = Dispatch(
         {
             ApiKey.PRODUCE: Produce(
@@ -218,6 +220,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
                 seams.offload,
                 fetch_purgatory.check_and_complete,
                 disk_failed,
+                work,
             ),
             ApiKey.FETCH: Fetch(
                 replicas,
@@ -227,20 +230,23 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
                 seams.offload,
                 config.int("fetch.max.bytes"),
                 disk_failed,
+                work,
             ),
         },
         _message_handlers(broker),
         api_versions.unsupported,
+        work,
     )
     listeners = Listeners(dispatch, _limits(config), timer, fail)
 
     def high_watermarks() -> dict[TopicPartition, Offset]:
         return housekeeping.high_watermarks()
 
-    # In the order of stopping, read from below: sockets first, then duties, then the logs.
+    # In the order of stopping, read from below: sockets, requests at hand, duties, the logs.
     ending.push_async_callback(_close_logs, logs, high_watermarks, seams.offload, failed)
     housekeeping.start()
     ending.push_async_callback(housekeeping.stop)
+    ending.push_async_callback(work.finished)
     ending.push_async_callback(listeners.close)
     endpoints = [await listeners.open(listener, accept=False) for listener in config.listeners()]
     cache.brokers[broker_id] = BrokerImage(

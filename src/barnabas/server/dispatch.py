@@ -6,7 +6,6 @@ of the newest version and returns a response of the newest version, or a corouti
 will: it need not know which version the client speaks.
 """
 
-import asyncio
 import inspect
 import logging
 import struct
@@ -16,7 +15,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.connection import Connection
-from barnabas.server.replies import Answer, Pending, Refusal, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, newest, read_as_sent, write_response
 from barnabas.wire.varint import Truncated, skip_tags
@@ -53,6 +52,7 @@ class Dispatch:
         frame_handlers: Mapping[ApiKey, FrameHandler],
         message_handlers: Mapping[ApiKey, MessageHandler],
         unsupported_api_versions: Callable[[int], bytes],
+        work: Work,
     ) -> None:
         served = frame_handlers.keys() | message_handlers.keys()
         keys = range(max(ApiKey) + 1)
@@ -62,7 +62,7 @@ class Dispatch:
         ]
         self._message_handlers = message_handlers
         self._unsupported_api_versions = unsupported_api_versions
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = work
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection.Serve`."""
@@ -112,11 +112,7 @@ class Dispatch:
         if not inspect.isawaitable(response):
             return write_response(key, version, correlation_id, response)
         pending = Pending()
-        task = asyncio.ensure_future(
-            self._later(key, version, correlation_id, response, pending, connection)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.start(self._later(key, version, correlation_id, response, pending, connection))
         return pending
 
     async def _later(

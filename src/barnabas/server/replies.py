@@ -1,7 +1,8 @@
 """What a handler gives back: an answer now, an answer later, or none at all."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from barnabas.base.laws import law
 from barnabas.wire.fetch import Buffer
@@ -50,6 +51,27 @@ class Pending:
         self._receiver = None
         if self._on_abandoned is not None and not self._answered:
             self._on_abandoned()
+
+
+class Work:
+    """What is being done behind pending answers, whether or not their clients still wait."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Do it; it must itself see to what goes wrong."""
+        task = asyncio.ensure_future(doing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finished(self) -> None:
+        """Return when all is done that was begun."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 # None: the client asked for no answer (acks=0).

@@ -6,11 +6,10 @@ partition's own limit its share, but the first batch of the first partition that
 always sent, however large, so that a consumer never gets stuck.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch
@@ -22,7 +21,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.fetch_sessions import FetchContext, FetchSessions, TopicKey, Wanted
 from barnabas.server.metadata import MetadataCache
-from barnabas.server.replies import Answer, Pending, Refusal, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.fetch import (
     BY_TOPIC_ID,
     Buffer,
@@ -69,6 +68,7 @@ class Fetch:
         offload: Offload,
         max_bytes: int,
         disk_failed: Callable[[DiskFault], None],
+        work: Work,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -78,7 +78,7 @@ class Fetch:
         self.max_bytes = max_bytes
         self._disk_failed = disk_failed
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = work
 
     def __call__(
         self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
@@ -240,7 +240,7 @@ class Fetch:
                 if not pending.abandoned:
                     pending.answer(answer)
 
-        self._start(read())
+        self._work.start(read())
         return pending
 
     async def _load(self, found: Found) -> Buffer:
@@ -250,11 +250,6 @@ class Fetch:
             return await self._offload(found.extent.load)
         except DiskFault as fault:
             return self._unreadable(found, fault)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 class DelayedFetch(DelayedOperation):

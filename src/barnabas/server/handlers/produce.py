@@ -4,7 +4,6 @@ Version notes. Served from 3, the first with record batches of magic 2; zstd nee
 per-record errors and messages are told from 8.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -16,7 +15,7 @@ from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
-from barnabas.server.replies import Answer, Pending, Refusal, Reply
+from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.compression import Codec
 from barnabas.wire.produce import (
@@ -58,6 +57,7 @@ class Produce:
         offload: Offload,
         appended: Callable[[tuple[str, int]], object],
         disk_failed: Callable[[DiskFault], None],
+        work: Work,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
@@ -65,7 +65,7 @@ class Produce:
         self._appended = appended
         self._disk_failed = disk_failed
         self._successes: dict[tuple[int, str, int], Success] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = work
 
     def __call__(
         self,
@@ -188,9 +188,7 @@ class Produce:
                 if not pending.abandoned:
                     pending.answer(answer)
 
-        task = asyncio.ensure_future(produce())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.start(produce())
         return pending
 
     async def _slow_partition(
