@@ -7,6 +7,7 @@ what should be, and `load` makes it so.
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -107,11 +108,17 @@ class Topics:
             epoch = LeaderEpoch(state.leader_epoch + 1)
             partitions[index] = self._led_here(epoch, replicas)
             operations.append(Set(path, self._state(epoch)))
-        image = TopicImage(name, topic.topic_id or self._random.uuid(), partitions)
+        topic_id = topic.topic_id or self._stored_id(name) or self._random.uuid()
+        image = TopicImage(name, topic_id, partitions)
         if topic.topic_id is None:
             operations.append(Set(paths.topic_path(name), self._topic_data(image)))
         self._metadata.put(image)
         return operations
+
+    def _stored_id(self, name: str) -> uuid.UUID | None:
+        """The id that the logs of a topic know, for a tree of a Kafka that had no ids yet."""
+        ids = (log.topic_id for log in self._logs if log.partition.topic == name)
+        return next(filter(None, ids), None)
 
     def _remove_leftovers(self, doomed: Sequence[str]) -> None:
         for partition in [log.partition for log in self._logs]:

@@ -27,6 +27,16 @@ def until(
         time.sleep(0.005)
 
 
+class HastyDisk(RealDisk):
+    """A real folder that does not wait for the medium: no test here pulls the plug."""
+
+    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        super().replace(path, data, sync=False)
+
+    def sync(self, path: str = "", /) -> None:
+        pass
+
+
 class Running:
     """What a test may know of a running broker."""
 
@@ -49,7 +59,7 @@ class Running:
 
 @contextmanager
 def broker(
-    *folders: Path, disk: Callable[[str], Disk] = RealDisk, **properties: str
+    *folders: Path, disk: Callable[[str], Disk] = HastyDisk, **properties: str
 ) -> Iterator[Running]:
     """A broker on these folders, stopped cleanly at the end; properties with underscores."""
     config = BrokerConfig.from_properties(

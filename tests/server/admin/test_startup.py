@@ -1,14 +1,20 @@
 """Starting with many partitions, cleanly and after a kill, and creating many at once."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from barnabas.base.disk import RealDisk
 from barnabas.base.errors import ErrorCode
+from barnabas.base.offload import InlineOffload
 from barnabas.wire.apis import ApiKey
+from barnabas.znodes import layout, paths
+from barnabas.znodes.embedded import Tree
 from tests.server.admin.client import LATEST, Client, parts
 from tests.server.admin.running import broker
 
@@ -69,3 +75,32 @@ def test_others_are_served_while_many_partitions_are_created(tmp_path: Path) -> 
             served_meanwhile += 1
         assert served_meanwhile > 10
         assert creating.receive(ApiKey.CREATE_TOPICS, 7).topics[0].error_code == ErrorCode.none
+
+
+def test_a_topic_without_an_id_gets_one_for_good_and_keeps_its_records(tmp_path: Path) -> None:
+    with broker(tmp_path) as running, running.client() as client:
+        stored = client.create("t")
+        client.produce("t", [b"x"] * 3)
+    asyncio.run(forget_id(tmp_path, "t"))
+    for partition_metadata in (True, False):
+        if not partition_metadata:
+            (tmp_path / "t-0" / "partition.metadata").unlink()
+            asyncio.run(forget_id(tmp_path, "t"))
+        ids = []
+        for _ in range(2):
+            with broker(tmp_path) as running, running.client() as client:
+                (topic,) = client.call(ApiKey.METADATA, topics=None).topics
+                ids.append(topic.topic_id)
+                assert client.offset("t", LATEST) == 3
+        assert ids[0] == ids[1]
+        assert (ids[0] == stored) is partition_metadata
+
+
+async def forget_id(folder: Path, topic: str) -> None:
+    tree = Tree.open(RealDisk(str(folder)), InlineOffload())
+    session = tree.session()
+    path = paths.topic_path(topic)
+    known = layout.decode_topic(topic, (await session.get(path))[0])
+    await session.set(path, layout.encode_topic(replace(known, topic_id=None)))
+    await session.close()
+    await tree.close()
