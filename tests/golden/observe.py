@@ -53,6 +53,8 @@ def read_partition(
     )
     found = []
     try:
+        # With the leader unknown librdkafka would look for the beginning only later.
+        consumer.list_topics(topic, timeout=PATIENCE_S)
         consumer.assign([TopicPartition(topic, 0, -2)])
         while True:
             message = consumer.poll(PATIENCE_S)

@@ -55,13 +55,20 @@ class Unavailable(Exception):
     """Apache Kafka cannot be had here; the message says why."""
 
 
-@cache
 def apache_kafka() -> "ApacheKafka":
     """Skips the test that asks if there is none; asks the network once per run at most."""
+    found = _find()
+    if isinstance(found, Unavailable):
+        pytest.skip(f"no Apache Kafka {VERSION} to compare with: {found}")
+    return found
+
+
+@cache
+def _find() -> "ApacheKafka | Unavailable":
     try:
         return ApacheKafka(_java(), _libraries())
     except Unavailable as reason:
-        pytest.skip(f"no Apache Kafka {VERSION} to compare with: {reason}")
+        return reason
 
 
 class ApacheKafka:

@@ -127,9 +127,18 @@ class KafkaBroker(JavaProcess):
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         self.launch("started (kafka.server.KafkaServer)", "kafka.Kafka", path)
         # Clients that come before it has heard from its controller wait long to ask again.
-        client = admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        while client.list_topics(timeout=READY_WITHIN_S).controller_id < 0:
+        folders = len(list(self.data.glob("*-[0-9]*/partition.metadata")))
+        while self._led_partitions() < folders:
             time.sleep(0.05)
+
+    def _led_partitions(self) -> int:
+        """How many partitions it tells clients to lead; less than none without a controller."""
+        client = admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        metadata = client.list_topics(timeout=READY_WITHIN_S)
+        if metadata.controller_id < 0:
+            return -1
+        topics = metadata.topics.values()
+        return sum(each.leader >= 0 for topic in topics for each in topic.partitions.values())
 
     def stop(self) -> None:
         """SIGTERM: a controlled shutdown, which leaves clean logs."""
