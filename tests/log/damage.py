@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from barnabas.log.checkpoints import decode_epoch_checkpoint, encode_epoch_checkpoint
 from barnabas.wire.batch import headers
 from tests.log.batches import PARTITION
 from tests.log.crashed import Promises
@@ -23,9 +24,9 @@ OUTSIDE_THE_CRC: Final = (*range(8), *range(12, 16))
 def damage(folder: Path, promises: Promises, source: random.Random) -> list[str]:
     """Harm some files of a log; tells what was done."""
     partition = folder / str(PARTITION)
-    if not partition.exists():
-        return []
     segments = sorted(partition.glob("*.log"))
+    if not segments:
+        return []
     done = []
     for path in segments:
         if path is segments[-1] or int(segments[segments.index(path) + 1].stem) > promises.flushed:
@@ -36,7 +37,8 @@ def damage(folder: Path, promises: Promises, source: random.Random) -> list[str]
             done += [_harm_index(path.with_suffix(suffix), False, source) for suffix in INDEXES]
     done += [_harm_small(path, source) for path in partition.glob("*.snapshot")]
     done += [_harm_small(folder / name, source) for name in CHECKPOINTS]
-    done.append(_harm_small(partition / "leader-epoch-checkpoint", source))
+    epochs = partition / "leader-epoch-checkpoint"
+    done += [_lose_epochs(epochs, promises.flushed, source), _harm_small(epochs, source)]
     done += _sprinkle(partition, segments, promises.flushed, source)
     return [what for what in done if what]
 
@@ -90,6 +92,16 @@ def _harm_small(path: Path, source: random.Random) -> str:
     data = path.read_bytes()
     path.write_bytes(data[: source.randrange(len(data))] if data else b"")
     return f"cut {path.name}"
+
+
+def _lose_epochs(path: Path, flushed: int, source: random.Random) -> str:
+    """Leave the checkpoint as it may have been at the last flush."""
+    if not path.exists() or source.random() < 0.7:
+        return ""
+    entries = decode_epoch_checkpoint(path.read_bytes())
+    known = [entry for entry in entries if entry.start_offset < flushed]
+    path.write_bytes(encode_epoch_checkpoint(known))
+    return f"{len(known)} of {len(entries)} epochs"
 
 
 def _sprinkle(
