@@ -211,11 +211,15 @@ def test_a_client_that_reads_nothing_is_served_nothing_more_until_it_does(tmp_pa
 
 def test_small_answers_that_nobody_reads_stop_the_reading_too(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        await (await insight.connect()).ask(produce(("orders", 0, batch(bytes(1000)))))
         client = await insight.connect(limit=1024)
         client.stop_reading()
-        count = 100_000
-        client.writer.write(b"".join(api_versions(n) for n in range(count)))
-        (slow,) = connections(insight)
+        count = 15_000
+        client.writer.write(
+            b"".join(fetch(("orders", 0, 0), correlation_id=n) for n in range(count))
+        )
+        slow = next(one for one in connections(insight) if one.port == client.port)
         await until(lambda: slow._write_blocked and slow._read_paused)
         assert slow._transport is not None
         assert slow._transport.get_write_buffer_size() < 4 * MEGABYTE
