@@ -17,7 +17,6 @@ from tests.server.admin.running import broker, until
 FAST = {
     "log_flush_offset_checkpoint_interval_ms": "20",
     "log_flush_scheduler_interval_ms": "20",
-    "log_retention_check_interval_ms": "20",
 }
 STORAGE = ErrorCode.kafka_storage_error
 
