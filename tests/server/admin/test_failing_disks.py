@@ -242,3 +242,47 @@ def test_the_process_of_a_broker_whose_folder_cannot_be_used_ends_with_a_failure
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
     assert str(file) in ended.stderr
+
+
+# A broker whose disk is dead as soon as a file of the folder's name and ".dead" is there.
+MORTAL = """
+import os
+from barnabas.cli.main import main
+from barnabas.server import compose
+from tests.server.admin.faulty_disk import FaultyDisk
+
+class MortalDisk(FaultyDisk):
+    def check(self):
+        self.failing = os.path.exists(self.folder + ".dead")
+        super().check()
+
+compose.RealDisk = MortalDisk
+main()
+"""
+
+
+def test_the_process_of_a_broker_ends_with_a_failure_when_its_last_disk_dies(
+    tmp_path: Path,
+) -> None:
+    folder, errors = tmp_path / "data", tmp_path / "errors"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-c", MORTAL, "server", "--listen=127.0.0.1:0", f"--data={folder}"],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline().rpartition(":")[2])
+            with Client("127.0.0.1", port) as client:
+                client.create("t")
+                (tmp_path / "data.dead").touch()
+                assert client.produce("t").error_code == STORAGE
+            assert process.wait(30) == 1
+        finally:
+            process.kill()
+    assert "Traceback" not in errors.read_text()
