@@ -11,9 +11,11 @@ import typer
 
 from barnabas.cli.failures import FAILED, CommandFailed
 from barnabas.cli.groups import command_group
+from barnabas.cli.options import Json
 
 if TYPE_CHECKING:
     from barnabas.cli.dumped import Damage, Dump
+    from barnabas.cli.verified import Problem
 
 app = command_group("Look into the files of a broker, running or stopped.")
 
@@ -52,6 +54,80 @@ def dump(
         damaged |= _dump_file(path, start, json)
     if damaged:
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def verify(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files, or folders of them.")
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also decompress every batch and read its records.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Check that the files of a broker are sound, and agree with each other.
+
+    One line for each problem: the file, where in it, what is wrong, and what follows from it.
+    The broker may run meanwhile. The exit code is 1 if there is any problem.
+
+    \b
+    Examples:
+      barnabas log verify barnabas-data
+      barnabas log verify barnabas-data/orders-0 --deep
+      barnabas log verify barnabas-data/orders-0/00000000000000000000.timeindex
+    """
+    from barnabas.cli.log_files import find_folders, total_bytes
+    from barnabas.cli.log_progress import reading_progress
+    from barnabas.cli.verified import Verified
+    from barnabas.cli.verify import verify as verify_folders
+
+    folders = find_folders(paths)
+    with reading_progress(total_bytes(folders), "verifying") as advance:
+        shown = Verified((_print_problem_json if json else print), advance, deep)
+        verify_folders(folders, shown)
+    partitions = sum(folder.is_partition for folder in folders)
+    print(shown.summary_as_json(partitions) if json else shown.summary(partitions))
+    if shown.problems:
+        raise typer.Exit(FAILED)
+
+
+def _print_problem_json(problem: "Problem") -> None:
+    print(problem.as_json())
+
+
+@app.command()
+def stats(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Segments, or folders of them.")
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also look into batches: ratio, keys, tombstones.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Count what is in the logs of a broker, for each partition and in total.
+
+    \b
+    Examples:
+      barnabas log stats barnabas-data
+      barnabas log stats barnabas-data/orders-0 --deep --json
+    """
+    from barnabas.cli.log_files import find_folders, total_bytes
+    from barnabas.cli.log_progress import reading_progress
+    from barnabas.cli.show import show_json, show_table
+    from barnabas.cli.stats import columns, count_partition, total
+
+    folders = [folder for folder in find_folders(paths) if folder.is_partition]
+    with reading_progress(total_bytes(folders), "counting") as advance:
+        counted = [count_partition(folder, deep, advance) for folder in folders]
+    summed = total(counted)
+    if json:
+        partitions = [each.as_json() for each in counted]
+        show_json({"partitions": partitions, "total": summed.as_json()})
+    else:
+        rows = [each.row(deep) for each in (*counted, summed)]
+        show_table(columns(deep), rows)
 
 
 def _files(

@@ -91,7 +91,7 @@ def _dump_batch(batch: Batch) -> Dump:
             "position": position,
             "size": header.size,
             "leader_epoch": header.leader_epoch,
-            "codec": _codec_name(header.codec),
+            "codec": codec_name(header.codec),
             "crc": "ok" if intact else "BAD",
             "timestamps": "append" if header.log_append_time else "create",
             "base_timestamp": None if header.has_delete_horizon else header.base_timestamp,
@@ -111,7 +111,7 @@ def _dump_batch(batch: Batch) -> Dump:
         yield Damage(position, f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
-def _codec_name(codec: int) -> str:
+def codec_name(codec: int) -> str:
     return Codec(codec).name.lower() if codec in list(Codec) else f"unknown ({codec})"
 
 

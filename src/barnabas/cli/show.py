@@ -8,6 +8,8 @@ from typing import Final
 
 from barnabas.cli.failures import Misused
 
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
 _DIGITS_OF_A_LONG: Final = 19
 
 
@@ -77,3 +79,11 @@ def counted(number: int, noun: str) -> str:
     """`1 message`, `2 messages`, `3 batches`."""
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
+
+
+def show_bytes(size: int) -> str:
+    """`512 B`, `1.5 KiB`, `2.0 GiB`."""
+    amount, unit = float(size), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{size} B" if not unit else f"{amount:.1f} {_UNITS[unit]}"

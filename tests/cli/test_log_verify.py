@@ -1,0 +1,306 @@
+"""`log verify` finds whatever is damaged and nothing else; `log stats` counts right."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack, pack_into
+from threading import Event, Thread
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from barnabas.cli.log_files import find_folders
+from barnabas.cli.verified import Problem, Verified
+from barnabas.cli.verify import verify
+from barnabas.wire.batch import HEADER_SIZE, headers, set_crc
+from tests.cli.conftest import Barnabas
+from tests.support.broker import BrokerProcess
+from tests.support.clients import Message
+from tests.support.confluent_client import ConfluentClient
+
+GOLDEN: Final = Path(__file__).parent.parent / "golden" / "kafka-3.9.1"
+FIRST: Final = "segments-0/00000000000000000000"
+ACTIVE: Final = "segments-0/00000000000000000105"
+ABORTED: Final = str(next((GOLDEN / "clean").glob("*/*.txnindex")).relative_to(GOLDEN / "clean"))
+Damage = Callable[[bytearray], None]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The log folder of a Kafka that was stopped cleanly."""
+    return Path(shutil.copytree(GOLDEN / "clean", tmp_path / "data"))
+
+
+def damage(path: Path, change: Damage) -> None:
+    content = bytearray(path.read_bytes())
+    change(content)
+    path.write_bytes(content)
+
+
+def problems(barnabas: Barnabas, *arguments: object) -> list[str]:
+    ended = barnabas("log", "verify", *arguments)
+    assert ended.err == ""
+    *found, summary = ended.lines
+    expected = f": {len(found)} problem" if found else ": all is well"
+    assert expected in summary
+    assert ended.code == (1 if found else 0)
+    return found
+
+
+@pytest.mark.parametrize("state", ["clean", "killed"])
+@pytest.mark.parametrize("options", [[], ["--deep"]])
+def test_the_files_of_a_real_kafka_are_sound(
+    state: str, options: list[str], offline: Barnabas
+) -> None:
+    assert problems(offline, GOLDEN / state, *options) == []
+
+
+def flip(at: int) -> Damage:
+    def change(content: bytearray) -> None:
+        content[at] ^= 0x55
+
+    return change
+
+
+def cut(size: int) -> Damage:
+    def change(content: bytearray) -> None:
+        del content[-size:]
+
+    return change
+
+
+def write(at: int, data: bytes) -> Damage:
+    def change(content: bytearray) -> None:
+        content[at : at + len(data)] = data
+
+    return change
+
+
+def replace(old: bytes, new: bytes) -> Damage:
+    def change(content: bytearray) -> None:
+        assert old in content
+        content[:] = content.replace(old, new)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "what"),
+    [
+        (f"{FIRST}.log", flip(90), "at byte 0: the CRC of the batch at offset 0 is wrong"),
+        (f"{FIRST}.log", write(0, pack(">q", 7)), "offset 1 where 8 or more must come"),
+        (f"{FIRST}.log", write(16, b"\1"), "at byte 0: messages of the old format"),
+        (f"{FIRST}.log", cut(5), "cut off: the batch has"),
+        (f"{ACTIVE}.log", write(12, pack(">i", 1)), "leader epoch 1 after 3"),
+        (f"{ACTIVE}.log", cut(200), "segments-0 was at 120, its log ends at 11"),
+        (f"{FIRST}.index", write(4, pack(">i", 5)), "begins at byte 5 of the segment"),
+        (f"{FIRST}.index", write(8, bytes(8)), "at byte 8: offset and position do not rise"),
+        (f"{FIRST}.index", cut(3), "cut off: an entry has 8 bytes"),
+        (f"{FIRST}.timeindex", flip(7), "at byte 0: the latest time up to offset"),
+        (f"{FIRST}.timeindex", write(12, bytes(8)), "timestamp and offset do not rise"),
+        (f"{FIRST}.timeindex", write(20, pack(">i", 999)), "lies beyond the segment"),
+        (f"{FIRST}.timeindex", cut(12), "ends at the time"),
+        (f"{ACTIVE}.timeindex", cut(12), "ends at the time"),
+        ("idempotent-0/00000000000000000030.snapshot", flip(30), "CRC is"),
+        (ABORTED, flip(1), "unknown version"),
+        (ABORTED, cut(1), "cut off: an entry has 34"),
+        (
+            ABORTED,
+            write(18, pack(">q", 999)),
+            "cannot have been aborted here",
+        ),
+        (
+            "segments-0/leader-epoch-checkpoint",
+            replace(b"3 80", b"3 79"),
+            "offset 79 is of epoch 0",
+        ),
+        (
+            "segments-0/leader-epoch-checkpoint",
+            replace(b"3 80", b"3 81"),
+            "offset 80 is of epoch 3",
+        ),
+        ("segments-0/leader-epoch-checkpoint", replace(b"0 0", b"9 0"), "do not rise"),
+        ("segments-0/leader-epoch-checkpoint", cut(3), "cut off"),
+        ("segments-0/partition.metadata", replace(b"topic_id", b"topic"), "holds no topic id"),
+        (
+            "recovery-point-offset-checkpoint",
+            replace(b"segments 0 120", b"segments 0 121"),
+            "at 121",
+        ),
+        ("replication-offset-checkpoint", replace(b"0\n16\n", b"0\n15\n"), "15 entries expected"),
+        ("meta.properties", write(0, b"\xff"), "utf-8"),
+        (".kafka_cleanshutdown", cut(1), "Expecting"),
+    ],
+)
+def test_whatever_is_damaged_is_told_with_its_place(
+    file: str, change: Damage, what: str, data: Path, offline: Barnabas
+) -> None:
+    damage(data / file, change)
+    found = problems(offline, data)
+    assert any(what in line for line in found), found
+    assert all(line.endswith(")") for line in found)
+
+
+def test_records_are_looked_at_only_when_asked(data: Path, offline: Barnabas) -> None:
+    def spoil(content: bytearray) -> None:
+        _, header = next(headers(bytes(content)))
+        batch = content[: header.size]
+        batch[HEADER_SIZE + 20] ^= 0xFF
+        set_crc(batch)
+        content[: header.size] = batch
+
+    damage(data / "recompressed-gzip-0/00000000000000000000.log", spoil)
+    assert problems(offline, data) == []
+    (found,) = problems(offline, data, "--deep")
+    assert "recompressed-gzip-0/00000000000000000000.log at byte 0: " in found
+
+
+def test_a_missing_or_left_over_index_is_told(data: Path, offline: Barnabas) -> None:
+    (data / f"{FIRST}.index").rename(data / "segments-0/00000000000000000007.index")
+    missing, left_over = sorted(problems(offline, data))
+    assert f"{FIRST}.index: is missing (it is built anew" in missing
+    assert "00000000000000000007.index: has no segment" in left_over
+
+
+def test_segments_that_overlap_are_told(data: Path, offline: Barnabas) -> None:
+    def widen(content: bytearray) -> None:
+        *_, (position, header) = headers(bytes(content))
+        batch = content[position:]
+        pack_into(">i", batch, 23, header.last_offset_delta + 4)
+        set_crc(batch)
+        content[position:] = batch
+
+    damage(data / f"{FIRST}.log", widen)
+    assert any("the next segment begins at 21" in line for line in problems(offline, data))
+
+
+def test_single_files_can_be_verified(data: Path, offline: Barnabas) -> None:
+    damage(data / f"{FIRST}.log", flip(90))
+    for name in (".index", ".timeindex"):
+        assert problems(offline, data / f"{FIRST}{name}") == []
+    assert len(problems(offline, data / f"{FIRST}.log")) == 1
+    assert problems(offline, data / f"{ACTIVE}.log", data / "meta.properties") == []
+
+
+def test_problems_come_as_json_for_scripts(data: Path, offline: Barnabas) -> None:
+    damage(data / f"{FIRST}.log", flip(90))
+    ended = offline("log", "verify", data / "segments-0", "--json")
+    problem, summary = map(json.loads, ended.lines)
+    assert problem == {
+        "kind": "problem",
+        "file": str(data / f"{FIRST}.log"),
+        "position": 0,
+        "what": "the CRC of the batch at offset 0 is wrong",
+        "meaning": "consumers cannot read this batch",
+    }
+    assert (summary["kind"], summary["problems"], summary["segments"]) == ("summary", 1, 6)
+
+
+def test_what_is_no_brokers_file_is_not_verified(tmp_path: Path, offline: Barnabas) -> None:
+    (tmp_path / "notes.txt").write_text("?")
+    for command in ("verify", "stats"):
+        ended = offline("log", command, tmp_path)
+        assert (ended.code, ended.out) == (1, b"")
+        assert "nothing that a broker writes" in ended.err
+        assert "no such file" in offline("log", command, tmp_path / "absent").err
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(["segments-0", "produced-0", "compacted-0", "transactions-0"]),
+    draw=st.data(),
+)
+def test_no_flipped_bit_in_a_batch_goes_unnoticed(name: str, draw: Any, tmp_path: Path) -> None:
+    """But in base offset and leader epoch, which no CRC covers, if the order stays right."""
+    folder = Path(shutil.copytree(GOLDEN / "clean" / name, tmp_path / name, dirs_exist_ok=True))
+    path = draw.draw(st.sampled_from(sorted(folder.glob("*.log"))))
+    content = bytearray(path.read_bytes())
+    position, header = draw.draw(st.sampled_from(list(headers(bytes(content)))))
+    covered = [*range(8, 12), *range(16, header.size)]
+    content[position + draw.draw(st.sampled_from(covered))] ^= 1 << draw.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    found: list[Problem] = []
+    verify(find_folders([folder]), Verified(found.append, lambda size: None, deep=False))
+    assert found
+
+
+def test_a_running_broker_is_sound_while_it_writes(
+    topic: str, barnabas: Barnabas, broker: BrokerProcess
+) -> None:
+    client, enough = ConfluentClient(broker.bootstrap), Event()
+
+    def write_on() -> None:
+        while not enough.is_set():
+            client.produce(topic, [Message(b"x" * 1000, b"k")] * 500, compression="lz4")
+
+    writer = Thread(target=write_on)
+    writer.start()
+    try:
+        for _ in range(10):
+            assert problems(barnabas, broker.data, "--deep") == []
+    finally:
+        enough.set()
+        writer.join()
+
+
+# Stats
+
+
+def counted(barnabas: Barnabas, *arguments: object) -> dict[str, Any]:
+    ended = barnabas("log", "stats", *arguments, "--json")
+    assert (ended.code, ended.err) == (0, "")
+    found: dict[str, Any] = json.loads(ended.out)
+    return found
+
+
+def test_stats_count_what_kafka_says_is_there(offline: Barnabas) -> None:
+    told = json.loads((GOLDEN / "clean.json").read_text())["files"]
+    found = counted(offline, GOLDEN / "clean")
+    for partition in found["partitions"]:
+        files = [
+            [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+            for name, rows in told.items()
+            if name.startswith(f"{partition['partition']}/") and name.endswith(".log")
+        ]
+        batches = [batch for file in files for batch in file]
+        assert partition["segments"] == len(files)
+        assert partition["batches"] == len(batches)
+        assert partition["records"] == sum(batch["count"] for batch in batches)
+        assert partition["bytes"] == sum(batch["size"] for batch in batches)
+        producers = {batch["producerId"] for batch in batches} - {-1}
+        assert partition["producers"] == len(producers)
+        codecs = [batch["compresscodec"] for batch in batches]
+        assert partition["batches_by_codec"] == {name: codecs.count(name) for name in codecs}
+    assert found["total"]["bytes"] == sum(each["bytes"] for each in found["partitions"])
+    assert found["total"]["keys"] is None
+
+
+def test_deep_stats_look_into_the_batches(offline: Barnabas) -> None:
+    by_name = {
+        each["partition"]: each
+        for each in counted(offline, GOLDEN / "clean", "--deep")["partitions"]
+    }
+    assert by_name["compacted-0"]["tombstones"] == 2
+    assert by_name["segments-0"]["keys"] == 120
+    assert by_name["segments-0"]["compression_ratio"] is None
+    assert by_name["recompressed-zstd-0"]["compression_ratio"] > 50
+    assert by_name["append-time-0"]["first_timestamp"] > by_name["segments-0"]["last_timestamp"]
+
+
+def test_stats_are_a_table_with_a_total(offline: Barnabas) -> None:
+    heading, *rows = offline("log", "stats", GOLDEN / "clean" / "segments-0", "--deep").lines
+    assert heading.split()[:3] == ["PARTITION", "SEGMENTS", "RECORDS"]
+    assert [row.split()[:3] for row in rows] == [
+        ["segments-0", "6", "120"],
+        ["total", "6", "120"],
+    ]
+
+
+def test_stats_leave_out_what_cannot_be_read(data: Path, offline: Barnabas) -> None:
+    path = data / f"{ACTIVE}.log"
+    damage(path, cut(5))
+    found = counted(offline, path)["total"]
+    assert (found["segments"], found["batches"]) == (1, 14)
