@@ -283,7 +283,8 @@ def test_a_fetch_that_waited_in_vain_is_answered_with_what_there_is(tmp_path: Pa
         began = asyncio.get_running_loop().time()
         sent = fetch(("orders", 0, 0), max_wait_ms=60, min_bytes=10**6)
         assert offsets(only(await client.ask(sent))) == [0]
-        assert asyncio.get_running_loop().time() - began >= 0.06
+        # uvloop tells whole milliseconds, so the difference of two times may be one short.
+        assert asyncio.get_running_loop().time() - began > 0.058
 
     with_broker(tmp_path, scenario)
 

@@ -34,7 +34,9 @@ JOIN_BELOW: Final = 32 * 1024
 KEPT_BUFFER: Final = 4 * 1024 * 1024
 # Answers from this size on are sent one by one: a client that reads none gets no more made.
 LARGE_ANSWER: Final = 4 * 1024
+MOST_SHORTCUTS: Final = 1_000
 _SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">ii")  # API and version, correlation id
 
 
 class Serve(Protocol):
@@ -45,6 +47,12 @@ class Serve(Protocol):
     """
 
     def __call__(self, frame: memoryview, connection: "Connection", /) -> Reply: ...
+
+
+class Shortcut(Protocol):
+    """Serves a frame whose beginning is known already; None if it needs the long way after all."""
+
+    def __call__(self, frame: memoryview, correlation_id: int, /) -> bytes | None: ...
 
 
 class Registry(Protocol):
@@ -88,6 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self.last_active = 0.0
+        # By what follows the correlation id: what the frame must begin with, and what serves it.
+        self._shortcuts: dict[bytes, tuple[int, Shortcut]] = {}
+        self._shortcut_size = 0
         self.listener = listener
         self.host = ""
         self.port = 0
@@ -108,6 +119,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def idle_seconds(self) -> float:
         return self._now() - self.last_active
+
+    def remember(self, frame: memoryview, size: int, shortcut: "Shortcut") -> None:
+        """Serve by `shortcut` what begins like this frame, for `size` bytes.
+
+        Only the correlation id, the second four bytes, may differ.
+        """
+        if len(self._shortcuts) >= MOST_SHORTCUTS:
+            self._shortcuts.clear()
+        self._shortcut_size = size
+        api_and_version, _ = _HEAD.unpack_from(frame)
+        self._shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut)
 
     # -- asyncio's side ------------------------------------------------------
 
@@ -172,7 +194,16 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 if size >= LARGE:
                     self._last_large = size + 4
-                reply = serve(view[start + 4 : after], self)
+                frame = view[start + 4 : after]
+                reply: Reply = None
+                if self._shortcut_size:
+                    known = self._shortcuts.get(bytes(frame[8 : self._shortcut_size]))
+                    if known is not None:
+                        api_and_version, correlation_id = _HEAD.unpack_from(frame)
+                        if api_and_version == known[0]:
+                            reply = known[1](frame, correlation_id)
+                if reply is None:
+                    reply = serve(frame, self)
                 start = after
                 if reply is None:
                     continue

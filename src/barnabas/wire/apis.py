@@ -1,8 +1,9 @@
 """Which Kafka APIs are served, at which versions, and when each became flexible.
 
 The ranges are those a Kafka 3.9 broker advertises, from the lowest version that
-the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper. Produce alone is advertised from 0 though it is served from 3:
-old librdkafka silently stops compressing when version 0 is missing.
+the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper.
+Produce alone is advertised from 0 though it is served from 3: old librdkafka
+silently stops compressing when version 0 is missing.
 """
 
 import enum

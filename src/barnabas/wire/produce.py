@@ -68,12 +68,14 @@ class SinglePartition(NamedTuple):
     topic: str
     partition: int
     records: memoryview
+    sized_at: int  # where in the frame the size of the records stands
 
 
 _SINGLE_FLEXIBLE = struct.Struct(">BhiBB")  # no transaction, acks, timeout, one topic, name size
 _SINGLE_CLASSIC = struct.Struct(">hhiih")
-_ONE_PARTITION_FLEXIBLE = struct.Struct(">BiBBBB")  # one, its index, up to four bytes of size
-_ONE_PARTITION_CLASSIC = struct.Struct(">iii")
+_ONE_PARTITION_FLEXIBLE = struct.Struct(">Bi")
+_ONE_PARTITION_CLASSIC = struct.Struct(">ii")
+_FOUR_BYTES = struct.Struct(">BBBB")
 _NO_TAGS = b"\0\0\0"
 
 
@@ -82,37 +84,51 @@ def read_single(version: int, frame: memoryview, position: int) -> SinglePartiti
     try:
         if version < FLEXIBLE:
             absent, acks, _, topics, length = _SINGLE_CLASSIC.unpack_from(frame, position)
-            start = position + 14 + length
-            one, partition, size = _ONE_PARTITION_CLASSIC.unpack_from(frame, start)
-            if absent != -1 or topics != 1 or one != 1 or start + 12 + size != len(frame):
+            name_at, name_end = position + 14, position + 14 + length
+            one, partition = _ONE_PARTITION_CLASSIC.unpack_from(frame, name_end)
+            sized_at = name_end + 8
+            if absent != -1 or topics != 1 or one != 1:
                 return None
-            topic = str(frame[position + 14 : start], "utf-8")
-            return SinglePartition(acks, topic, partition, frame[start + 12 :])
-        absent, acks, _, topics, length = _SINGLE_FLEXIBLE.unpack_from(frame, position)
-        start = position + 8 + length
-        one, partition, a, b, c, d = _ONE_PARTITION_FLEXIBLE.unpack_from(frame, start)
-        if absent or topics != 2 or one != 2 or length & 0x80:
+        else:
+            absent, acks, _, topics, length = _SINGLE_FLEXIBLE.unpack_from(frame, position)
+            name_at, name_end = position + 9, position + 8 + length
+            one, partition = _ONE_PARTITION_FLEXIBLE.unpack_from(frame, name_end)
+            sized_at = name_end + 5
+            if absent or topics != 2 or one != 2 or length & 0x80:
+                return None
+        records = last_records(version, frame, sized_at)
+        if records is None:
             return None
-        # The size of the records, plus one, in as many bytes as have their top bit set, plus one.
-        start += 6
-        if a >= 0x80:
-            start += 1
-            a += (b - 1) << 7
-            if b >= 0x80:
-                start += 1
-                a += (c - 1) << 14
-                if c >= 0x80:
-                    start += 1
-                    a += (d - 1) << 21
-                    if d >= 0x80:
-                        return None
-        end = start + a - 1
-        if end + 3 != len(frame) or frame[end:] != _NO_TAGS:
-            return None
-        topic = str(frame[position + 9 : position + 8 + length], "utf-8")
-        return SinglePartition(acks, topic, partition, frame[start:end])
+        topic = str(frame[name_at:name_end], "utf-8")
+        return SinglePartition(acks, topic, partition, records, sized_at)
     except (struct.error, UnicodeDecodeError):
         return None
+
+
+def last_records(version: int, frame: memoryview, position: int) -> memoryview | None:
+    """The records whose size is at `position`, if nothing but empty tags follows them."""
+    if version < FLEXIBLE:
+        (size,) = _INT.unpack_from(frame, position)
+        position += 4
+        return frame[position:] if position + size == len(frame) else None
+    # The size plus one, in as many bytes as have their top bit set and one more.
+    size, b, c, d = _FOUR_BYTES.unpack_from(frame, position)
+    position += 1
+    if size >= 0x80:
+        position += 1
+        size += (b - 1) << 7
+        if b >= 0x80:
+            position += 1
+            size += (c - 1) << 14
+            if c >= 0x80:
+                position += 1
+                size += (d - 1) << 21
+                if d >= 0x80:
+                    return None
+    end: int = position + size - 1
+    if end + 3 != len(frame) or frame[end:] != _NO_TAGS:
+        return None
+    return frame[position:end]
 
 
 def _read_classic(frame: memoryview, position: int) -> ProduceRequest:

@@ -5,6 +5,7 @@ per-record errors and messages are told from 8.
 """
 
 import logging
+import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -24,6 +25,7 @@ from barnabas.wire.produce import (
     ProduceRequest,
     SinglePartition,
     Success,
+    last_records,
     read_produce,
     read_single,
     refusal,
@@ -79,6 +81,8 @@ class Produce:
         if single is not None and -1 <= single.acks <= 1:
             leader = self._replicas.find(single.topic, single.partition)
             if leader is not None and leader.is_plain and version >= ZSTD_SINCE:
+                if single.acks:
+                    self._offer_shortcut(version, frame, single, connection)
                 return self._single(version, correlation_id, single, leader)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
@@ -95,7 +99,7 @@ class Produce:
         self, version: int, correlation_id: int, single: SinglePartition, leader: LeaderReplica
     ) -> bytes | None:
         """One batch for one partition that asks for nothing special: the case to be fast in."""
-        acks, topic, partition, records = single
+        acks, topic, partition, records, _ = single
         log_append_time_ms = -1
         try:
             now_ms = self._clock.now_ms()
@@ -108,19 +112,31 @@ class Produce:
         self._appended((topic, partition))
         if acks == 0:
             return None
-        key = (version, topic, partition)
-        success = self._successes.get(key)
-        if success is None:
-            success = self._remember(key)
-        return success.response(
+        return self._success(version, topic, partition).response(
             correlation_id, base_offset, log_append_time_ms, leader.log.log_start_offset
         )
 
-    def _remember(self, key: tuple[int, str, int]) -> Success:
-        if len(self._successes) >= REMEMBERED:
-            self._successes.clear()
-        success = self._successes[key] = Success(*key)
+    def _success(self, *key: *tuple[int, str, int]) -> Success:
+        success = self._successes.get(key)
+        if success is None:
+            if len(self._successes) >= REMEMBERED:
+                self._successes.clear()
+            success = self._successes[key] = Success(*key)
         return success
+
+    def _offer_shortcut(
+        self, version: int, frame: memoryview, single: SinglePartition, connection: Connection
+    ) -> None:
+        """Let the connection serve the next request that begins like this one by itself."""
+        success = self._success(version, single.topic, single.partition)
+        key = (single.topic, single.partition)
+        connection.remember(
+            frame,
+            single.sized_at,
+            RepeatedProduce(
+                version, key, success, single.sized_at, self._replicas, self._clock, self._appended
+            ),
+        )
 
     def _refused(self, partition: int, error: BrokerError | DiskFault) -> PartitionProduced:
         if isinstance(error, DiskFault):
@@ -214,6 +230,52 @@ class Produce:
                 return self._refused(partition, fault)
             leader.log.on_flushed(flush, self._clock.now_ms())
         return produced
+
+
+class RepeatedProduce:
+    """Serves what a producer sends again and again: the same request but for the records.
+
+    Everything before the records is known to be as it was, byte for byte, so it need not be
+    read. Whatever is not as usual is left to `Produce`.
+    """
+
+    __slots__ = ("_appended", "_clock", "_key", "_replicas", "_sized_at", "_success", "_version")
+
+    def __init__(
+        self,
+        version: int,
+        key: tuple[str, int],
+        success: Success,
+        sized_at: int,
+        replicas: Replicas,
+        clock: Clock,
+        appended: Callable[[tuple[str, int]], object],
+    ) -> None:
+        self._version = version
+        self._key = key
+        self._success = success
+        self._sized_at = sized_at
+        self._replicas = replicas
+        self._clock = clock
+        self._appended = appended
+
+    def __call__(self, frame: memoryview, correlation_id: int) -> bytes | None:
+        """The answer, or None if the request takes the long way."""
+        key = self._key
+        leader = self._replicas.find(*key)
+        if leader is None or not leader.is_plain:
+            return None
+        try:
+            records = last_records(self._version, frame, self._sized_at)
+            if records is None:
+                return None
+            base_offset = leader.append_plain(records, self._clock.now_ms())
+        except (struct.error, BrokerError, DiskFault):
+            return None  # refused there, for the same reason
+        if base_offset is None:
+            return None
+        self._appended(key)
+        return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
 
 
 def _checked(version: int, acks: int, records: memoryview | None) -> memoryview:
