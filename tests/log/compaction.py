@@ -78,8 +78,7 @@ def run(log: Log, cleaning: Cleaning) -> None:
     for group in cleaning.groups():
         for _ in cleaning.clean(group):
             pass
-        assert cleaning.cleaned is not None
-        swap = log.begin_swap(group, cleaning.cleaned.segments)
+        swap = log.begin_swap(group, cleaning.take_cleaned())
         while not swap.is_done:
             swap.sync()
             log.continue_swap(swap)

@@ -71,6 +71,11 @@ def _check_logs(config: BrokerValues) -> None:
         _number(config, "log.retention.ms", "log.retention.minutes", "log.retention.hours") != 0,
         "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
     )
+    threads = max(1, _number(config, "log.cleaner.threads"))
+    _require(
+        _number(config, "log.cleaner.dedupe.buffer.size") // threads > 1024 * 1024,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    )
     lag, most = (_number(config, f"log.cleaner.{end}.compaction.lag.ms") for end in ("min", "max"))
     _require(
         lag <= most,

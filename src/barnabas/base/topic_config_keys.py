@@ -10,7 +10,7 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 
 TOPIC_KEYS: Final[dict[str, ConfigKey]] = read_keys("""
 cleanup.policy list delete compact|delete medium acts
-    What happens to old records: delete, compact, or both. Compacting is not served yet.
+    What happens to old records: delete, compact, or both.
 compression.gzip.level int -1 gzip-level medium acts
     How hard to compress where compression.type is gzip.
 compression.lz4.level int 9 1..17 medium acts
@@ -19,7 +19,7 @@ compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer medi
     How batches are stored: as the producer sent them, or always with one codec.
 compression.zstd.level int 3 -131072..22 medium acts
     How hard to compress where compression.type is zstd.
-delete.retention.ms long 86400000 >=0 medium
+delete.retention.ms long 86400000 >=0 medium acts
     How long a delete marker is kept in a compacted log.
 file.delete.delay.ms long 60000 >=0 medium acts
     How long a deleted file still lies on disk.
@@ -37,7 +37,7 @@ local.retention.bytes long -2 >=-2 medium
     How large a partition may be on local disks with tiered storage. Not served yet.
 local.retention.ms long -2 >=-2 medium
     How long records stay on local disks with tiered storage. Not served yet.
-max.compaction.lag.ms long 9223372036854775807 >=1 medium
+max.compaction.lag.ms long 9223372036854775807 >=1 medium acts
     How long a record stays uncompacted at most.
 max.message.bytes int 1048588 >=0 medium acts
     The largest record batch the topic takes.
@@ -53,9 +53,9 @@ message.timestamp.difference.max.ms long 9223372036854775807 >=0 medium acts
     How far a producer's time may be off; an older name that sets both of the two above.
 message.timestamp.type string CreateTime CreateTime|LogAppendTime medium acts
     Whether a record's time is the producer's, or when it was appended.
-min.cleanable.dirty.ratio double 0.5 0..1 medium
+min.cleanable.dirty.ratio double 0.5 0..1 medium acts
     How much of the log must be uncompacted before it is compacted again.
-min.compaction.lag.ms long 0 >=0 medium
+min.compaction.lag.ms long 0 >=0 medium acts
     How long a record stays uncompacted at least.
 min.insync.replicas int 1 >=1 medium
     How many replicas must have a record before acks=all is answered.

@@ -152,6 +152,12 @@ class Cleaning:
                 yield size + written
         cleaned.finish(group, last_kept)
 
+    def take_cleaned(self) -> list[Segment]:
+        """The segments that `clean` wrote, for the log to take."""
+        assert self.cleaned is not None, "a group is cleaned first"
+        segments, self.cleaned = self.cleaned.segments, None
+        return segments
+
     def discard(self) -> None:
         """Remove what was written and did not take its place in the log."""
         if self.cleaned is not None:

@@ -22,6 +22,7 @@ from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.replicas import Replicas
 from barnabas.server.broker import Broker
+from barnabas.server.cleaning import CleanerSettings, LogCleaner
 from barnabas.server.configs import Configs
 from barnabas.server.dispatch import Dispatch, MessageHandler
 from barnabas.server.fetch_sessions import FetchSessions
@@ -246,6 +247,18 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     ending.push_async_callback(_close_logs, logs, high_watermarks, seams.offload, failed)
     housekeeping.start()
     ending.push_async_callback(housekeeping.stop)
+    cleaner = LogCleaner(
+        logs,
+        replicas,
+        seams.clock,
+        seams.offload,
+        lambda: _cleaner_settings(configs.broker),
+        housekeeping.remove_later,
+        disk_failed,
+    )
+    ending.push_async_callback(cleaner.stop)
+    if config.bool("log.cleaner.enable"):
+        cleaner.start()
     ending.push_async_callback(work.finished)
     ending.push_async_callback(listeners.close)
     endpoints = [await listeners.open(listener, accept=False) for listener in config.listeners()]
@@ -329,6 +342,17 @@ def _limits(config: BrokerConfig) -> Limits:
         max_connections_per_ip=config.int("max.connections.per.ip"),
         per_ip_overrides=config.max_connections_per_ip_overrides(),
         socket_listen_backlog_size=config.int("socket.listen.backlog.size"),
+    )
+
+
+def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        threads=config.int("log.cleaner.threads"),
+        dedupe_buffer_size=config.long("log.cleaner.dedupe.buffer.size"),
+        io_buffer_size=config.int("log.cleaner.io.buffer.size"),
+        io_buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+        io_max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=config.long("log.cleaner.backoff.ms"),
     )
 
 

@@ -50,7 +50,7 @@ log.retention.check.interval.ms long 300000 >=1 medium acts
 log.initial.task.delay.ms long 30000 >=0 low internal
     How long after start the background work on logs begins.
 log.cleanup.policy list delete compact|delete medium cluster-wide acts
-    What happens to old records: delete, compact, or both. Compacting is not served yet.
+    What happens to old records: delete, compact, or both.
 log.index.size.max.bytes int 10485760 >=4 medium cluster-wide acts
     The largest index file of a segment.
 log.index.interval.bytes int 4096 >=0 medium cluster-wide acts
@@ -91,27 +91,27 @@ log.local.retention.bytes long -2 >=-2 medium cluster-wide
     How large a partition may be on local disks with tiered storage. Not served yet.
 remote.log.storage.system.enable boolean false - medium
     Whether tiered storage is on. Not served yet.
-log.cleaner.enable boolean true - medium
+log.cleaner.enable boolean true - medium acts
     Whether logs with cleanup policy compact are compacted.
-log.cleaner.threads int 1 >=0 medium cluster-wide
-    Kafka's number of compaction threads; accepted, not used: one log is compacted at a time.
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 - medium cluster-wide
+log.cleaner.threads int 1 >=0 medium cluster-wide acts
+    How many logs are compacted at a time.
+log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 - medium cluster-wide acts
     How fast compaction may read and write.
-log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide
-    Memory for the keys of one pass of compaction.
-log.cleaner.io.buffer.size int 524288 >=0 medium cluster-wide
+log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide acts
+    Memory for the keys that compaction looks for, shared by its threads.
+log.cleaner.io.buffer.size int 524288 >=0 medium cluster-wide acts
     Memory for the records that compaction reads at a time.
-log.cleaner.io.buffer.load.factor double 0.9 - medium cluster-wide
-    How full Kafka's key buffer may become; accepted, not used.
-log.cleaner.backoff.ms long 15000 >=0 medium cluster-wide
+log.cleaner.io.buffer.load.factor double 0.9 - medium cluster-wide acts
+    How much of the memory for keys may be used in one pass.
+log.cleaner.backoff.ms long 15000 >=0 medium cluster-wide acts
     How long compaction waits when there is nothing to compact.
-log.cleaner.min.cleanable.ratio double 0.5 0..1 medium cluster-wide
+log.cleaner.min.cleanable.ratio double 0.5 0..1 medium cluster-wide acts
     How much of a log must be uncompacted before it is compacted again.
-log.cleaner.delete.retention.ms long 86400000 >=0 medium cluster-wide
+log.cleaner.delete.retention.ms long 86400000 >=0 medium cluster-wide acts
     How long a delete marker is kept in a compacted log.
-log.cleaner.min.compaction.lag.ms long 0 >=0 medium cluster-wide
+log.cleaner.min.compaction.lag.ms long 0 >=0 medium cluster-wide acts
     How long a record stays uncompacted at least.
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 >=1 medium cluster-wide
+log.cleaner.max.compaction.lag.ms long 9223372036854775807 >=1 medium cluster-wide acts
     How long a record stays uncompacted at most.
 create.topic.policy.class.name class null - low
     A Java class that may refuse new topics; has no meaning here.
