@@ -31,6 +31,12 @@ class Plan:
     starts: int
     raw_bytes: int
     timers: int
+    log_bytes: int
+    recovered_bytes: int
+    sparse_bytes: int
+    sparse_segments: int
+    look_ups: int
+    partitions: int
 
 
 FULL: Final = Plan(
@@ -46,6 +52,12 @@ FULL: Final = Plan(
     starts=5,
     raw_bytes=512_000_000,
     timers=1_000_000,
+    log_bytes=128 * 1024 * 1024,
+    recovered_bytes=192 * 1024 * 1024,
+    sparse_bytes=10 * 1024**3,
+    sparse_segments=10,
+    look_ups=4_000,
+    partitions=1_000,
 )
 
 SMOKE: Final = Plan(
@@ -61,6 +73,12 @@ SMOKE: Final = Plan(
     starts=1,
     raw_bytes=16_000_000,
     timers=10_000,
+    log_bytes=8 * 1024 * 1024,
+    recovered_bytes=8 * 1024 * 1024,
+    sparse_bytes=64 * 1024 * 1024,
+    sparse_segments=2,
+    look_ups=200,
+    partitions=20,
 )
 
 

@@ -13,6 +13,7 @@ from bench.clients import RecordsMissing, clients_section
 from bench.idle import idle_section
 from bench.limits import raw_section
 from bench.load import LoadFailed
+from bench.log import WrongResult, log_section
 from bench.native_build import NoCompiler
 from bench.plan import Bench, Plan
 from bench.processes import ServerFailed
@@ -32,10 +33,11 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "clients": clients_section,
     "latency": latency_section,
     "idle": idle_section,
+    "log": log_section,
     "timers": timers_section,
 }
 # What a broker under test can do wrong; anything else is a bug of the bench.
-FAILURES: Final = (LoadFailed, RecordsMissing, ServerFailed, KafkaException, OSError)
+FAILURES: Final = (LoadFailed, RecordsMissing, ServerFailed, WrongResult, KafkaException, OSError)
 
 
 @dataclass(frozen=True, slots=True)
