@@ -104,6 +104,6 @@ def test_a_checkpointed_start_survives_a_crash(tmp_path: Path) -> None:
         delete(client, "t", 3)
         checkpoint = folder / "log-start-offset-checkpoint"
         until(lambda: checkpoint.exists() and "t 0 3" in checkpoint.read_text(), "the checkpoint")
-        shutil.copytree(folder, crashed)
+        shutil.copytree(folder, crashed, ignore=shutil.ignore_patterns("*.tmp"))
     with broker(crashed) as running, running.client() as client:
         assert (client.offset("t", EARLIEST), client.offset("t", LATEST)) == (3, 5)

@@ -134,7 +134,7 @@ def crash_amid_deletion(tmp_path: Path) -> tuple[Path, uuid.UUID]:
 
     def crash(path: str) -> None:
         if path.startswith("t-") and not crashed.exists():
-            shutil.copytree(folder, crashed)
+            shutil.copytree(folder, crashed, ignore=shutil.ignore_patterns("*.tmp"))
 
     def disk(name: str) -> FaultyDisk:
         made = FaultyDisk(name)

@@ -47,7 +47,7 @@ def test_no_id_comes_again_after_a_stop_or_a_crash(tmp_path: Path) -> None:
         given = [next_id(client)]
     with broker(folder) as running, running.client() as client:
         given.append(next_id(client))
-        shutil.copytree(folder, crashed)
+        shutil.copytree(folder, crashed, ignore=shutil.ignore_patterns("*.tmp"))
     with broker(crashed) as running, running.client() as client:
         given.append(next_id(client))
     assert given == [0, 1000, 2000]

@@ -134,9 +134,23 @@ class Produce:
             frame,
             single.sized_at,
             RepeatedProduce(
-                version, key, success, single.sized_at, self._replicas, self._clock, self._appended
+                version,
+                key,
+                success,
+                single.sized_at,
+                self._replicas,
+                self._clock,
+                self._appended,
+                self._refuse,
             ),
         )
+
+    def _refuse(
+        self, version: int, correlation_id: int, key: tuple[str, int], fault: DiskFault
+    ) -> bytes:
+        topic, partition = key
+        refused = [(topic, [self._refused(partition, fault)])]
+        return write_produce(version, correlation_id, refused)
 
     def _refused(self, partition: int, error: BrokerError | DiskFault) -> PartitionProduced:
         if isinstance(error, DiskFault):
@@ -239,7 +253,16 @@ class RepeatedProduce:
     read. Whatever is not as usual is left to `Produce`.
     """
 
-    __slots__ = ("_appended", "_clock", "_key", "_replicas", "_sized_at", "_success", "_version")
+    __slots__ = (
+        "_appended",
+        "_clock",
+        "_key",
+        "_refuse",
+        "_replicas",
+        "_sized_at",
+        "_success",
+        "_version",
+    )
 
     def __init__(
         self,
@@ -250,7 +273,9 @@ class RepeatedProduce:
         replicas: Replicas,
         clock: Clock,
         appended: Callable[[tuple[str, int]], object],
+        refuse: Callable[[int, int, tuple[str, int], DiskFault], bytes],
     ) -> None:
+        self._refuse = refuse
         self._version = version
         self._key = key
         self._success = success
@@ -270,8 +295,10 @@ class RepeatedProduce:
             if records is None:
                 return None
             base_offset = leader.append_plain(records, self._clock.now_ms())
-        except (struct.error, BrokerError, DiskFault):
-            return None  # refused there, for the same reason
+        except (struct.error, BrokerError):
+            return None  # the batch is as it was, and refused there
+        except DiskFault as fault:
+            return self._refuse(self._version, correlation_id, key, fault)
         if base_offset is None:
             return None
         self._appended(key)
