@@ -161,3 +161,22 @@ def test_a_full_disk_is_a_fault_and_not_the_end_of_the_process(
     with pytest.raises(DiskFault, match="No space"):
         index.append(1001, 1)
     assert index.entries == 0
+
+
+def test_batches_without_a_time_leave_the_time_index_empty_and_trusted(disk: RealDisk) -> None:
+    index = TimeIndex(disk, "i.timeindex", BASE, 1200)
+    index.preallocate()
+    index.append(-1, 1001)
+    index.trim()
+    assert (index.entries, TimeIndex(disk, "i.timeindex", BASE, 1200).is_sane()) == (0, True)
+
+
+def test_a_time_index_that_was_cut_takes_times_again_that_it_had(disk: RealDisk) -> None:
+    index = TimeIndex(disk, "i.timeindex", BASE, 1200)
+    index.preallocate()
+    for offset in range(1001, 1006):
+        index.append(offset, offset)
+    index.truncate_to(1003)
+    index.append(1003, 1010)
+    index.append(1003, 1011)
+    assert (index.entries, index.last) == (3, (1003, 1010))

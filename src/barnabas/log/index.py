@@ -37,26 +37,27 @@ class Index:
         status = disk.status(path)
         self.entries = status.size // self.FORMAT.size if status else 0
         self._odd = status is None or status.size % self.FORMAT.size != 0
+        self._size = self.FORMAT.size
+        self._pack = self.FORMAT.pack_into
         self._view = memoryview(b"")
-        self._reserved = 0
+        self._ready = 0  # up to here entries can be written: mapped, and the space is taken
 
     def preallocate(self) -> None:
         """Begin empty, with a file as long as it may get, all zeros."""
-        self._view = memoryview(b"")
+        self.close()
         if self.entries:
             self.entries = 0
             self.trim()
-        self._reserved = 0
         self._disk.resize(self.path, self.max_entries * self.FORMAT.size)
 
     def trim(self) -> None:
         """Cut the file to its entries; the index can still be read, and appended to again."""
-        self._view = memoryview(b"")
-        self._reserved = 0
+        self.close()
         self._disk.resize(self.path, self.entries * self.FORMAT.size)
 
     def close(self) -> None:
         self._view = memoryview(b"")
+        self._ready = 0
 
     def entry(self, number: int) -> tuple[int, ...]:
         size = self.FORMAT.size
@@ -64,20 +65,20 @@ class Index:
             self._map(self.entries * size)
         return self.FORMAT.unpack_from(self._view, number * size)
 
-    def _append(self, *fields: int) -> None:
-        at = self.entries * self.FORMAT.size
-        end = at + self.FORMAT.size
-        if len(self._view) < end:
-            self._map(max(self.max_entries * self.FORMAT.size, end))
-        if self._reserved < end:
-            self._reserve(at)
-        self.FORMAT.pack_into(self._view, at, *fields)
+    def _append(self, first: int, second: int) -> None:
+        at = self.entries * self._size
+        if at + self._size > self._ready:
+            self._make_ready(at)
+        self._pack(self._view, at, first, second)
         self.entries += 1
 
-    def _reserve(self, position: int) -> None:
-        end = min(position + self.FORMAT.size + _PAGE, len(self._view))
+    def _make_ready(self, position: int) -> None:
+        end = position + self._size
+        if len(self._view) < end:
+            self._map(max(self.max_entries * self._size, end))
+        end = min(end + _PAGE, len(self._view))
         self._disk.zero(self.path, position, end - position)
-        self._reserved = end
+        self._ready = end
 
     def _map(self, size: int) -> None:
         self._view = self._disk.map(self.path, size)
@@ -119,8 +120,10 @@ class OffsetIndex(Index):
     def is_full(self) -> bool:
         return self.entries >= self.max_entries
 
-    def append(self, offset: int, position: int) -> None:
+    def append(self, offset: int, position: int) -> bool:
+        """Add an entry; tells whether it was the last that there is room for."""
         self._append(offset - self.base_offset, position)
+        return self.entries >= self.max_entries
 
     def position_for(self, offset: int) -> int:
         """Where a batch begins at or before the one that holds `offset`."""
@@ -157,6 +160,9 @@ class TimeIndex(Index):
 
     FORMAT = Struct(">qi")
 
+    # The last timestamp while there are this many entries, so that it need not be read again.
+    _latest, _latest_of = -1, 0
+
     def is_sane(self) -> bool:
         if self._odd or not self.entries:
             return not self._odd
@@ -176,10 +182,17 @@ class TimeIndex(Index):
         timestamp, relative = self.entry(self.entries - 1)
         return timestamp, self.base_offset + relative
 
-    def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, unless the timestamp is not greater than that of the last one."""
-        if not self.entries or timestamp > self.entry(self.entries - 1)[0]:
+    def append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry, unless the timestamp is not greater than that of the last one.
+
+        Tells whether the index is full.
+        """
+        if self._latest_of != self.entries:
+            self._latest, self._latest_of = self.last[0], self.entries
+        if timestamp > self._latest:
             self._append(timestamp, offset - self.base_offset)
+            self._latest, self._latest_of = timestamp, self.entries
+        return self.entries >= self.max_entries - 1
 
     def offset_for(self, timestamp: int) -> int:
         """An offset up to which every record is earlier than or at the entry's time <= `timestamp`.

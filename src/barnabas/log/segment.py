@@ -188,9 +188,9 @@ class Segment:
         self.is_dirty = True
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset, position)
-        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.is_full = self.offset_index.is_full or self.time_index.is_full
+        is_full = self.offset_index.append(last_offset, position)
+        is_full |= self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.is_full = is_full
         self.is_index_dirty = True
         self._since_entry = 0
 
