@@ -38,8 +38,6 @@ READ_BYTES: Final = 1024 * 1024  # max.partition.fetch.bytes
 LOOK_UP_GOAL_US: Final = 50
 CLUSTER: Final = "bench-bench-bench-benc"
 
-Measure = Callable[[], float]
-
 
 class WrongResult(Exception):
     """The log does not hold what it should, so its figures mean nothing."""
@@ -58,7 +56,7 @@ def log_section(bench: Bench) -> Section:
         bench.say(f"log: {name}")
         rows.append(measure(bench))
     notes = (
-        f"append and read: {plan.log_bytes / 1e6:g} MB a round, medians of {plan.repeat}",
+        f"append and read: {plan.log_bytes / 1e6:.0f} MB a round, medians of {plan.repeat}",
         f"look-up: {plan.look_ups:,} random offsets of {_sparse_gb(bench):.1f} GB, one by one; "
         "max tells of the first in a segment, whose files are opened",
         "recovery: all of it scanned, beside reading it; clean open: as at the start of a broker",
@@ -70,8 +68,15 @@ def log_section(bench: Bench) -> Section:
 
 
 def append_row(bench: Bench) -> Row:
+    """The way of a batch without producer id, whose header the leader has read to judge it."""
     size = bench.plan.log_bytes
-    return _match(bench, "append, 16 KiB", size, 0.7, _append_raw, _append_ours)
+    return _match(bench, "append, 16 KiB", size, 0.7, _append_raw, _append_judged)
+
+
+def append_with_header_row(bench: Bench) -> Row:
+    size = bench.plan.log_bytes
+    name = "append, 16 KiB, header read"
+    return _match(bench, name, size, 0.7, _append_raw, _append_unread)
 
 
 def _append_raw(folder: Path, size: int) -> float:
@@ -84,23 +89,40 @@ def _append_raw(folder: Path, size: int) -> float:
         return time.perf_counter() - start
 
 
-def _append_ours(folder: Path, size: int) -> float:
+def _append_judged(folder: Path, size: int) -> float:
     log = open_partition(folder)
     start = time.perf_counter()
     records = _fill(log, size)
+    return _check_end(log, records, time.perf_counter() - start)
+
+
+def _append_unread(folder: Path, size: int) -> float:
+    log = open_partition(folder)
+    batch = memoryview(bytearray(batch_of(BATCH_BYTES).content))
+    epoch, now_ms = LeaderEpoch(0), SystemClock().now_ms()
+    count = size // BATCH_BYTES
+    start = time.perf_counter()
+    for _ in range(count):
+        log.append(batch, read_header(batch), epoch, now_ms)
     spent = time.perf_counter() - start
+    return _check_end(log, count * read_header(batch).record_count, spent)
+
+
+def _check_end(log: Log, records: int, spent: float) -> float:
     demand(log.log_end_offset == records, f"the log ends at {log.log_end_offset}, not {records}")
     return spent
 
 
 def _fill(log: Log, size: int) -> int:
-    """Append as a leader does, and tell how many records."""
+    """Append batches by the fields of their header, and tell how many records."""
     batch = memoryview(bytearray(batch_of(BATCH_BYTES).content))
+    header = read_header(batch)
+    length, records, time_ms = header.batch_length, header.record_count, header.max_timestamp
     epoch, now_ms = LeaderEpoch(0), SystemClock().now_ms()
     count = size // BATCH_BYTES
     for _ in range(count):
-        log.append(batch, read_header(batch), epoch, now_ms)
-    return count * read_header(batch).record_count
+        log.append_unsequenced(batch, length, records, time_ms, epoch, now_ms)
+    return count * records
 
 
 # Sequential read
@@ -220,8 +242,7 @@ def _recover(folder: Path, size: int) -> float:
     start = time.perf_counter()
     log = open_partition(folder, clean=False)
     spent = time.perf_counter() - start
-    demand(log.log_end_offset == records, f"{log.log_end_offset} of {records} records are left")
-    return spent
+    return _check_end(log, records, spent)
 
 
 def clean_open_row(bench: Bench) -> Row:
@@ -292,6 +313,7 @@ def _closing(descriptor: int) -> Iterator[None]:
 
 ROWS: Final[dict[str, Callable[[Bench], Row]]] = {
     "append": append_row,
+    "append with header": append_with_header_row,
     "read": read_row,
     "look-up": look_up_row,
     "recovery": recovery_row,
