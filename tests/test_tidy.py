@@ -25,15 +25,11 @@ SWALLOWS_ALL = {
     ("src/barnabas/purgatory/timer.py", "_run"): "one task's bug must not stop the clock",
     ("src/barnabas/server/cleaning.py", "clean"): "one log that cannot be cleaned stops no other",
     ("src/barnabas/server/connection.py", "_serve_frames"): "the top of a connection",
-    ("src/barnabas/server/dispatch.py", "_later"): "the task behind one pending answer",
-    ("src/barnabas/server/handlers/fetch.py", "read"): "the task behind one pending answer",
-    ("src/barnabas/server/handlers/produce.py", "produce"): "the task behind one pending answer",
+    ("src/barnabas/server/replies.py", "_answer"): "the task behind one pending answer",
     ("src/barnabas/server/housekeeping.py", "_repeat"): "a duty that failed is due again later",
 }
 
-LONG_FUNCTIONS = {
-    ("src/barnabas/server/compose.py", "_start"): "the order of starting is read from top to end",
-}
+LONG_FUNCTIONS: dict[tuple[str, str], str] = {}
 
 MARKER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 EMPTY_NAME = re.compile(r"(Manager|Helper|Util)s?(?![a-z])|(^|_)(manager|helper|util)s?(_|$)")

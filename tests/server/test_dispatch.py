@@ -55,9 +55,15 @@ def served(dispatch: Dispatch, sent: bytes, registry: Nobody | None = None) -> A
     return dispatch(memoryview(sent)[4:], a_connection(registry or Nobody()))
 
 
+def unexpected(broken: LawBroken) -> None:
+    raise broken
+
+
 def versions_dispatch(handler: Any, work: Work | None = None) -> Dispatch:
     handlers = {ApiKey.API_VERSIONS: handler}
-    return Dispatch({}, handlers, api_versions.unsupported, work or Work())
+    return Dispatch(
+        {}, handlers, api_versions.unsupported, Work(unexpected) if work is None else work
+    )
 
 
 def ok(_: Any, __: Call) -> ApiVersionsResponse:
@@ -103,7 +109,7 @@ async def all_versions(client: RawClient) -> None:
 @pytest.mark.parametrize("key", [k for k in APIS if k is not ApiKey.API_VERSIONS])
 def test_a_version_that_is_not_served_is_refused_by_every_other_api(key: ApiKey) -> None:
     async def scenario() -> None:
-        dispatch = Dispatch({}, {key: ok}, api_versions.unsupported, Work())
+        dispatch = Dispatch({}, {key: ok}, api_versions.unsupported, Work(unexpected))
         for version in (APIS[key].lowest - 1, APIS[key].highest + 1, 32767, -32768):
             with pytest.raises(UnsupportedRequest, match=f"{key.name} version {version}"):
                 served(dispatch, frame(key, version, b""))
@@ -207,11 +213,11 @@ def test_a_broken_law_stops_the_broker_also_when_the_request_had_to_wait() -> No
         raise LawBroken("LOG-1")
 
     async def scenario() -> None:
-        registry = Nobody()
+        broken: list[LawBroken] = []
         sent = frame(ApiKey.API_VERSIONS, 0, b"")
-        answer = await delivered(served(versions_dispatch(handler), sent, registry))
+        answer = await delivered(served(versions_dispatch(handler, Work(broken.append)), sent))
         assert isinstance(answer, Refusal)
-        assert isinstance(registry.broken, LawBroken)
+        assert len(broken) == 1
 
     on_uvloop(scenario())
 
@@ -224,7 +230,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
         return ok(_, call)
 
     async def scenario() -> None:
-        work = Work()
+        work = Work(unexpected)
         pending = served(versions_dispatch(handler, work), frame(ApiKey.API_VERSIONS, 0, b""))
         pending.abandon()
         gate.set()

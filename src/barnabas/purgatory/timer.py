@@ -12,8 +12,10 @@ now and then: the loop would call for n, we would read n - 1, and ask for the sa
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
+from barnabas.base.errors import LawBroken
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask, TimingWheel
 
 # Earlier than any deadline: while tasks run, those that they add do not arm the loop.
@@ -42,8 +44,14 @@ class Timer:
     What a task raises is reported to the loop's exception handler and stops no other task.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[LawBroken], None] | None = None,
+    ) -> None:
+        """`on_fatal` is told of a broken law, which is not for the loop to pass over."""
         self._loop = loop
+        self._on_fatal = on_fatal
         self._wheel = TimingWheel(whole_ms_passed(loop.time()))
         self._handle: asyncio.TimerHandle | None = None
         self._armed_ms = NEVER_MS
@@ -81,6 +89,8 @@ class Timer:
 
     def report(self, error: Exception, task: TimerTask) -> None:
         """Tell the loop's exception handler what a task raised."""
+        if isinstance(error, LawBroken) and self._on_fatal is not None:
+            self._on_fatal(error)
         message = f"{type(task).__name__} raised {type(error).__name__} in the purgatory"
         self._loop.call_exception_handler({"message": message, "exception": error})
 

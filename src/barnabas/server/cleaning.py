@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, DiskFault
+from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.cleanable import LogToClean, decide_cleanable, decide_filthiest, plan_cleaning
@@ -77,6 +77,7 @@ class LogCleaner:
         settings: Callable[[], CleanerSettings],
         remove_later: Callable[[Removal], None],
         disk_failed: Callable[[DiskFault], None],
+        fail: Callable[[LawBroken], None],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -85,6 +86,7 @@ class LogCleaner:
         self._settings = settings
         self._remove_later = remove_later
         self._disk_failed = disk_failed
+        self._fail = fail
         self._stopping = asyncio.Event()
         self._schedule: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,7 +159,7 @@ class LogCleaner:
         memory = settings.dedupe_buffer_size // settings.threads
         cleaning = Cleaning(
             plan_cleaning(chosen, now_ms),
-            OffsetMap(memory, settings.io_buffer_load_factor),
+            OffsetMap(memory, settings.io_buffer_load_factor, chosen.most_keys),
             max(1, settings.io_buffer_size // settings.threads // 2),
         )
         partition_log.cleaning = self.statistics.running[partition_log.partition] = cleaning
@@ -192,6 +194,8 @@ class LogCleaner:
             log.info("cleaning void partition=%s", partition)
         elif isinstance(error, DiskFault):
             self._disk_failed(error)
+        elif isinstance(error, LawBroken):
+            self._fail(error)
         else:
             self.statistics.uncleanable[partition] = partition_log
             trace = None if isinstance(error, BarnabasError) else error

@@ -3,7 +3,7 @@
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base import topic_config
@@ -75,12 +75,14 @@ class Configs:
         static: BrokerConfig,
         metadata: MetadataCache,
         topic_changed: Callable[[str], None],
+        broker_changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
         self._static = static
         self._metadata = metadata
         self._topic_changed = topic_changed
+        self._broker_changed = broker_changed
         self._topics: dict[str, dict[str, str]] = {}
         self._resolved: dict[str, TopicConfig] = {}
         self._per_broker: dict[str, str] = {}
@@ -197,6 +199,7 @@ class Configs:
             await self._write(paths.broker_entity(None), wanted)
             self._cluster_default = dict(wanted)
         self._apply_dynamic()
+        await self._broker_changed()
         for topic in self._metadata.topics():
             self._topic_changed(topic.name)
 

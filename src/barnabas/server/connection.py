@@ -341,10 +341,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def fatal(self, broken: LawBroken) -> None:
-        """A request that waited broke a law: the broker stops."""
-        self._registry.fatal(broken)
-
     def close_quietly(self) -> None:
         """Close for a reason that is not this connection's."""
         self._closing = True

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.base.errors import BarnabasError, LawBroken
+from barnabas.base.errors import BarnabasError
 from barnabas.server.connection import Connection
-from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
+from barnabas.server.replies import Pending, Reply, Work
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, newest, read_as_sent, write_response
 from barnabas.wire.varint import Truncated, skip_tags
@@ -111,29 +111,12 @@ class Dispatch:
         response = self._message_handlers[key](newest(key, sent), call)
         if not inspect.isawaitable(response):
             return write_response(key, version, correlation_id, response)
-        pending = Pending()
-        self._work.start(self._later(key, version, correlation_id, response, pending, connection))
-        return pending
+        what = f"api={key.name} peer={connection.peer}"
+        return self._work.answer(Pending(), what, _later(key, version, correlation_id, response))
 
-    async def _later(
-        self,
-        key: ApiKey,
-        version: int,
-        correlation_id: int,
-        response: Awaitable[Any],
-        pending: Pending,
-        connection: Connection,
-    ) -> None:
-        answer: Answer | Refusal = Refusal("a bug in the broker")
-        try:
-            answer = write_response(key, version, correlation_id, await response)
-        except LawBroken as broken:
-            connection.fatal(broken)
-        except Exception:
-            log.exception("request failed api=%s peer=%s", key.name, connection.peer)
-        finally:
-            if not pending.abandoned:
-                pending.answer(answer)
+
+async def _later(key: ApiKey, version: int, correlation_id: int, response: Awaitable[Any]) -> bytes:
+    return write_response(key, version, correlation_id, await response)
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFault
+from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.logs import Logs
@@ -38,6 +38,7 @@ class Housekeeping:
         offload: Offload,
         intervals: Intervals,
         disk_failed: Callable[[DiskFault], None],
+        fail: Callable[[LawBroken], None],
         producer_expiration_ms: Callable[[], int],
     ) -> None:
         self._logs = logs
@@ -46,6 +47,7 @@ class Housekeeping:
         self._offload = offload
         self._intervals = intervals
         self._disk_failed = disk_failed
+        self._fail = fail
         self._producer_expiration_ms = producer_expiration_ms
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -77,6 +79,8 @@ class Housekeeping:
                 await duty()
             except DiskFault as fault:
                 self._disk_failed(fault)
+            except LawBroken as broken:
+                self._fail(broken)
             except Exception:
                 log.exception("housekeeping failed duty=%s", getattr(duty, "__name__", duty))
 

@@ -80,11 +80,7 @@ class Listeners:
         return listener._replace(port=server.sockets[0].getsockname()[1])
 
     async def accept(self) -> None:
-        """Begin to serve whoever connects.
-
-        Raises  ConfigError, if max.connections.per.ip.overrides names an unknown host
-        """
-        await self._resolve_overrides()
+        """Begin to serve whoever connects."""
         for server in self._servers:
             await server.start_serving()
 
@@ -105,9 +101,14 @@ class Listeners:
         for connection in list(self._connections):
             connection.abort()
 
-    async def _resolve_overrides(self) -> None:
+    async def follow(self, limits: Limits) -> None:
+        """Go by these limits from now on; connections that are there may stay.
+
+        Raises  ConfigError, nothing changed, if one of `per_ip_overrides` is no known host
+        """
         loop = asyncio.get_running_loop()
-        for host, limit in self._limits.per_ip_overrides.items():
+        overrides: dict[str, int] = {}
+        for host, limit in limits.per_ip_overrides.items():
             try:
                 found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
             except OSError as e:
@@ -115,7 +116,8 @@ class Listeners:
                     f"max.connections.per.ip.overrides: {host} is no known host: {e.strerror or e}"
                 ) from e
             for *_, address in found:
-                self._per_ip_overrides[str(address[0])] = limit
+                overrides[str(address[0])] = limit
+        self._limits, self._per_ip_overrides = limits, overrides
 
     # -- Registry, for connections -------------------------------------------
 

@@ -1,11 +1,15 @@
 """What a handler gives back: an answer now, an answer later, or none at all."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
+from barnabas.base.errors import LawBroken
 from barnabas.base.laws import law
 from barnabas.wire.fetch import Buffer
+
+log = logging.getLogger("barnabas.requests")
 
 # One frame, size first, in one buffer or several; empty if the client wants none (acks=0).
 Answer = bytes | list[Buffer]
@@ -56,17 +60,33 @@ class Pending:
 class Work:
     """What is being done behind pending answers, whether or not their clients still wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fatal: Callable[[LawBroken], None]) -> None:
+        self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, doing: Coroutine[Any, Any, None]) -> None:
-        """Do it; it must itself see to what goes wrong."""
-        task = asyncio.ensure_future(doing)
+    def answer(self, pending: Pending, what: str, making: Awaitable[Answer | Refusal]) -> Pending:
+        """Give `pending` what `making` comes to; `what` names it in the log if it fails."""
+        task = asyncio.ensure_future(self._answer(pending, what, making))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return pending
+
+    async def _answer(
+        self, pending: Pending, what: str, making: Awaitable[Answer | Refusal]
+    ) -> None:
+        answer: Answer | Refusal = Refusal("a bug in the broker")
+        try:
+            answer = await making
+        except LawBroken as broken:
+            self._on_fatal(broken)
+        except Exception:
+            log.exception("request failed %s", what)
+        finally:
+            if not pending.abandoned:
+                pending.answer(answer)
 
     async def finished(self) -> None:
         """Return when all is done that was begun."""

@@ -227,21 +227,11 @@ class Fetch:
         return b""
 
     def _read_cold(self, operation: "DelayedFetch", fetched: Fetched) -> Pending:
-        pending = operation.pending or Pending()
+        async def read() -> Answer:
+            buffers = [await self._load(found) for found in fetched.found]
+            return operation.response(fetched, buffers)
 
-        async def read() -> None:
-            answer: Answer | Refusal = Refusal("a bug in the broker")
-            try:
-                buffers = [await self._load(found) for found in fetched.found]
-                answer = operation.response(fetched, buffers)
-            except Exception:
-                log.exception("reading from disk failed")
-            finally:
-                if not pending.abandoned:
-                    pending.answer(answer)
-
-        self._work.start(read())
-        return pending
+        return self._work.answer(operation.pending or Pending(), "api=FETCH", read())
 
     async def _load(self, found: Found) -> Buffer:
         if found.extent is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode, LawBroken
+from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader import LeaderReplica
@@ -196,30 +196,19 @@ class Produce:
                 for batches in request.partitions
             ]
         )
-        pending = Pending()
 
-        async def produce() -> None:
-            answer: Answer | Refusal = Refusal("a bug in the broker")
+        async def produce() -> Answer | Refusal:
+            produced = [
+                await self._slow_partition(version, kept.acks, batches)
+                for batches in kept.partitions
+            ]
             try:
-                produced = [
-                    await self._slow_partition(version, kept.acks, batches)
-                    for batches in kept.partitions
-                ]
-                answer = (
-                    _reply(version, correlation_id, kept.acks, _by_topic(kept, produced)) or b""
-                )
+                topics = _by_topic(kept, produced)
+                return _reply(version, correlation_id, kept.acks, topics) or b""
             except SilentFailure as e:
-                answer = Refusal(str(e))
-            except LawBroken as broken:
-                connection.fatal(broken)
-            except Exception:
-                log.exception("produce failed")
-            finally:
-                if not pending.abandoned:
-                    pending.answer(answer)
+                return Refusal(str(e))
 
-        self._work.start(produce())
-        return pending
+        return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
 
     async def _slow_partition(
         self, version: int, acks: int, batches: PartitionBatches

@@ -1,0 +1,61 @@
+"""From properties to what the parts of a broker are given."""
+
+from typing import Final
+
+from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.errors import ConfigError
+from barnabas.base.listeners import Listener
+from barnabas.server.cleaning import CleanerSettings
+from barnabas.server.housekeeping import Intervals
+from barnabas.server.listeners import Limits
+
+# Segments that rolled are brought onto the medium within this time.
+FLUSH_CHECK_MS: Final = 1_000
+
+
+def check_protocols(config: BrokerConfig) -> None:
+    for listener in config.listeners():
+        if listener.protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listeners: {listener} asks for {listener.protocol}; only PLAINTEXT is served yet"
+            )
+
+
+def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:
+    """What clients are told: as configured, with the port that was got where 0 was asked for."""
+    ports = {listener.name: listener.port for listener in opened}
+    return {
+        listener.name: (listener.host or "localhost", listener.port or ports[listener.name])
+        for listener in config.advertised()
+    }
+
+
+def limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        socket_request_max_bytes=config.int("socket.request.max.bytes"),
+        connections_max_idle_ms=config.long("connections.max.idle.ms"),
+        max_connections=config.int("max.connections"),
+        max_connections_per_ip=config.int("max.connections.per.ip"),
+        per_ip_overrides=config.max_connections_per_ip_overrides(),
+        socket_listen_backlog_size=config.int("socket.listen.backlog.size"),
+    )
+
+
+def intervals(config: BrokerConfig) -> Intervals:
+    return Intervals(
+        flush_ms=min(config.long("log.flush.scheduler.interval.ms"), FLUSH_CHECK_MS),
+        retention_ms=config.long("log.retention.check.interval.ms"),
+        checkpoint_ms=max(1, config.int("log.flush.offset.checkpoint.interval.ms")),
+        producer_expiration_ms=config.int("producer.id.expiration.check.interval.ms"),
+    )
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        threads=config.int("log.cleaner.threads"),
+        dedupe_buffer_size=config.long("log.cleaner.dedupe.buffer.size"),
+        io_buffer_size=config.int("log.cleaner.io.buffer.size"),
+        io_buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+        io_max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=config.long("log.cleaner.backoff.ms"),
+    )
