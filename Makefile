@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test fuzz demo bench bench-smoke clean
+.PHONY: help venv lock check format test fuzz crash demo bench bench-smoke clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -39,6 +39,9 @@ test: venv      ## the whole test suite
 
 fuzz: venv      ## the fuzzers, for ten minutes instead of CI's few seconds
 	BARNABAS_FUZZ=long $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout=900
+
+crash: venv     ## logs and brokers killed at random moments, 500 times instead of CI's dozens
+	BARNABAS_CRASHES=500 $(BIN)/python -m pytest tests/log/test_crash.py tests/clients/test_kills.py --timeout=1800
 
 demo: venv      ## a minute with a running broker
 	$(BIN)/barnabas demo
