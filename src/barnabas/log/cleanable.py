@@ -26,6 +26,11 @@ class LogToClean(NamedTuple):
         return self.cleanable_bytes / total if total else 0.0
 
     @property
+    def most_keys(self) -> int:
+        """No more keys than offsets can be new."""
+        return self.first_uncleanable_offset - self.first_dirty_offset
+
+    @property
     def is_due(self) -> bool:
         if self.delay_ms > 0 and self.cleanable_bytes > 0:
             return True

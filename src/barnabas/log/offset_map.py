@@ -6,6 +6,7 @@ does not happen by chance.
 """
 
 from hashlib import md5
+from mmap import mmap
 from struct import Struct
 from typing import Final
 
@@ -19,14 +20,22 @@ ABSENT: Final = -1
 class OffsetMap:
     """Takes up to `capacity` keys; a key that it has can always be put again."""
 
-    def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
-        """`load_factor` is how much of the memory may be in use: searches grow long beyond 0.9."""
+    def __init__(
+        self, memory_bytes: int, load_factor: float = 0.9, most_keys: int | None = None
+    ) -> None:
+        """`load_factor` is how much of the memory may be in use: searches grow long beyond 0.9.
+
+        Less memory is taken if there cannot be more than `most_keys`.
+        """
+        slots = memory_bytes // _SLOT_BYTES
+        if most_keys is not None:
+            slots = min(slots, int(2 * most_keys / max(load_factor, 0.1)) + 2)
         # The number of slots is prime, so that every step from slot to slot comes to all of them.
-        self._slots = _greatest_prime(memory_bytes // _SLOT_BYTES)
+        self._slots = _greatest_prime(slots)
         # One slot stays empty at least: there every search for an absent key ends.
         self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
-        # Memory that was never written to takes no room yet.
-        self._table = memoryview(bytearray(self._slots * _SLOT_BYTES)).cast("Q")
+        # Zeros that take no room until they are written to, and go back to the system at the end.
+        self._table = memoryview(mmap(-1, self._slots * _SLOT_BYTES)).cast("Q")
         self._keys = 0
 
     def __len__(self) -> int:
