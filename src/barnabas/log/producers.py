@@ -212,6 +212,8 @@ class ProducerStates:
 
         The last stable offset is this, if there is one below the high watermark.
         """
+        if not self._unreplicated and not self._ongoing:
+            return None
         completed = (each.first_offset for each in self._unreplicated)
         return min((*completed, *islice(self._ongoing, 1)), default=None)
 

@@ -30,6 +30,7 @@ class SingleFetch(NamedTuple):
     min_bytes: int
     current_leader_epoch: int
     read_committed: bool
+    offset_at: int  # where in the frame the fetch offset stands
 
 
 # Up to the topic's name or id: [replica], wait, min, max, isolation, session, epoch, topics.
@@ -87,6 +88,7 @@ def _flexible(version: int, frame: memoryview, position: int) -> SingleFetch | N
     one, partition, known, offset, last, _, limit, tags, more_tags, forgotten, rack = (
         _TAIL_V12.unpack_from(frame, position)
     )
+    offset_at = position + 9
     position += _TAIL_V12.size
     if (
         (replica, session, epoch, topics, one, last) != (_CONSUMER, 0, _NO_SESSION, 2, 2, -1)
@@ -96,7 +98,8 @@ def _flexible(version: int, frame: memoryview, position: int) -> SingleFetch | N
         or frame[-1] != 0
     ):
         return None
-    return SingleFetch(topic, partition, offset, most, limit, least, known, isolation == 1)
+    committed = isolation == 1
+    return SingleFetch(topic, partition, offset, most, limit, least, known, committed, offset_at)
 
 
 def _classic(version: int, frame: memoryview, position: int) -> SingleFetch | None:
@@ -116,12 +119,15 @@ def _classic(version: int, frame: memoryview, position: int) -> SingleFetch | No
     known = -1
     if version >= 9:
         one, partition, known, offset, _, limit = _TAIL_V9.unpack_from(frame, position)
+        offset_at = position + 12
         position += _TAIL_V9.size
     elif version >= 5:
         one, partition, offset, _, limit = _TAIL_V5.unpack_from(frame, position)
+        offset_at = position + 8
         position += _TAIL_V5.size
     else:
         one, partition, offset, limit = _TAIL_V4.unpack_from(frame, position)
+        offset_at = position + 8
         position += _TAIL_V4.size
     if version >= 7:
         (forgotten,) = _INT.unpack_from(frame, position)
@@ -129,7 +135,8 @@ def _classic(version: int, frame: memoryview, position: int) -> SingleFetch | No
             return None
     if (replica, session, epoch, topics, one) != (_CONSUMER, 0, _NO_SESSION, 1, 1):
         return None
-    return SingleFetch(topic, partition, offset, most, limit, least, known, isolation == 1)
+    committed = isolation == 1
+    return SingleFetch(topic, partition, offset, most, limit, least, known, committed, offset_at)
 
 
 _LONGS = struct.Struct(">qqq")

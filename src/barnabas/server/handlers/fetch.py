@@ -7,12 +7,13 @@ always sent, however large, so that a consumer never gets stuck.
 """
 
 import logging
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import LeaderEpoch
+from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.base.offload import Offload
 from barnabas.log.extent import Extent
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
@@ -38,6 +39,10 @@ log = logging.getLogger("barnabas.fetch")
 
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
+
+_LONG = struct.Struct(">q")
+
+ServeSingle = Callable[[SingleFetch, SingleAnswer, Offset, int], list[Buffer] | None]
 
 
 @dataclass(slots=True)
@@ -81,12 +86,20 @@ class Fetch:
         self._work = work
 
     def __call__(
-        self, version: int, correlation_id: int, frame: memoryview, position: int, _: Connection
+        self,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        position: int,
+        connection: Connection,
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
         if single is not None:
-            answer = self._single(version, correlation_id, single)
+            ready = self._answer_ready(version, single)
+            answer = self._single(single, ready, Offset(single.fetch_offset), correlation_id)
             if answer is not None:
+                again = RepeatedFetch(single, ready, frame, self._single)
+                connection.remember(frame, single.offset_at, again)
                 return answer
         request = read_fetch(version, frame, position)
         try:
@@ -106,21 +119,31 @@ class Fetch:
         self._purgatory.try_complete_else_watch(operation, keys, request.max_wait_ms)
         return operation.pending
 
+    def _answer_ready(self, version: int, single: SingleFetch) -> SingleAnswer:
+        key = (version, single.topic, single.partition, single.read_committed)
+        ready = self._answers.get(key)
+        if ready is None:
+            if len(self._answers) >= REMEMBERED:
+                self._answers.clear()
+            ready = self._answers[key] = SingleAnswer(*key)
+        return ready
+
     def _single(
-        self, version: int, correlation_id: int, single: SingleFetch
+        self, single: SingleFetch, ready: SingleAnswer, offset: Offset, correlation_id: int
     ) -> list[Buffer] | None:
         """The answer to a fetch of one partition, if all is as usual; otherwise None."""
-        topic, partition, offset, most, limit, least, known_epoch, read_committed = single
+        topic, partition, _, most, limit, least, known_epoch, read_committed, _ = single
         name = topic if isinstance(topic, str) else self._name_of(topic)
         leader = None if name is None else self._replicas.find(name, partition)
         if leader is None:
             return None
         try:
             leader.check_epoch(known_epoch)
-            extent = leader.locate(
+            stable = leader.last_stable_offset
+            extent = leader.log.locate(
                 offset,
                 min(limit, most, self.max_bytes),
-                read_committed=read_committed,
+                stable if read_committed else leader.high_watermark,
                 minimum_one=True,
             )
             if extent.size < least or not extent.size:
@@ -130,18 +153,8 @@ class Fetch:
             return None
         if records is None:
             return None
-        key = (version, topic, partition, read_committed)
-        answer = self._answers.get(key)
-        if answer is None:
-            if len(self._answers) >= REMEMBERED:
-                self._answers.clear()
-            answer = self._answers[key] = SingleAnswer(*key)
-        return answer.response(
-            correlation_id,
-            leader.high_watermark,
-            leader.last_stable_offset,
-            leader.log.log_start_offset,
-            records,
+        return ready.response(
+            correlation_id, leader.high_watermark, stable, leader.log.log_start_offset, records
         )
 
     def collect(self, request: FetchRequest, context: FetchContext) -> Fetched:
@@ -240,6 +253,28 @@ class Fetch:
             return await self._offload(found.extent.load)
         except DiskFault as fault:
             return self._unreadable(found, fault)
+
+
+class RepeatedFetch:
+    """Serves what a consumer sends again and again: the same request but for the offset."""
+
+    __slots__ = ("_offset_at", "_ready", "_rest", "_serve", "_single")
+
+    def __init__(
+        self, single: SingleFetch, ready: SingleAnswer, frame: memoryview, serve: ServeSingle
+    ) -> None:
+        self._single = single
+        self._ready = ready
+        self._serve = serve
+        self._offset_at = single.offset_at
+        self._rest = bytes(frame[self._offset_at + 8 :])
+
+    def __call__(self, frame: memoryview, correlation_id: int) -> list[Buffer] | None:
+        """The answer, or None if the request takes the long way."""
+        if bytes(frame[self._offset_at + 8 :]) != self._rest:
+            return None
+        (offset,) = _LONG.unpack_from(frame, self._offset_at)
+        return self._serve(self._single, self._ready, offset, correlation_id)
 
 
 class DelayedFetch(DelayedOperation):
