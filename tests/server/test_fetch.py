@@ -298,6 +298,31 @@ def test_a_fetch_does_not_wait_for_more_than_its_answer_may_hold(tmp_path: Path)
     with_broker(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("limit", ["max_bytes", "partition_max_bytes"])
+def test_a_fetch_does_not_wait_for_a_batch_that_is_there_but_does_not_fit(
+    tmp_path: Path, limit: str
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=3)
+        options: dict[str, Any] = {limit: 2500}
+        sent = fetch(("orders", 0, 0), max_wait_ms=60_000, min_bytes=2500, **options)
+        assert offsets(only(await client.ask(sent))) == [0, 1]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_fetch_does_not_wait_at_the_end_of_a_segment(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders", segment_bytes="2500")
+        client = await insight.connect()
+        for _ in range(3):
+            await client.ask(produce(("orders", 0, batch(bytes(1000)))))
+        sent = fetch(("orders", 0, 0), max_wait_ms=60_000, min_bytes=3000)
+        assert offsets(only(await client.ask(sent))) == [0, 1]
+
+    with_broker(tmp_path, scenario)
+
+
 def test_a_fetch_of_nothing_is_answered_at_once(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()

@@ -178,6 +178,12 @@ class LeaderReplica:
         upto = self.last_stable_offset if read_committed else self.high_watermark
         return self.log.locate(Offset(offset), max_bytes, upto, minimum_one=minimum_one)
 
+    def has_more(self, offset: int, extent: Extent, *, read_committed: bool) -> bool:
+        """Whether the consumer may read more now than the `extent` that was located for it."""
+        whole = self.locate(offset, NO_LIMIT, read_committed=read_committed, minimum_one=True)
+        ends_early = extent.size > 0 and offset < self.log.segments[-1].base_offset
+        return whole.size > extent.size or ends_early
+
     def delete_records_before(self, offset: int) -> Offset:
         """Move the log's start up to `offset` (-1: the high watermark) and return where it is."""
         wanted = self.high_watermark if offset == -1 else offset

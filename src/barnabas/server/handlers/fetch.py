@@ -1,9 +1,10 @@
 """Fetch (1): batches from the page cache to the socket, now or when there is enough of them.
 
-A fetch that finds less than `min_bytes` waits in the purgatory for an append to one of
-its partitions, or for `max_wait_ms`. Rules on size: `max_bytes` bounds the answer and each
-partition's own limit its share, but the first batch of the first partition that has any is
-always sent, however large, so that a consumer never gets stuck.
+A fetch that finds less than `min_bytes`, and leaves nothing behind that it could read, waits in
+the purgatory for an append to one of its partitions, or for `max_wait_ms`. Rules on size:
+`max_bytes` bounds the answer and each partition's own limit its share, but the first batch of
+the first partition that has any is always sent, however large, so that a consumer never gets
+stuck.
 """
 
 import logging
@@ -52,13 +53,14 @@ class Found:
     topic: TopicKey
     answer: PartitionFetched
     extent: Extent | None = None
+    more: bool = False  # behind the extent: a limit or the end of a segment cut it off
 
 
 @dataclass(slots=True)
 class Fetched:
     found: list[Found]
     size: int
-    failed: bool  # something must be told at once
+    urgent: bool  # something must be told at once, or waiting would not be for lack of data
 
 
 class Fetch:
@@ -162,17 +164,18 @@ class Fetch:
         left = min(request.max_bytes, self.max_bytes)
         fetched = Fetched([], 0, False)
         for wanted in context.wanted:
-            found = self._look(wanted, left, fetched.size == 0, request.read_committed)
+            found = self._look(wanted, left, fetched.size, request)
             fetched.found.append(found)
             if found.extent is not None:
                 fetched.size += found.extent.size
                 left = max(0, left - found.extent.size)
-            if found.answer.code or found.answer.diverging_epoch:
-                fetched.failed = True
+            if found.more or found.answer.code or found.answer.diverging_epoch:
+                fetched.urgent = True
         return fetched
 
-    def _look(self, wanted: Wanted, left: int, minimum_one: bool, read_committed: bool) -> Found:
-        partition = wanted.partition
+    def _look(self, wanted: Wanted, left: int, before: int, request: FetchRequest) -> Found:
+        """What one partition has, where those before it gave `before` bytes."""
+        partition, read_committed = wanted.partition, request.read_committed
         try:
             leader = self._leader(wanted)
             leader.check_epoch(partition.current_leader_epoch)
@@ -192,9 +195,12 @@ class Fetch:
                 partition.fetch_offset,
                 min(partition.max_bytes, left),
                 read_committed=read_committed,
-                minimum_one=minimum_one,
+                minimum_one=before == 0,
             )
-            return Found(wanted.topic, answer, extent if extent.size else None)
+            more = before + extent.size < request.min_bytes and leader.has_more(
+                partition.fetch_offset, extent, read_committed=read_committed
+            )
+            return Found(wanted.topic, answer, extent if extent.size else None, more)
         except BrokerError as e:
             return Found(wanted.topic, PartitionFetched(partition.partition, int(e.code)))
         except DiskFault as fault:
@@ -300,7 +306,7 @@ class DelayedFetch(DelayedOperation):
         self.pending: Pending | None = None
 
     def is_enough(self, fetched: Fetched) -> bool:
-        return fetched.failed or fetched.size >= self._min_bytes or not self._context.wanted
+        return fetched.urgent or fetched.size >= self._min_bytes or not self._context.wanted
 
     def try_complete(self) -> bool:
         fetched = self._fetch.collect(self._request, self._context)
