@@ -32,9 +32,9 @@ SEND_AT: Final = 256 * 1024
 JOIN_BELOW: Final = 32 * 1024
 # A larger buffer goes back once its one large request is served.
 KEPT_BUFFER: Final = 4 * 1024 * 1024
-# Answers from this size on are sent one by one: a client that reads none gets no more made.
-LARGE_ANSWER: Final = 4 * 1024
 MOST_SHORTCUTS: Final = 1_000
+# Requests begin with names, which are short; one that tags make longer is not remembered.
+LONGEST_SHORTCUT: Final = 1_024
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # API and version, correlation id
 
@@ -125,6 +125,8 @@ class Connection(asyncio.BufferedProtocol):
 
         Only the correlation id, the second four bytes, may differ.
         """
+        if size > LONGEST_SHORTCUT:
+            return
         if len(self._shortcuts) >= MOST_SHORTCUTS:
             self._shortcuts.clear()
         self._shortcut_size = size

@@ -45,6 +45,7 @@ _TAIL_V5 = struct.Struct(">iiqqi")
 _TAIL_V9 = struct.Struct(">iiiqqi")
 _TAIL_V12 = struct.Struct(">BiiqiqiBBBB")  # and no tags, no tags, nothing forgotten, rack's size
 
+_SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
 _CONSUMER: Final = -1
@@ -131,9 +132,17 @@ def _classic(version: int, frame: memoryview, position: int) -> SingleFetch | No
         position += _TAIL_V4.size
     if version >= 7:
         (forgotten,) = _INT.unpack_from(frame, position)
+        position += 4
         if forgotten:
             return None
+    if version >= 11:
+        (rack,) = _SHORT.unpack_from(frame, position)
+        position += 2 + rack
+        if not 0 <= rack < 0x80:
+            return None
     if (replica, session, epoch, topics, one) != (_CONSUMER, 0, _NO_SESSION, 1, 1):
+        return None
+    if position != len(frame):
         return None
     committed = isolation == 1
     return SingleFetch(topic, partition, offset, most, limit, least, known, committed, offset_at)

@@ -81,9 +81,7 @@ class Produce:
         if single is not None and -1 <= single.acks <= 1:
             leader = self._replicas.find(single.topic, single.partition)
             if leader is not None and leader.is_plain and version >= ZSTD_SINCE:
-                if single.acks:
-                    self._offer_shortcut(version, frame, single, connection)
-                return self._single(version, correlation_id, single, leader)
+                return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
         for batches in request.partitions:
@@ -96,7 +94,13 @@ class Produce:
         return _reply(version, correlation_id, request.acks, _by_topic(request, produced))
 
     def _single(
-        self, version: int, correlation_id: int, single: SinglePartition, leader: LeaderReplica
+        self,
+        version: int,
+        correlation_id: int,
+        single: SinglePartition,
+        leader: LeaderReplica,
+        frame: memoryview,
+        connection: Connection,
     ) -> bytes | None:
         """One batch for one partition that asks for nothing special: the case to be fast in."""
         acks, topic, partition, records, _ = single
@@ -106,6 +110,8 @@ class Produce:
             base_offset = leader.append_plain(records, now_ms)
             if base_offset is None:
                 base_offset, log_append_time_ms, _ = leader.append(records, now_ms)
+            elif acks:
+                self._offer_shortcut(version, frame, single, connection)
         except (BrokerError, DiskFault) as e:
             refused = self._refused(partition, e)
             return _reply(version, correlation_id, acks, [(topic, [refused])])
