@@ -4,6 +4,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base import topic_config
@@ -17,12 +18,14 @@ from barnabas.server.metadata import MetadataCache
 from barnabas.server.topic_names import check_topic_name
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, Delete, NodeExists, NoNode
 
 log = logging.getLogger("barnabas.configs")
 
 TOPIC: Final = 2
 BROKER: Final = 4
+# How many of the last notifications stay for brokers that are slow to read them.
+NOTIFICATIONS_KEPT: Final = 100
 
 
 class Resource(NamedTuple):
@@ -283,6 +286,10 @@ class Configs:
         await self._coordination.create(
             paths.CONFIG_CHANGE, layout.encode_config_change(entity), sequential=True
         )
+        told = await self._coordination.children(paths.CONFIG_CHANGES)
+        if old := [f"{paths.CONFIG_CHANGES}/{name}" for name in told[:-NOTIFICATIONS_KEPT]]:
+            with suppress(NoNode):  # another broker was faster
+                await self._coordination.multi([Delete(path) for path in old])
 
 
 def _key(resource: Resource, name: str) -> ConfigKey | None:

@@ -249,6 +249,10 @@ class Topics:
             self._lead(image, index)
             await asyncio.sleep(0)
         self._metadata.put(image)
+        # A folder may have failed meanwhile, when the metadata did not know all of them yet.
+        for index in image.partitions:
+            if self._replicas.find(image.name, index) is None:
+                self._metadata.take_offline(TopicPartition(image.name, index))
 
     def _lead(self, image: TopicImage, index: int) -> None:
         """Open or make the partition's log and take producers and consumers for it."""
@@ -331,14 +335,18 @@ class Topics:
 
     # -- deleting ------------------------------------------------------------
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, topic_id: uuid.UUID | None = None) -> None:
         """Delete a topic and its data; fetches that wait for it are answered.
 
-        Raises  BrokerError(topic_deletion_disabled, unknown_topic_or_partition)
+        With `topic_id` only if it is that one, and not another that has its name by now.
+
+        Raises  BrokerError(topic_deletion_disabled, unknown_topic_or_partition, unknown_topic_id)
         """
         self.check_deletion_enabled()
         async with self._one_at_a_time:
             image = self._metadata.topic(name)
+            if topic_id is not None and (image is None or image.topic_id != topic_id):
+                raise BrokerError(ErrorCode.unknown_topic_id)
             if image is None:
                 raise BrokerError(ErrorCode.unknown_topic_or_partition)
             await self._write(await self._deletion(image))

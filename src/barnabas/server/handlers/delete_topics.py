@@ -33,10 +33,11 @@ async def _delete(
     broker: Broker, name: str | None, topic_id: uuid.UUID | None, version: int
 ) -> DeletableTopicResult:
     code, message = ErrorCode.none, None
+    asked_id = topic_id
     try:
         broker.topics.check_deletion_enabled()
         name, topic_id = _resolve(broker, name, topic_id)
-        await broker.topics.delete(name)
+        await broker.topics.delete(name, asked_id)
     except BrokerError as e:
         code, message = e.code, e.message
         if code is ErrorCode.topic_deletion_disabled and version < 3:
