@@ -56,7 +56,7 @@ def consume(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes, bytes |
     found: list[tuple[int, bytes, bytes | None]] = []
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        while message := consumer.poll(WITHIN_S):
+        while (message := consumer.poll(WITHIN_S)) is not None:  # a tombstone is falsy
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
