@@ -13,7 +13,9 @@ from barnabas.base.errors import DiskFault
 
 @pytest.fixture
 def disk(tmp_path: Path) -> RealDisk:
-    return RealDisk(str(tmp_path / "data"))
+    disk = RealDisk(str(tmp_path / "data"))
+    disk.make_folder("")
+    return disk
 
 
 def warm(file: DataFile, position: int, size: int) -> bytes:

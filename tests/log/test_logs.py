@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +42,8 @@ def opened(*folders: Path) -> Iterator[Logs]:
     """Logs that are in use, and let go uncleanly."""
     logs = make_logs(*folders)
     logs.acquire(BrokerId(1), CLUSTER)
-    logs.open_all(config_of)
     try:
+        logs.open_all(config_of)
         yield logs
     finally:
         logs.release()
@@ -247,3 +248,63 @@ def test_what_is_due_is_found_over_all_partitions(tmp_path: Path) -> None:
         removal.run()
         assert (old.log_start_offset, old.size_bytes) == (50, 0)
         assert append(old) == (50, 51)
+
+
+def test_a_partition_made_anew_knows_nothing_of_its_former_life_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as logs:
+        old = logs.create(A, None, CONFIG)
+        fill(old, 20)
+        old.delete_records_before(Offset(15))
+        old.first_dirty_offset = 7
+        late = logs.checkpoints({A: 20})  # decided before the deletion, written after
+        for write in logs.checkpoints({A: 20}):
+            write.run()
+        logs.delete(A).run()
+        written = fill(logs.create(A, None, CONFIG), 5)
+        for write in late:
+            write.run()
+    with opened(tmp_path) as logs:
+        new = logs.get(A)
+        assert new is not None
+        assert read_all(new) == written
+        assert (new.log_start_offset, new.log_end_offset, new.first_dirty_offset) == (0, 5, None)
+        assert new.recovery_point == 0
+        assert A not in logs.high_watermarks
+
+
+def test_a_checkpoint_is_written_by_several_threads_and_the_latest_decision_stays(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as logs:
+        log = logs.create(A, None, CONFIG)
+        writes = []
+        for log.first_dirty_offset in range(100):
+            writes.append(logs.cleaner_checkpoint(log))
+        writes = writes[50:] + writes[:50]
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(lambda write: write.run(), writes)) == [None] * 100
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nmy-topic 0 99\n"
+
+
+def test_two_folders_that_hold_the_same_partition_are_refused(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        with opened(tmp_path / name) as logs:
+            logs.create(A, None, CONFIG)
+    with (
+        pytest.raises(ConfigError, match=r"my-topic-0 lies in .*/x and in .*/y; move one"),
+        opened(tmp_path / "x", tmp_path / "y"),
+    ):
+        pass
+
+
+def test_a_folder_that_cannot_be_used_at_the_start_is_offline_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "x", tmp_path / "y") as logs:
+        logs.create(A, None, CONFIG)
+        logs.create(B, None, CONFIG)
+    (tmp_path / "y" / "recovery-point-offset-checkpoint").mkdir()  # as good as an I/O error
+    (tmp_path / "z").touch()
+    with opened(tmp_path / "x", tmp_path / "y", tmp_path / "z") as logs:
+        assert [log.partition for log in logs] == [A]
+        assert list(logs.offline) == [str(tmp_path / "z"), str(tmp_path / "y")]

@@ -221,7 +221,7 @@ async def test_appends_and_retention_go_on_while_a_log_is_cleaned(tmp_path: Path
     log = here.log()
     for step in range(2, 30):
         here.offload.at[step] = lambda: append_pairs(log, [("meanwhile", "x" * 50)])
-    here.offload.at[5] = lambda: here.logs.due_removals(lambda partition: log.log_end_offset)
+    here.offload.at[5] = lambda: list(here.logs.due_removals(lambda partition: log.log_end_offset))
     assert await here.clean_once()
     assert here.cleaner.statistics.cleanings == 1
     assert sum(key == "meanwhile" for _, key, _ in pairs_of(log)) == 27

@@ -29,10 +29,12 @@ def image_of(nodes: Nodes) -> Image:
 
 
 def reopened(folder: Path) -> Nodes:
+    folder.mkdir(exist_ok=True)
     return Journal(RealDisk(str(folder))).open()
 
 
 async def opened(folder: Path) -> Tree:
+    folder.mkdir(exist_ok=True)
     return Tree.open(RealDisk(str(folder)), InlineOffload())
 
 

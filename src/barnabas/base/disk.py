@@ -113,12 +113,10 @@ class Disk(Protocol):
 
 
 class RealDisk:
-    """A folder of the machine's file system."""
+    """A folder of the machine's file system; `make_folder("")` makes it."""
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.abspath(folder)
-        with self._faults():
-            os.makedirs(self.folder, exist_ok=True)
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         with self._faults():
@@ -313,8 +311,9 @@ class RealFile:
             os.fsync(target.fileno())
         os.replace(copy, self._path)
         descriptor = os.open(self._path, os.O_RDWR)
-        os.close(self._descriptor)
-        self._descriptor = descriptor
+        # In one step: a thread that reads meanwhile must not find its number closed, or reused.
+        os.dup2(descriptor, self._descriptor, inheritable=False)
+        os.close(descriptor)
         self._handed_out = weakref.WeakKeyDictionary()
 
 

@@ -1,7 +1,8 @@
 """One entry of `log.dirs`: who may use it, how it was left, and its checkpoints."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from threading import Lock
 from typing import Final, NamedTuple
 
 from barnabas.base.disk import Closeable, Disk
@@ -19,19 +20,53 @@ HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 FIRST_DIRTY_OFFSET: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
+_CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK, FIRST_DIRTY_OFFSET)
 
 Offsets = Mapping[TopicPartition, int]
 
 
 class CheckpointWrite(NamedTuple):
-    """Work for a thread: replace a checkpoint."""
+    """Work for a thread: write a checkpoint, unless a later decision has been written by then."""
 
-    disk: Disk
-    name: str
-    data: bytes
+    checkpoint: "OffsetCheckpoint"
+    number: int
+    offsets: Offsets
 
     def run(self) -> None:
-        self.disk.replace(self.name, self.data)
+        self.checkpoint.write(self.number, self.offsets)
+
+
+class OffsetCheckpoint:
+    """One of the folder's checkpoint files: decided on by the loop, written by any thread."""
+
+    def __init__(self, disk: Disk, name: str) -> None:
+        self._disk = disk
+        self._name = name
+        self._decided = self._written = 0
+        # Two duties may write at the same time, and each by way of the same temporary file.
+        self._lock = Lock()
+        # What is on disk, as far as it was read or written here.
+        self.offsets: Offsets = {}
+
+    def read(self) -> dict[TopicPartition, int]:
+        """What the file holds: nothing, if it is absent or damaged, so more is scanned."""
+        try:
+            offsets = decode_offset_checkpoint(self._disk.load(self._name) or b"")
+        except CorruptCheckpoint:
+            offsets = {}
+        self.offsets = offsets
+        return offsets
+
+    def decide(self, offsets: Offsets) -> CheckpointWrite:
+        self._decided += 1
+        return CheckpointWrite(self, self._decided, offsets)
+
+    def write(self, number: int, offsets: Offsets) -> None:
+        with self._lock:
+            if number > self._written:
+                if offsets != self.offsets or not self._written:
+                    self._disk.replace(self._name, encode_offset_checkpoint(offsets))
+                self.offsets, self._written = offsets, number
 
 
 class LogFolder:
@@ -40,6 +75,7 @@ class LogFolder:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.was_clean = False
+        self._checkpoints = {name: OffsetCheckpoint(disk, name) for name in _CHECKPOINTS}
         self._lock: Closeable | None = None
 
     def acquire(self, broker_id: BrokerId, cluster_id: str) -> None:
@@ -50,6 +86,7 @@ class LogFolder:
         Raises  ConfigError, nothing changed, if another process holds it or another broker owns it
                 DiskFault
         """
+        self.disk.make_folder("")
         lock = self.disk.lock(".lock")
         if lock is None:
             raise ConfigError(
@@ -64,6 +101,7 @@ class LogFolder:
         self._lock = lock
         self.was_clean = self.disk.status(CLEAN_SHUTDOWN) is not None
         self.disk.remove(CLEAN_SHUTDOWN)
+        self.disk.sync()  # lest a power failure bring it back, beside torn batches
 
     def release(self) -> None:
         """Let others use the folder."""
@@ -77,14 +115,21 @@ class LogFolder:
         self.disk.replace(CLEAN_SHUTDOWN, marker.encode())
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """What a checkpoint holds: nothing, if it is absent or damaged, so more is scanned."""
-        try:
-            return decode_offset_checkpoint(self.disk.load(name) or b"")
-        except CorruptCheckpoint:
-            return {}
+        return self._checkpoints[name].read()
 
     def write_offsets(self, name: str, offsets: Offsets) -> CheckpointWrite:
-        return CheckpointWrite(self.disk, name, encode_offset_checkpoint(offsets))
+        return self._checkpoints[name].decide(offsets)
+
+    def forget_deleted(self, partition: TopicPartition, left: Container[TopicPartition]) -> None:
+        """Before `partition` begins anew: what checkpoints say of its former life must go.
+
+        After a crash it would be taken for the new one's, whose records could lie before the old
+        one's start. What is not `left` of other partitions goes with it. Blocks if so.
+        """
+        for checkpoint in self._checkpoints.values():
+            known = checkpoint.offsets
+            if partition in known:
+                checkpoint.decide({each: known[each] for each in known if each in left}).run()
 
     def stored_cluster_id(self) -> str | None:
         """The cluster that the folder belongs to, if it belongs to one."""

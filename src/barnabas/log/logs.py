@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
 from barnabas.base.clock import Clock
 from barnabas.base.disk import Disk
-from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError, ConfigError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
@@ -66,8 +67,11 @@ class Logs:
 
     def stored_cluster_id(self) -> str | None:
         """The cluster that the folders say they belong to, if any does."""
-        found = (folder.stored_cluster_id() for folder in self.folders.values())
-        return next((cluster_id for cluster_id in found if cluster_id), None)
+        for folder in self.folders.values():
+            with suppress(DiskFault):  # found again when the folder is acquired
+                if cluster_id := folder.stored_cluster_id():
+                    return cluster_id
+        return None
 
     # Starting and stopping
 
@@ -99,14 +103,23 @@ class Logs:
 
         Returns the removals that a former run did not get to. `progress` hears of each
         partition: how many are open, of how many. Blocks.
+
+        Raises  ConfigError, none opened, if two folders hold the same partition
+                DiskFault, if no folder is left
         """
         removals: list[Removal] = []
         openings: list[tuple[LogFolder, Opening]] = []
         for folder in self._online():
-            names = folder.disk.list()
-            removals += (Removal(folder.disk, [name], 0) for name in names if name.endswith(DELETE))
-            self.high_watermarks |= folder.read_offsets(HIGH_WATERMARK)
-            openings += _openings(folder, names, config_of)
+            try:
+                names = folder.disk.list()
+                openings += _openings(folder, names, config_of)
+                self.high_watermarks |= folder.read_offsets(HIGH_WATERMARK)
+            except DiskFault as fault:
+                self.take_offline(fault)
+            else:
+                doomed = [name for name in names if name.endswith(DELETE)]
+                removals += (Removal(folder.disk, [name], 0) for name in doomed)
+        _check_unique(openings)
         for done, (folder, opening) in enumerate(openings, 1):
             if folder.disk.folder not in self.offline:
                 try:
@@ -183,6 +196,7 @@ class Logs:
         if not online:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log folders are offline")
         folder = min(online, key=lambda folder: len(self._logs_in(folder)))
+        folder.forget_deleted(partition, self._logs)
         folder.disk.make_folder(str(partition))
         if topic_id is not None:
             write_topic_id(folder.disk, str(partition), topic_id)
@@ -213,17 +227,20 @@ class Logs:
                 flushes.append((log, log.start_flush(rolled_only=not is_due)))
         return flushes
 
-    def due_removals(self, high_watermark_of: Callable[[TopicPartition], Offset]) -> list[Removal]:
-        """Let go of the segments that retention no longer keeps."""
+    def due_removals(
+        self, high_watermark_of: Callable[[TopicPartition], Offset]
+    ) -> Iterator[Removal]:
+        """Let go of the segments that retention no longer keeps, log by log.
+
+        Raises  DiskFault; what was given before is still to be removed
+        """
         now_ms = self._clock.now_ms()
-        removals = (
-            log.delete_segments(
-                log.deletable_segments(now_ms, high_watermark_of(log.partition)), now_ms
-            )
-            for log in self
-            if log.failure is None and log.cleaning is None
-        )
-        return [removal for removal in removals if removal]
+        for log in self:
+            if log.failure is None and log.cleaning is None:
+                high_watermark = high_watermark_of(log.partition)
+                deletable = log.deletable_segments(now_ms, high_watermark)
+                if removal := log.delete_segments(deletable, now_ms):
+                    yield removal
 
     def checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
         """The work that writes down recovery points, log starts and high watermarks as they are."""
@@ -291,3 +308,15 @@ def _openings(
                 dirty.get(partition),
             ),
         )
+
+
+def _check_unique(openings: Sequence[tuple[LogFolder, Opening]]) -> None:
+    """Nobody knows which of two logs is the partition's."""
+    found: dict[TopicPartition, str] = {}
+    for folder, opening in openings:
+        other = found.setdefault(opening.partition, folder.disk.folder)
+        if other != folder.disk.folder:
+            raise ConfigError(
+                f"log.dirs: {opening.partition} lies in {other} and in {folder.disk.folder}; "
+                "move one of them elsewhere, most likely that in a folder which had failed"
+            )

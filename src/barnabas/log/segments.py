@@ -14,7 +14,6 @@ from barnabas.wire.batch import BatchHeader
 DELETED: Final = ".deleted"
 
 
-
 class Segments:
     """At least one segment. Base offsets rise; nothing is known to lie between two of them."""
 

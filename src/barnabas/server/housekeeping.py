@@ -51,7 +51,6 @@ class Housekeeping:
         self._producer_expiration_ms = producer_expiration_ms
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._checkpointed: dict[tuple[str, str], bytes] = {}
 
     def start(self) -> None:
         every = self._intervals
@@ -133,9 +132,7 @@ class Housekeeping:
     async def checkpoint(self) -> None:
         """Write down recovery points, log starts and high watermarks, where they have changed."""
         for write in self._logs.checkpoints(self.high_watermarks()):
-            key = (write.disk.folder, write.name)
-            if self._checkpointed.get(key) != write.data and await self._run(write.run):
-                self._checkpointed[key] = write.data
+            await self._run(write.run)
 
     async def expire_producers(self) -> None:
         """Forget the producers that wrote nothing for as long as is configured now."""

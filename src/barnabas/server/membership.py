@@ -22,6 +22,7 @@ async def join(disk: Disk, offload: Offload, ending: AsyncExitStack) -> Coordina
 
     Raises  ConfigError, if another process has the tree
     """
+    disk.make_folder("")
     # Two brokers must not write one tree; the logs have a lock of their own, as Kafka's have.
     lock = disk.lock("znodes.lock")
     if lock is None:
