@@ -109,6 +109,20 @@ def test_a_large_request_grows_the_buffer_and_gives_it_back(tmp_path: Path) -> N
 # -- order, and waiting ------------------------------------------------------
 
 
+def test_a_buffer_for_large_requests_is_given_back_when_smaller_ones_follow(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        client = await insight.connect()
+        (connection,) = connections(insight)
+        for _ in range(2):
+            await client.ask(produce(("orders", 0, batch(bytes(500_000)))))
+            assert buffered(connection) > 500_000
+        await client.ask(api_versions())
+        assert buffered(connection) <= READ_AHEAD
+
+    with_broker(tmp_path, scenario)
+
+
 def test_answers_keep_the_order_of_requests_when_one_of_them_waits(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")

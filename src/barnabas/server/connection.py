@@ -30,7 +30,8 @@ LARGE: Final = 64 * 1024
 SEND_AT: Final = 256 * 1024
 # Below this, one buffer is sent sooner than several.
 JOIN_BELOW: Final = 32 * 1024
-# A larger buffer goes back once its one large request is served.
+# A larger buffer goes back once its one large request is served, and one for large requests
+# once smaller ones follow: connections that wait hold little.
 KEPT_BUFFER: Final = 4 * 1024 * 1024
 MOST_SHORTCUTS: Final = 1_000
 # Requests begin with names, which are short; one that tags make longer is not remembered.
@@ -252,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._start = self._end = 0
         large, self._last_large = self._last_large, 0
-        if len(self._buffer) > KEPT_BUFFER:
+        if len(self._buffer) > (KEPT_BUFFER if large else READ_AHEAD):
             self._replace_buffer(FIRST_BUFFER)
         else:
             self._read_to = large or len(self._buffer)
