@@ -73,9 +73,6 @@ class MetadataCache:
         """Every topic, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
-    def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self._by_name.values())
-
     def put(self, topic: TopicImage) -> None:
         """Know `topic`, in place of what was known of it."""
         if (known := self._by_name.get(topic.name)) is not None:

@@ -1,7 +1,5 @@
 """DescribeConfigs (32): every property of a topic or broker, its value and where that came from."""
 
-from typing import Final
-
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResourceResult,
@@ -16,8 +14,6 @@ from barnabas.server.broker import Broker
 from barnabas.server.configs import Resource
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
-
-SYNONYMS_SINCE: Final = 1
 
 
 def handle(broker: Broker, request: DescribeConfigsRequest, _: Call) -> DescribeConfigsResponse:
