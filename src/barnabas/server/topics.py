@@ -176,7 +176,21 @@ class Topics:
             )
         assignments.check_creation(assignment, self._brokers)
         self._configs.check_overrides(wanted.overrides)
+        self._check_no_log(wanted.name, assignment)
         return dict(sorted(assignment.items()))
+
+    def _check_no_log(self, name: str, partitions: Iterable[int]) -> None:
+        """Refuse new partitions where records lie of a topic that the tree does not know.
+
+        The tree may be lost, or the files another cluster's: only a person can tell.
+        """
+        for index in partitions:
+            if (found := self._logs.get(TopicPartition(name, index))) is not None:
+                raise BrokerError(
+                    ErrorCode.kafka_storage_error,
+                    f"{found.disk.folder}/{found.folder} holds records of a topic that is not "
+                    f"known here; move it away to create '{name}'.",
+                )
 
     def _assign(self, wanted: NewTopic) -> Assignment:
         broker = self._configs.broker
@@ -310,6 +324,7 @@ class Topics:
                     ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
                 )
             added = self._decide_growth(image, count, assigned)
+            self._check_no_log(name, added)
             if validate_only:
                 return
             grown = TopicImage(

@@ -174,6 +174,14 @@ def test_the_log_of_an_unknown_topic_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").unlink()
     with broker(tmp_path) as running, running.client() as client:
         assert client.call(ApiKey.METADATA, topics=None).topics == ()
+        # Nor does anyone who asks for the name make the records go.
+        named = (parts(name="t", topic_id=None),)
+        (told,) = client.call(ApiKey.METADATA, topics=named, allow_auto_topic_creation=True).topics
+        assert told.error_code == ErrorCode.kafka_storage_error
+        wanted = parts(name="t", num_partitions=1, replication_factor=1)
+        (refused,) = client.call(ApiKey.CREATE_TOPICS, topics=(wanted,)).topics
+        assert refused.error_code == ErrorCode.kafka_storage_error
+        assert str(tmp_path / "t-0") in refused.error_message
     assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
