@@ -1,8 +1,12 @@
 """`log verify` finds whatever is damaged and nothing else; `log stats` counts right."""
 
+import builtins
+import io
 import json
+import os
 import shutil
 from collections.abc import Callable
+from errno import EACCES
 from pathlib import Path
 from struct import pack, pack_into
 from threading import Event, Thread
@@ -223,7 +227,7 @@ def test_no_flipped_bit_in_a_batch_goes_unnoticed(name: str, draw: Any, tmp_path
     content[position + draw.draw(st.sampled_from(covered))] ^= 1 << draw.draw(st.integers(0, 7))
     path.write_bytes(content)
     found: list[Problem] = []
-    verify(find_folders([folder]), Verified(found.append, lambda size: None, deep=False))
+    verify(find_folders([folder])[0], Verified(found.append, lambda size: None, deep=False))
     assert found
 
 
@@ -244,6 +248,76 @@ def test_a_running_broker_is_sound_while_it_writes(
     finally:
         enough.set()
         writer.join()
+
+
+# What may not be read
+
+
+@pytest.fixture
+def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a file or folder one that may not be read, also for root."""
+    forbidden: list[str] = []
+
+    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(path: Any, *arguments: Any, **options: Any) -> Any:
+            if str(path) in forbidden:
+                raise PermissionError(EACCES, "Permission denied", str(path))
+            return function(path, *arguments, **options)
+
+        return checked
+
+    for module, name in ((os, "scandir"), (os, "listdir"), (io, "open"), (builtins, "open")):
+        monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+    return lambda path: forbidden.append(str(path))
+
+
+UNREADABLE: Final = "cannot be read: Permission denied; run as the broker's user"
+
+
+def test_a_folder_that_may_not_be_read_is_not_taken_for_sound(
+    data: Path, forbid: Callable[[Path], None], offline: Barnabas
+) -> None:
+    forbid(data / "segments-0")
+    assert problems(offline, data) == [
+        f"{data / 'segments-0'}: {UNREADABLE} (so it was not checked)"
+    ]
+    for command in ("stats", "dump"):
+        ended = offline("log", command, data)
+        assert (ended.code, ended.err) == (1, f"barnabas: {data / 'segments-0'}: {UNREADABLE}\n")
+        assert ended.out
+
+
+def test_nothing_but_a_folder_that_may_not_be_read_is_told_as_such(
+    data: Path, forbid: Callable[[Path], None], offline: Barnabas
+) -> None:
+    forbid(data)
+    assert len(problems(offline, data)) == 1
+    for command in ("stats", "dump"):
+        ended = offline("log", command, data)
+        assert (ended.code, ended.err) == (1, f"barnabas: {data}: {UNREADABLE}\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{FIRST}.log",
+        f"{ACTIVE}.log",
+        f"{ACTIVE}.index",
+        f"{ACTIVE}.timeindex",
+        ABORTED,
+        "segments-0/partition.metadata",
+        "segments-0/leader-epoch-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "meta.properties",
+    ],
+)
+def test_a_file_that_may_not_be_read_is_one_problem_and_no_record_is_called_lost(
+    name: str, data: Path, forbid: Callable[[Path], None], offline: Barnabas
+) -> None:
+    forbid(data / name)
+    assert problems(offline, data) == [f"{data / name}: {UNREADABLE} (so it was not checked)"]
+    dumped = offline("log", "dump", data / name)
+    assert (dumped.code, dumped.err) == (1, f"barnabas: {data / name}: {UNREADABLE}\n")
 
 
 # Stats

@@ -14,7 +14,7 @@ from barnabas.cli.groups import command_group
 from barnabas.cli.options import Json
 
 if TYPE_CHECKING:
-    from barnabas.cli.dumped import Damage, Dump
+    from barnabas.cli.dumped import Damage, Dump, Entry
     from barnabas.cli.verified import Problem
 
 app = command_group("Look into the files of a broker, running or stopped.")
@@ -49,10 +49,13 @@ def dump(
       barnabas log dump barnabas-data/orders-0/00000000000000000000.log --records
       barnabas log dump barnabas-data --deep > /dev/null && echo all is well
     """
+    errors: list[OSError] = []
     damaged = False
-    for path, start in _files(paths, records, deep):
+    for path, start in _files(paths, records, deep, errors):
         damaged |= _dump_file(path, start, json)
-    if damaged:
+    for error in errors:
+        _complain_unreadable(Path(error.filename), error)
+    if damaged or errors:
         raise typer.Exit(FAILED)
 
 
@@ -82,9 +85,11 @@ def verify(
     from barnabas.cli.verified import Verified
     from barnabas.cli.verify import verify as verify_folders
 
-    folders = find_folders(paths)
+    folders, errors = find_folders(paths)
     with reading_progress(total_bytes(folders), "verifying") as advance:
         shown = Verified((_print_problem_json if json else print), advance, deep)
+        for error in errors:
+            shown.report_unreadable(Path(error.filename), error)
         verify_folders(folders, shown)
     partitions = sum(folder.is_partition for folder in folders)
     print(shown.summary_as_json(partitions) if json else shown.summary(partitions))
@@ -118,9 +123,10 @@ def stats(
     from barnabas.cli.show import show_json, show_table
     from barnabas.cli.stats import columns, count_partition, total
 
-    folders = [folder for folder in find_folders(paths) if folder.is_partition]
+    found, errors = find_folders(paths)
+    folders = [folder for folder in found if folder.is_partition]
     with reading_progress(total_bytes(folders), "counting") as advance:
-        counted = [count_partition(folder, deep, advance) for folder in folders]
+        counted = [count_partition(folder, deep, advance, errors.append) for folder in folders]
     summed = total(counted)
     if json:
         partitions = [each.as_json() for each in counted]
@@ -128,19 +134,27 @@ def stats(
     else:
         rows = [each.row(deep) for each in (*counted, summed)]
         show_table(columns(deep), rows)
+    for error in errors:
+        _complain_unreadable(Path(error.filename), error)
+    if errors:
+        raise typer.Exit(FAILED)
 
 
 def _files(
-    paths: list[Path], records: bool, deep: bool
+    paths: list[Path], records: bool, deep: bool, errors: list[OSError]
 ) -> "Iterator[tuple[Path, Callable[[], Dump]]]":
-    """The files to dump, and how; of a folder, those that a broker keeps there."""
+    """The files to dump, and how; of a folder, those that a broker keeps there.
+
+    `errors` gets those of folders that cannot be looked into.
+    """
+    from barnabas.cli.log_files import files_below
+
     for path in paths:
-        if not path.exists():
-            raise CommandFailed(f"{path}: there is no such file or folder")
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        known = [(each, start) for each in files if (start := _dump_of(each, records, deep))]
-        if not known:
+        below = files_below(path)
+        known = [(each, start) for each in below.files if (start := _dump_of(each, records, deep))]
+        if not known and not below.errors:
             raise CommandFailed(f"{path}: by its name nothing that a broker writes")
+        errors += below.errors
         yield from known
 
 
@@ -166,28 +180,35 @@ def _dump_of(path: Path, records: bool, deep: bool) -> "Callable[[], Dump] | Non
 
 
 def _dump_file(path: Path, start: "Callable[[], Dump]", json: bool) -> bool:
-    """Print one file; tells whether it is damaged."""
+    """Print one file; tells whether it is damaged, or cannot be read."""
     from barnabas.cli.dumped import Damage, entry_as_json, entry_as_text
 
     damages: list[Damage] = []
+    errors: list[OSError] = []
     if not json:
         print(f"== {path}")
     for found in _as_far_as_readable(start):
         if isinstance(found, Damage):
             damages.append(found)
+        elif isinstance(found, OSError):
+            errors.append(found)
         else:
             print(entry_as_json(str(path), found) if json else entry_as_text(found))
     if damages:
         _complain(path, damages)
-    return bool(damages)
+    for error in errors:
+        _complain_unreadable(Path(error.filename or path), error)
+    return bool(damages or errors)
 
 
-def _as_far_as_readable(start: "Callable[[], Dump]") -> "Dump":
+def _as_far_as_readable(start: "Callable[[], Dump]") -> "Iterator[Entry | Damage | OSError]":
     from barnabas.cli.dumped import Damage
     from barnabas.cli.file_dumps import UNREADABLE
 
     try:
         yield from start()
+    except OSError as error:
+        yield error
     except UNREADABLE as error:
         yield Damage(None, " ".join(str(error).split()))
 
@@ -196,3 +217,10 @@ def _complain(path: Path, damages: "list[Damage]") -> None:
     more = f" (and {len(damages) - 1} more)" if len(damages) > 1 else ""
     sys.stdout.flush()
     print(f"barnabas: {path} is damaged: {damages[0]}{more}", file=sys.stderr)
+
+
+def _complain_unreadable(path: Path, error: OSError) -> None:
+    from barnabas.cli.log_files import explain_unreadable
+
+    sys.stdout.flush()
+    print(f"barnabas: {path}: {explain_unreadable(error)}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Finds the files of brokers below the paths that a user names, and groups them by folder."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -33,45 +34,74 @@ class Folder(NamedTuple):
 
     @property
     def bases(self) -> list[int]:
-        """The base offsets of all segments there are, asked for or not; rising."""
+        """The base offsets of all segments there are, asked for or not; rising.
+
+        Raises  PermissionError
+        """
         found = (SEGMENT_FILE.fullmatch(path.name) for path in self.path.iterdir())
         return sorted(int(match[1]) for match in found if match and match[2] == "log")
 
     @property
     def was_closed(self) -> bool:
-        """Whether the broker closed the partition, so that nothing is still to be recovered."""
+        """Whether the broker closed the partition, so that nothing is still to be recovered.
+
+        Raises  PermissionError
+        """
         return (self.path.parent / CLEAN_SHUTDOWN).exists()
 
     def files(self, suffix: str) -> Iterator[Path]:
         return (self.path / name for name in self.names if name.endswith(suffix))
 
 
-def find_folders(paths: Sequence[Path]) -> list[Folder]:
+class Below(NamedTuple):
+    """The files below a path, in order, and why some folders could not be looked into."""
+
+    files: list[Path]
+    errors: list[OSError]
+
+
+def files_below(path: Path) -> Below:
+    """All files there, or `path` itself if it is one. Raises CommandFailed if it is not there."""
+    if not path.exists():
+        raise CommandFailed(f"{path}: there is no such file or folder")
+    if not path.is_dir():
+        return Below([path], [])
+    errors: list[OSError] = []
+    walked = os.walk(path, onerror=errors.append)
+    files = sorted(Path(folder, name) for folder, _, names in walked for name in names)
+    return Below(files, [error for error in errors if not isinstance(error, FileNotFoundError)])
+
+
+def explain_unreadable(error: OSError) -> str:
+    """Why a file or folder cannot be read, which says nothing of what is in it."""
+    hint = "; run as the broker's user" if isinstance(error, PermissionError) else ""
+    return f"cannot be read: {error.strerror or error}{hint}"
+
+
+def find_folders(paths: Sequence[Path]) -> tuple[list[Folder], list[OSError]]:
     """The folders below `paths` that hold something of a broker's, in order.
+
+    The errors are of folders that could not be looked into.
 
     Raises  CommandFailed if a path is not there, or nothing of a broker is below it
     """
     names: dict[Path, dict[str, None]] = {}
+    errors: list[OSError] = []
     for path in paths:
-        if not path.exists():
-            raise CommandFailed(f"{path}: there is no such file or folder")
-        found = [each for each in _below(path) if _is_known(each.name)]
-        if not found:
+        below = files_below(path)
+        found = [each for each in below.files if _is_known(each)]
+        if not found and not below.errors:
             raise CommandFailed(f"{path}: by its name nothing that a broker writes")
+        errors += below.errors
         for each in found:
             names.setdefault(each.parent, {})[each.name] = None
-    return [Folder(folder, list(inside)) for folder, inside in names.items()]
+    return [Folder(folder, list(inside)) for folder, inside in names.items()], errors
 
 
-def _below(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return [each for each in sorted(path.rglob("*")) if not each.parent.name.endswith(_REMOVED)]
-
-
-def _is_known(name: str) -> bool:
-    known = name in PARTITION_FILES or name in FOLDER_FILES
-    return known or SEGMENT_FILE.fullmatch(name) is not None
+def _is_known(path: Path) -> bool:
+    known = path.name in PARTITION_FILES or path.name in FOLDER_FILES
+    is_file_of_broker = known or SEGMENT_FILE.fullmatch(path.name) is not None
+    return is_file_of_broker and not path.parent.name.endswith(_REMOVED)
 
 
 def total_bytes(folders: Sequence[Folder]) -> int:
@@ -79,6 +109,7 @@ def total_bytes(folders: Sequence[Folder]) -> int:
     total = 0
     for folder in folders:
         for path in folder.files(".log"):
-            with suppress(FileNotFoundError):  # retention, of a running broker
+            # Removed by a running broker; what may not be read is told when it is to be read.
+            with suppress(FileNotFoundError, PermissionError):
                 total += path.stat().st_size
     return total

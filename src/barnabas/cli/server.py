@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 import gc
 import logging
+import re
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.listeners import Listener
 from barnabas.base.properties import read_properties
 from barnabas.server.compose import start
 
@@ -32,18 +35,27 @@ def server(
     """Run a broker; returns the exit code. Raises ConfigError for what was typed wrong."""
     properties = gather_properties(config, listen, data, node_id, zookeeper, overrides)
     broker_config = BrokerConfig.from_properties(properties)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    _log_to_stderr()
     for warning in broker_config.warnings:
         log.warning("config %s", warning)
+    if idle := broker_config.not_acted_on():
+        log.warning("config accepted, but nothing acts on it yet: %s", ", ".join(idle))
     try:
         import uvloop
     except ImportError:  # not on every platform
         return asyncio.run(_run(broker_config))
     return uvloop.run(_run(broker_config))
+
+
+def _log_to_stderr() -> None:
+    """One line per event, its time in UTC as everywhere else."""
+    form = logging.Formatter(
+        "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S"
+    )
+    form.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(form)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def gather_properties(
@@ -59,13 +71,12 @@ def gather_properties(
     if config is not None:
         properties.update(read_properties(config))
     if listen is not None:
-        host, colon, port = listen.rpartition(":")
-        if not colon or not port.isdigit():
-            raise ConfigError(f"--listen {listen}: expected HOST:PORT, as in 127.0.0.1:9092")
-        properties["listeners"] = f"PLAINTEXT://{host}:{port}"
+        properties["listeners"] = _listeners(listen)
     elif config is None:
         properties["listeners"] = "PLAINTEXT://127.0.0.1:9092"
     if data is not None:
+        if data.exists() and not data.is_dir():
+            raise ConfigError(f"--data {data}: this is a file, a folder is needed")
         properties["log.dirs"] = str(data)
     elif config is None:
         properties["log.dirs"] = "barnabas-data"
@@ -80,12 +91,38 @@ def gather_properties(
         properties[name.strip()] = value.strip()
     if "broker.id" not in properties and "node.id" not in properties:
         properties["broker.id"] = "0"
+    _refuse_what_is_not_served(properties)
+    return properties
+
+
+def _listeners(listen: str) -> str:
+    """The property for --listen; every interface if the host is left out, 0.0.0.0 or [::]."""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.%]*\]|[^\[\]:/]*):(\d{1,5})", listen)
+    if found is None or int(found[2]) > 65535:
+        raise ConfigError(
+            f"--listen {listen}: expected HOST:PORT, as in 127.0.0.1:9092, [::1]:9092 or :9092"
+        )
+    host = "" if found[1] in ("0.0.0.0", "[::]", "*") else found[1]
+    return f"PLAINTEXT://{host}:{found[2]}"
+
+
+def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
+    """A broker must not look as if it were protected, or part of a cluster, when it is not."""
     if "zookeeper.connect" in properties:
         raise ConfigError(
             "zookeeper.connect is set, but clusters are not served yet: "
             "leave it out to run one broker with its own coordination"
         )
-    return properties
+    if properties.get("authorizer.class.name"):
+        raise ConfigError(
+            "authorizer.class.name is set, but authorization is not served yet: "
+            "leave it out to run a broker that everybody may use"
+        )
+    for listener in properties.get("listeners", "").split(","):
+        if listener.strip().startswith(("SSL://", "SASL_SSL://", "SASL_PLAINTEXT://")):
+            raise ConfigError(
+                f"listeners: {listener.strip()}: TLS and SASL are not served yet, only PLAINTEXT"
+            )
 
 
 def _raise_open_files_limit() -> None:
@@ -94,6 +131,12 @@ def _raise_open_files_limit() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _shown(listener: Listener) -> str:
+    """Where it listens, in the form that a client's bootstrap takes."""
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host or '0.0.0.0'}:{listener.port}"
 
 
 async def _run(config: BrokerConfig) -> int:
@@ -111,7 +154,7 @@ async def _run(config: BrokerConfig) -> int:
     # What start-up made stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    where = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in running.endpoints)
+    where = ", ".join(_shown(listener) for listener in running.endpoints)
     print(f"ready broker={running.broker.broker_id} listening on {where}", flush=True)
     await stop.wait()
     log.info("stopping broker=%d", running.broker.broker_id)

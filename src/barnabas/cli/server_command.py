@@ -31,7 +31,9 @@ def server(
     ] = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option("--zookeeper", "-z", metavar="HOST:PORT[/CHROOT]", help="For a cluster."),
+        typer.Option(
+            "--zookeeper", "-z", metavar="HOST:PORT[/CHROOT]", help="For a cluster: not served yet."
+        ),
     ] = None,
     override: Annotated[
         list[str] | None,
@@ -46,7 +48,8 @@ def server(
     \b
     Examples:
       barnabas server
-      barnabas server --listen 0.0.0.0:9092 --data /var/lib/barnabas
+      barnabas server --listen :9092 --data /var/lib/barnabas      (every interface)
+      barnabas server --listen :9092 -o advertised.listeners=PLAINTEXT://kafka.example.org:9092
       barnabas server --config server.properties --override log.retention.hours=24
     """
     from barnabas.base.errors import ConfigError

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -134,17 +133,30 @@ def _time(timestamp: int | None) -> str | None:
     return None if timestamp is None else show_time(timestamp)
 
 
-def count_partition(folder: Folder, deep: bool, advance: Callable[[int], None]) -> Stats:
-    """Read all segments of a partition, as far as they can be read."""
+def count_partition(
+    folder: Folder,
+    deep: bool,
+    advance: Callable[[int], None],
+    on_unreadable: Callable[[OSError], None],
+) -> Stats:
+    """Read all segments of a partition, as far as they can be read.
+
+    Whatever may not be read is left out, and `on_unreadable` hears of it.
+    """
     stats = Stats(folder.path.name)
-    for path in folder.files(".log"):
-        with suppress(FileNotFoundError):  # retention, of a running broker
-            _count_segment(path, stats, deep, advance)
-    for suffix in _INDEXES:
+    for suffix in (".log", *_INDEXES):
         for path in folder.files(suffix):
-            with suppress(FileNotFoundError):
-                # What an active index has reserved beyond its entries takes no space.
-                stats.index_bytes += len(path.read_bytes().rstrip(b"\0"))
+            try:
+                if suffix == ".log":
+                    _count_segment(path, stats, deep, advance)
+                else:
+                    # What an active index has reserved beyond its entries takes no space.
+                    stats.index_bytes += len(path.read_bytes().rstrip(b"\0"))
+            except FileNotFoundError:
+                pass  # retention, of a running broker
+            except OSError as error:
+                error.filename = error.filename or str(path)
+                on_unreadable(error)
     return stats
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.cli.log_files import explain_unreadable
 from barnabas.cli.show import counted, show_bytes
 
 
@@ -42,6 +43,10 @@ class Verified:
     def report(self, file: Path, position: int | None, what: str, meaning: str) -> None:
         self.problems += 1
         self.problem(Problem(file, position, what, meaning))
+
+    def report_unreadable(self, file: Path, error: OSError) -> None:
+        """A problem of whoever verifies: it says nothing of what the file holds."""
+        self.report(file, None, explain_unreadable(error), "so it was not checked")
 
     def summary(self, partitions: int) -> str:
         seen = f"{counted(self.segments, 'segment')}, {counted(self.batches, 'batch')}, "

@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final
 
 from barnabas.base.disk import RealDisk
+from barnabas.base.errors import DiskFault
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.dumped import Damage, Dump
 from barnabas.cli.file_dumps import DUMPS_BY_NAME, UNREADABLE
@@ -47,7 +48,10 @@ def verify(folders: Sequence[Folder], verified: Verified) -> None:
                 checkpoints |= _read_folder_file(folder.path / name, verified)
     for folder in folders:
         if folder.is_partition:
-            _verify_partition(folder, verified)
+            try:
+                _verify_partition(folder, verified)
+            except PermissionError as error:  # files by their names, but no looking around
+                verified.report_unreadable(Path(error.filename or folder.path), error)
     for path, offsets in checkpoints.items():
         _compare_offsets(path, offsets, verified)
 
@@ -74,10 +78,14 @@ class _reading:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, UNREADABLE) and not isinstance(error, FileNotFoundError):
-            what = " ".join(str(error).split())
+        cause = error.cause if isinstance(error, DiskFault) else error
+        if isinstance(cause, OSError):
+            if not isinstance(cause, FileNotFoundError):
+                self._verified.report_unreadable(self._path, cause)
+        elif isinstance(cause, UNREADABLE):
+            what = " ".join(str(cause).split())
             self._verified.report(self._path, None, what, self._meaning)
-        return isinstance(error, UNREADABLE)
+        return isinstance(cause, UNREADABLE)
 
 
 def _exhaust(dump: Dump) -> None:
@@ -105,16 +113,16 @@ def _verify_partition(folder: Folder, verified: Verified) -> None:
     entries = _read_epochs(folder, verified)
     bases = folder.bases
     wanted = {int(match[1]) for match in map(SEGMENT_FILE.fullmatch, folder.names) if match}
-    epoch, end = -1, bases[-1] if bases else 0
+    epoch = -1
     for number, base_offset in enumerate(bases):
         if base_offset in wanted:
             next_base = bases[number + 1] if number + 1 < len(bases) else None
             scanned = _verify_segment(folder, base_offset, next_base, epoch, verified)
             if scanned is not None:
-                epoch, end = scanned.epoch, scanned.next_offset
+                epoch = scanned.epoch
                 _compare_epochs(folder, scanned, entries, verified)
-    if bases and bases[-1] in wanted:
-        verified.log_ends[folder.path] = end
+                if next_base is None:  # else what is not read would count as lost
+                    verified.log_ends[folder.path] = scanned.next_offset
     for path in folder.files(".snapshot"):
         _verify_snapshot(path, verified)
     for base_offset in wanted - set(bases):

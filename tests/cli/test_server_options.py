@@ -1,0 +1,68 @@
+"""What `barnabas server` makes of its options, and what it refuses before anything is touched."""
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli.server import gather_properties
+
+
+def gathered(*, listen: str | None = None, data: Path | None = None, **set_: str) -> dict[str, str]:
+    overrides = [f"{name.replace('_', '.')}={value}" for name, value in set_.items()]
+    return gather_properties(None, listen, data, None, None, overrides)
+
+
+@pytest.mark.parametrize(
+    ("listen", "listeners"),
+    [
+        ("127.0.0.1:9092", "PLAINTEXT://127.0.0.1:9092"),
+        ("localhost:0", "PLAINTEXT://localhost:0"),
+        ("[::1]:9092", "PLAINTEXT://[::1]:9092"),
+        (":9092", "PLAINTEXT://:9092"),
+        ("0.0.0.0:9092", "PLAINTEXT://:9092"),
+        ("[::]:9092", "PLAINTEXT://:9092"),
+    ],
+)
+def test_an_address_to_listen_on_becomes_a_listener(listen: str, listeners: str) -> None:
+    assert gathered(listen=listen)["listeners"] == listeners
+
+
+@pytest.mark.parametrize(
+    "listen", ["foo", "127.0.0.1", "127.0.0.1:99999", "PLAINTEXT://h:1", "::1:9092", "h:", "h:-1"]
+)
+def test_what_is_no_address_is_told_with_an_example_of_one(listen: str) -> None:
+    with pytest.raises(ConfigError, match=r"--listen .* expected HOST:PORT, as in 127\.0\.0\.1"):
+        gathered(listen=listen)
+
+
+def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(ConfigError, match="this is a file, a folder is needed"):
+        gathered(data=tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("zookeeper_connect", "localhost:2181", "clusters are not served yet"),
+        ("authorizer_class_name", "kafka.Authorizer", "authorization is not served yet"),
+        ("listeners", "SASL_SSL://:9093", "TLS and SASL are not served yet"),
+        ("listeners", "PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not served yet"),
+    ],
+)
+def test_a_broker_does_not_look_as_if_it_had_what_is_not_served(
+    name: str, value: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        gathered(**{name: value})
+
+
+def test_options_are_above_the_file_and_overrides_above_both(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nlog.dirs=/a\nnum.partitions=2\nlog.retention.hours=1\n")
+    properties = gather_properties(
+        file, None, Path("b"), 7, None, ["num.partitions=5", "log.retention.hours = 3"]
+    )
+    assert (properties["broker.id"], properties["log.dirs"]) == ("7", "b")
+    assert (properties["num.partitions"], properties["log.retention.hours"]) == ("5", "3")
