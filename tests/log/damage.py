@@ -4,6 +4,7 @@ Bits that nobody can miss are left alone: a batch's offset and epoch lie outside
 cut just between two batches, but in the last segment: it leaves nothing that could be called bad.
 """
 
+import math
 import random
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from barnabas.log.checkpoints import decode_epoch_checkpoint, encode_epoch_checkpoint
+from barnabas.log.checkpoints import (
+    CorruptCheckpoint,
+    decode_epoch_checkpoint,
+    decode_offset_checkpoint,
+    encode_epoch_checkpoint,
+)
+from barnabas.log.folder import CLEAN_SHUTDOWN
 from barnabas.wire.batch import headers
 from tests.log.batches import PARTITION
 from tests.log.crashed import Promises
@@ -27,20 +34,33 @@ def damage(folder: Path, promises: Promises, source: random.Random) -> list[str]
     segments = sorted(partition.glob("*.log"))
     if not segments:
         return []
+    # What a truncation was about to remove may still lie there, flushed, and counts until then.
+    flushed = max(promises.flushed, _recovery_point(folder))
+    # A writer that was killed at its very beginning leaves the sign of the clean stop before.
+    open_end = math.inf if not (folder / CLEAN_SHUTDOWN).exists() else flushed
+    ends = [*(int(path.stem) for path in segments[1:]), open_end]
     done = []
-    for path in segments:
-        if path is segments[-1] or int(segments[segments.index(path) + 1].stem) > promises.flushed:
+    for path, end in zip(segments, ends, strict=True):
+        if end > flushed:
             if source.random() < 0.5:
-                done.append(_harm_log(path, path is segments[-1], promises.flushed, source))
+                done.append(_harm_log(path, path is segments[-1], flushed, source))
             done += [_harm_index(path.with_suffix(suffix), True, source) for suffix in INDEXES]
         else:
             done += [_harm_index(path.with_suffix(suffix), False, source) for suffix in INDEXES]
     done += [_harm_small(path, source) for path in partition.glob("*.snapshot")]
     done += [_harm_small(folder / name, source) for name in CHECKPOINTS]
     epochs = partition / "leader-epoch-checkpoint"
-    done += [_lose_epochs(epochs, promises.flushed, source), _harm_small(epochs, source)]
-    done += _sprinkle(partition, segments, promises.flushed, source)
+    done += [_lose_epochs(epochs, flushed, source), _harm_small(epochs, source)]
+    done += _sprinkle(partition, segments, flushed, source)
     return [what for what in done if what]
+
+
+def _recovery_point(folder: Path) -> int:
+    try:
+        known = decode_offset_checkpoint((folder / CHECKPOINTS[0]).read_bytes())
+    except (FileNotFoundError, CorruptCheckpoint):
+        return 0
+    return known.get(PARTITION, 0)
 
 
 def _harm_log(path: Path, is_last: bool, flushed: int, source: random.Random) -> str:

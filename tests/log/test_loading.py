@@ -3,6 +3,9 @@
 import gc
 import random
 import uuid
+import zlib
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from struct import pack
 
@@ -11,11 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.disk import RealDisk
+from barnabas.base.errors import BrokerError, ConfigError
 from barnabas.base.ids import Offset
 from barnabas.log.loading import CorruptMetadata, read_topic_id, write_topic_id
 from barnabas.log.log import Log
 from barnabas.wire.batch import read_header
-from tests.log.batches import CONFIG, NOW, append, batch_of, fill, open_partition, read_all
+from tests.log.batches import (
+    CONFIG,
+    NOW,
+    append,
+    batch_of,
+    content,
+    fill,
+    open_partition,
+    read_all,
+)
 
 FOLDER = "orders-0"
 
@@ -280,3 +293,117 @@ def test_epochs_are_known_after_a_crash_took_the_log_start_and_all_that_lay_beyo
     again = open_partition(tmp_path, clean=False)
     assert again.log_end_offset < 3
     assert again.epochs.entries == ((0, 0),)
+
+
+def spoil(path: Path, at: int, data: bytes) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[at : at + len(data)] = data
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("length", [-12, -100, -5, 0, 48, 2**30])
+@pytest.mark.parametrize("back", [1, 2])
+def test_a_senseless_length_at_the_end_of_a_log_that_was_closed_is_cut(
+    tmp_path: Path, length: int, back: int
+) -> None:
+    log = open_partition(tmp_path)
+    written = fill(log, 20)
+    log.close(NOW)
+    path = tmp_path / FOLDER / f"{0:020}.log"
+    spoil(path, len(written[0]) * (20 - back) + 8, pack(">i", length))
+    log = open_partition(tmp_path)
+    assert log.log_end_offset == 20 - back
+    append(log)
+    assert read_all(log)[:-1] == written[:-back]
+    assert len(read_all(log)) == 21 - back
+
+
+def test_a_log_that_was_closed_and_lost_its_last_bytes_goes_on_where_it_is_whole(
+    tmp_path: Path,
+) -> None:
+    log = open_partition(tmp_path)
+    written = fill(log, 20)
+    log.close(NOW)
+    path = tmp_path / FOLDER / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:-3])
+    log = open_partition(tmp_path)
+    append(log)
+    assert read_all(log)[:-1] == written[:-1]
+
+
+@pytest.mark.parametrize("length", [-12, -100, 0, 2**30])
+def test_readers_are_told_of_a_senseless_length_in_what_was_flushed(
+    tmp_path: Path, length: int
+) -> None:
+    log = open_partition(tmp_path)
+    written = fill(log, 60)
+    log.close(NOW)
+    spoil(tmp_path / FOLDER / f"{0:020}.log", len(written[0]) * 8 + 8, pack(">i", length))
+    log = open_partition(tmp_path)
+    assert log.log_end_offset == 60
+    for offset, max_bytes in ((8, 5000), (9, 5000), (8, 150), (6, 500)):
+        with suppress(BrokerError):
+            content(log.locate(Offset(offset), max_bytes, log.log_end_offset))
+
+
+def test_lost_leader_epochs_cost_no_record_though_a_batch_is_damaged(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    written = fill(log, 100)
+    append(log, batch_of(), epoch=3)
+    log.close(NOW)
+    (tmp_path / FOLDER / "leader-epoch-checkpoint").unlink()
+    spoil(tmp_path / FOLDER / f"{0:020}.log", 200, b"damage")
+    for clean in (True, False):
+        log = open_partition(tmp_path, clean=clean, recovery_point=101)
+        assert log.log_end_offset == 101
+        assert read_all(log, 10)[:-1] == written[10:]
+        assert log.epochs.entries == ((0, 0), (3, 100))
+
+
+def test_a_crash_amid_recovery_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(Exception):
+        pass
+
+    remove, left = RealDisk.remove, 0
+
+    def remove_or_crash(disk: RealDisk, path: str, /) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Crash
+        remove(disk, path)
+
+    fill(open_partition(tmp_path), 150)
+    spoil(tmp_path / FOLDER / f"{0:020}.log", 200, b"damage")
+    monkeypatch.setattr(RealDisk, "remove", remove_or_crash)
+    for crash_after in range(100):
+        left = crash_after
+        with suppress(Crash):
+            assert open_partition(tmp_path, clean=False).log_end_offset == 1
+            break
+    else:
+        pytest.fail("recovery never came to its end")
+    assert crash_after >= 3
+
+
+def test_messages_of_the_old_format_are_refused_and_not_cut(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    fill(log, 1)
+    rest = pack(">bbq", 1, 0, NOW) + pack(">i3si5s", 3, b"key", 5, b"value")
+    old = pack(">qiI", 0, 4 + len(rest), zlib.crc32(rest)) + rest
+    path = tmp_path / FOLDER / f"{0:020}.log"
+    path.write_bytes(old * 3)
+    with pytest.raises(ConfigError, match=r"00\.log holds messages of format 1, older than"):
+        open_partition(tmp_path, clean=False)
+    assert path.read_bytes() == old * 3
+
+
+def test_segments_that_are_found_get_a_jitter_of_their_own(tmp_path: Path) -> None:
+    config = replace(CONFIG, segment_jitter_ms=1_000_000)
+    log = open_partition(tmp_path, config)
+    fill(log, 60)
+    log.close(NOW)
+    found = {segment.jitter_ms for segment in open_partition(tmp_path, config).segments}
+    assert len(found) > 1

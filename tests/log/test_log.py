@@ -12,7 +12,7 @@ import pytest
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
-from barnabas.wire.batch import headers, read_header
+from barnabas.wire.batch import headers, read_header, stamp
 from barnabas.wire.records import (
     ControlType,
     EndTransactionMarker,
@@ -478,3 +478,29 @@ def test_a_damaged_snapshot_is_dropped_and_the_state_read_from_the_batches(tmp_p
     assert log.producers.check(read_header(idempotent(40))) is None
     assert log.producers.check(read_header(idempotent(36))) is not None
     assert names(log, ".snapshot") == []
+
+
+def test_a_log_that_begins_anew_knows_no_producer_of_before(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    for sequence in range(3):
+        append(log, idempotent(sequence))
+    log.close(NOW)
+    log = open_partition(tmp_path)
+    log.truncate_fully_and_start_at(Offset(100), NOW)
+    assert log.producers.is_empty
+    assert open_partition(tmp_path, clean=False).producers.is_empty
+
+
+def test_a_follower_rolls_an_empty_segment_that_lies_too_far_behind(tmp_path: Path) -> None:
+    """A leader that compacts may have nothing at all in its first billions of offsets."""
+    log = open_partition(tmp_path)
+    batches = [batch_of(value=b"value" * 50) for _ in range(5)]
+    for offset, batch in enumerate(batches, 2**32):
+        stamp(batch, offset, read_header(batch).batch_length, LeaderEpoch(0))
+    log.append_as_follower(b"".join(batches), NOW)
+    assert [segment.base_offset for segment in log.segments] == [0, 2**32]
+    log.close(NOW)
+    for clean in (True, False):
+        log = open_partition(tmp_path, clean=clean)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 2**32 + 5)
+        assert read_all(log) == [bytes(batch) for batch in batches]

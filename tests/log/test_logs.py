@@ -308,3 +308,18 @@ def test_a_folder_that_cannot_be_used_at_the_start_is_offline_alone(tmp_path: Pa
     with opened(tmp_path / "x", tmp_path / "y", tmp_path / "z") as logs:
         assert [log.partition for log in logs] == [A]
         assert list(logs.offline) == [str(tmp_path / "z"), str(tmp_path / "y")]
+
+
+def test_a_recovery_point_beyond_the_log_is_lowered_before_anything_is_appended(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as logs:
+        log = logs.create(A, None, CONFIG)
+        fill(log, 20)
+        log.flush(NOW)
+        for write in logs.checkpoints({}):
+            write.run()
+        log.truncate_to(Offset(10), NOW)
+    with opened(tmp_path):
+        path = tmp_path / "recovery-point-offset-checkpoint"
+        assert path.read_text() == "0\n1\nmy-topic 0 10\n"

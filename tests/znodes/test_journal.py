@@ -29,13 +29,15 @@ def image_of(nodes: Nodes) -> Image:
 
 
 def reopened(folder: Path) -> Nodes:
-    folder.mkdir(exist_ok=True)
-    return Journal(RealDisk(str(folder))).open()
+    disk = RealDisk(str(folder))
+    disk.make_folder("")
+    return Journal(disk).open()
 
 
 async def opened(folder: Path) -> Tree:
-    folder.mkdir(exist_ok=True)
-    return Tree.open(RealDisk(str(folder)), InlineOffload())
+    disk = RealDisk(str(folder))
+    disk.make_folder("")
+    return Tree.open(disk, InlineOffload())
 
 
 def run(scenario: Coroutine[Any, Any, T]) -> T:

@@ -166,8 +166,8 @@ class TimeIndex(Index):
     def is_sane(self) -> bool:
         if self._odd or not self.entries:
             return not self._odd
-        timestamp, relative = self.entry(self.entries - 1)
-        return timestamp >= self.entry(0)[0] and relative >= 0 and timestamp > 0
+        timestamp, relative = last = self.entry(self.entries - 1)
+        return timestamp >= self.entry(0)[0] and relative >= 0 and any(last)
 
     @property
     def is_full(self) -> bool:

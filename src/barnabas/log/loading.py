@@ -9,11 +9,12 @@
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.base.disk import Disk
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
@@ -22,7 +23,7 @@ from barnabas.log.epochs import EpochEntry, LeaderEpochs
 from barnabas.log.log import EPOCH_CHECKPOINT, PARTITION_METADATA, Log
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
-from barnabas.log.segments import DELETED, new_segment
+from barnabas.log.segments import DELETED, decide_jitter_ms, new_segment
 from barnabas.log.snapshots import snapshot_offsets, snapshot_path
 from barnabas.log.swap import CLEANED, SWAP
 
@@ -51,9 +52,8 @@ def open_log(
     _settle_leftovers(disk, folder, config, now_ms)
     known = _load_epochs(disk, folder)
     epochs = LeaderEpochs(known or ())
-    segments = _load_segments(disk, folder, config, now_ms)
-    trusted = opening if known else opening._replace(clean=False, recovery_point=0)
-    _check_or_recover(disk, segments, epochs, trusted)
+    segments = _load_segments(disk, folder, config, random, now_ms)
+    _check_or_recover(disk, segments, epochs, opening)
     if segments:
         segments[-1].find_end_offset()
     if segments and segments[-1].end_offset < opening.log_start_offset:
@@ -63,8 +63,9 @@ def open_log(
     end = Offset(segments[-1].end_offset)
     start = max(Offset(opening.log_start_offset), Offset(segments[0].base_offset))
     epochs.truncate_from_end(end)
-    if not epochs.entries:
-        _read_epochs(segments, start, epochs)
+    if not known or not epochs.entries:
+        epochs.truncate_from_end(0)  # recovery has noted those of its part only
+        _read_epochs(segments, epochs)
     epochs.truncate_from_start(start)
     log = Log(
         disk,
@@ -140,13 +141,18 @@ def _load_epochs(disk: Disk, folder: str) -> Sequence[EpochEntry] | None:
         return None
 
 
-def _load_segments(disk: Disk, folder: str, config: TopicConfig, now_ms: int) -> list[Segment]:
+def _load_segments(
+    disk: Disk, folder: str, config: TopicConfig, random: Random, now_ms: int
+) -> list[Segment]:
     names = disk.list(folder)
     bases = [_offset_of(name) for name in names if name.endswith(LOG) and _offset_of(name) >= 0]
     for name in names:
         if name.endswith(_INDEXES) and _offset_of(name) not in bases:
             disk.remove(f"{folder}/{name}")
-    segments = [Segment(disk, folder, base, config, now_ms) for base in bases]
+    segments = [
+        Segment(disk, folder, base, config, now_ms, jitter_ms=decide_jitter_ms(config, random))
+        for base in bases
+    ]
     for segment, next_base in zip(segments, bases[1:], strict=False):
         segment.end_offset = next_base
     return segments
@@ -157,38 +163,43 @@ def _check_or_recover(
 ) -> None:
     """Scan what may not have reached the medium, and cut the log at the first damage.
 
-    Of what has, only the indexes are checked, and built anew from the batches if need be.
+    Of what has, only the indexes and the end of the log are checked, and the indexes built anew
+    from the batches if need be.
     """
     for number, segment in enumerate(segments):
-        end = segment.end_offset
+        end, is_last = segment.end_offset, segment is segments[-1]
         is_flushed = opening.clean or segment.base_offset < end <= opening.recovery_point
-        if is_flushed and segment.check():
+        if is_flushed and segment.check() and (not is_last or segment.find_end_offset()):
             continue
-        cut = segment.recover(epochs, end if segment is not segments[-1] else None)
-        segment.close()
-        if cut and not is_flushed:
+        is_cut = segment.recover(epochs, None if is_last else end) > 0
+        if is_cut and not is_flushed:
+            # Before the cut: a crash in between must not leave a gap with nothing wrong around.
             later = segments[number + 1 :]
             del segments[number + 1 :]
             _remove_segments(disk, later)
-            return
-        segment.end_offset = max(segment.end_offset, end)
+        if is_cut:
+            segment.cut()
+        segment.close()
+        if segment is not segments[-1]:
+            segment.end_offset = max(segment.end_offset, end)
 
 
-def _read_epochs(segments: Sequence[Segment], start: int, epochs: LeaderEpochs) -> None:
+def _read_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
     """Note the epochs of all batches: the checkpoint knew none below a log start that is lost."""
     for segment in segments:
-        if segment.end_offset > start:
-            for _, header in segment.headers_for(start):
+        with suppress(BrokerError):  # a damaged segment, of which the rest tells nothing
+            for _, header in segment.headers():
                 if header.leader_epoch > epochs.latest:
                     epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
-    for segment in segments:
+    """From the end on, so that a crash midway leaves no gap."""
+    while segments:
+        segment = segments.pop()
         segment.close()
         for suffix in (LOG, *_INDEXES):
             disk.remove(segment.path(suffix))
-    segments.clear()
 
 
 def _remove_stray_snapshots(disk: Disk, folder: str, segments: list[Segment]) -> None:

@@ -23,7 +23,13 @@ from barnabas.log.producers import ProducerStates
 from barnabas.log.retention import decide_deletable
 from barnabas.log.segment import Segment, TimestampOffset
 from barnabas.log.segments import Segments, new_segment
-from barnabas.log.snapshots import replay, restore, snapshot_offsets, take_snapshot
+from barnabas.log.snapshots import (
+    remove_snapshots,
+    replay,
+    restore,
+    snapshot_offsets,
+    take_snapshot,
+)
 from barnabas.log.swap import Swap
 from barnabas.log.work import Flush, Removal
 from barnabas.wire.batch import BatchHeader, headers, stamp
@@ -214,7 +220,7 @@ class Log:
         return self._roll_at(self.log_end_offset, now_ms)
 
     def _roll_at(self, base_offset: int, now_ms: int) -> bool:
-        if not self._active.size:
+        if not self._active.size and base_offset <= self._active.base_offset:
             return False
         self._active.rest()
         take_snapshot(self.disk, self.folder, self.producers, base_offset)
@@ -311,6 +317,7 @@ class Log:
         with self._writing():
             self._end_cleaning()
             removal = self._detach(slice(None))
+            remove_snapshots(self.disk, self.folder)
             self._start_segment(offset, now_ms)
             self.log_start_offset = offset
             if self.epochs.truncate_from_end(Offset(0)):

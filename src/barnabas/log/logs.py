@@ -128,7 +128,19 @@ class Logs:
                     self.take_offline(fault)
             if progress:
                 progress(done, len(openings))
+        for folder in self._online():
+            try:
+                self._lower_recovery_points(folder)
+            except DiskFault as fault:
+                self.take_offline(fault)
         return removals
+
+    def _lower_recovery_points(self, folder: LogFolder) -> None:
+        """Where a log ends before its recovery point, what comes there next is not flushed yet."""
+        known = folder.read_offsets(RECOVERY_POINT)
+        points = {log.partition: log.recovery_point for log in self._logs_in(folder)}
+        if any(points.get(partition, 0) < known[partition] for partition in known):
+            folder.write_offsets(RECOVERY_POINT, points).run()
 
     def _open(self, folder: LogFolder, opening: Opening) -> Log:
         log = open_log(

@@ -1,12 +1,19 @@
 """Reading a `.log` file that a crash or a bad disk may have harmed."""
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
+from zlib import crc32
 
 from barnabas.base.disk import DataFile
+from barnabas.base.errors import ConfigError
 from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
 
 _AT_ONCE: Final = 4 * 1024 * 1024
+
+# What began every message before there were batches: offset, size, CRC-32 of the rest, magic.
+_OLD: Final = Struct(">qiIb")
+_OLD_OVERHEAD, _OLD_CRC_START = 12, 16
 
 
 def valid_batches(file: DataFile, base_offset: int, limit: int) -> Iterator[BatchHeader]:
@@ -39,3 +46,21 @@ def valid_batches(file: DataFile, base_offset: int, limit: int) -> Iterator[Batc
 
 def _read(file: DataFile, position: int, size: int) -> memoryview:
     return memoryview(file.read(position, max(size, _AT_ONCE)))
+
+
+def refuse_old_format(file: DataFile, position: int, path: str) -> None:
+    """Lest data be cut that is not damaged but older than Kafka 0.11.
+
+    Raises  ConfigError if there is a whole message of magic 0 or 1 at `position`
+    """
+    head = file.read(position, _OLD.size)
+    if len(head) < _OLD.size:
+        return
+    _, size, crc, magic = _OLD.unpack(head)
+    if magic in (0, 1) and _OLD_CRC_START < size <= file.size - position - _OLD_OVERHEAD:
+        message = file.read(position, _OLD_OVERHEAD + size)
+        if crc32(message[_OLD_CRC_START:]) == crc:
+            raise ConfigError(
+                f"{path} holds messages of format {magic}, older than Kafka 0.11, which are not"
+                " read; let Kafka copy them to a new topic, or move the partition elsewhere"
+            )

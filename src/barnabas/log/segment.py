@@ -9,13 +9,14 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.base.disk import Buffer, DataFile, Disk
+from barnabas.base.errors import BrokerError
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.log.recovery import valid_batches
-from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
-from barnabas.wire.records import read_records
+from barnabas.log.recovery import refuse_old_format, valid_batches
+from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
+from barnabas.wire.records import corrupt, read_records
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -26,6 +27,7 @@ SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 _HEAD: Final = Struct(">qi")  # base offset and length, which begin every batch
 _HEAD_AND_DELTA: Final = Struct(">qi11xi")  # and the last offset delta
+_MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _MAX_RELATIVE: Final = 2**31 - 1
 _HEADERS_AT_ONCE: Final = 8 * 1024  # bytes to read where headers are looked for
 # How many positions to remember: as many consumers can read on without a lookup.
@@ -148,7 +150,7 @@ class Segment:
     ) -> bool:
         """Whether a batch of these properties belongs into a new segment."""
         if not self.size:
-            return False
+            return last_offset - self.base_offset > _MAX_RELATIVE
         if (
             self.size + size > config.segment_bytes
             or self.is_full
@@ -219,6 +221,7 @@ class Segment:
         position = self._position_of(offset)
         if position is None:  # compaction may have removed what was there
             self.end_offset = min(offset, self.end_offset)
+            self._cursors.clear()
             return
         cut = self._header_at(position).base_offset
         self.file.truncate(position)
@@ -227,7 +230,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self._cursors.clear()
-        self.is_full = False
+        self.is_full = self.offset_index.is_full or self.time_index.is_full
         self.is_dirty = self.is_index_dirty = True
         self._since_entry = 0
         if not position:
@@ -242,10 +245,12 @@ class Segment:
                 self.max_timestamp_offset = header.last_offset
 
     def recover(self, epochs: LeaderEpochs, limit: int | None = None) -> int:
-        """Keep the valid batches from the start on, cut what follows, and rebuild the indexes.
+        """Let the valid batches from the start on count, and rebuild the indexes.
 
-        None may reach beyond `limit`, where another segment begins. Returns how many bytes were
-        cut. Notes in `epochs` what the batches tell.
+        None may reach beyond `limit`, where another segment begins. Returns how many bytes are
+        left behind them, which `cut` removes. Notes in `epochs` what the batches tell.
+
+        Raises  ConfigError if these are messages of a format that is not read
         """
         limit = limit or self.base_offset + _MAX_RELATIVE + 1
         found = self.file.size
@@ -258,17 +263,24 @@ class Segment:
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
             self.note(header.size, header.last_offset, header.max_timestamp)
-        if self.size < found:
-            self.file.truncate(self.size)
+        refuse_old_format(self.file, self.size, self.path(LOG))
         self.rest()
         self.is_dirty = self.is_index_dirty = True
         return found - self.size
 
-    def find_end_offset(self) -> None:
-        """Read the last batches to learn where the segment ends."""
+    def cut(self) -> None:
+        """Remove what `recover` found to be of no value."""
+        self.file.truncate(self.size)
+
+    def find_end_offset(self) -> bool:
+        """Read the last batches to learn where the segment ends; tells whether they are whole."""
         self.end_offset = self.base_offset
-        for _, header in self.headers(self.offset_index.position_upto(self.size)):
-            self.end_offset = header.next_offset
+        try:
+            for _, header in self.headers(self.offset_index.position_upto(self.size)):
+                self.end_offset = header.next_offset
+        except BrokerError:
+            return False
+        return True
 
     @property
     def first_timestamp(self) -> int:
@@ -307,15 +319,21 @@ class Segment:
         return Extent(self._file or self.file, start, end - start) if end > start else NOTHING
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position`, where one begins, to the end."""
+        """Position and header of each batch from `position`, where one begins, to the end.
+
+        Raises  BrokerError(corrupt_message) where there is none: the disk has forgotten something
+        """
         chunk, chunk_at = b"", position
         while position < self.size:
             if position - chunk_at + HEADER_SIZE > len(chunk):
                 chunk = self.file.read(position, _HEADERS_AT_ONCE)
                 chunk_at = position
             header = read_header(chunk, position - chunk_at)
+            size = header.size
+            if header.magic != MAGIC or not HEADER_SIZE <= size <= self.size - position:
+                raise self._no_batch(position)
             yield position, header
-            position += header.size
+            position += size
 
     def headers_for(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from the one that holds `offset` to the end."""
@@ -363,6 +381,8 @@ class Segment:
             if position - chunk_at + LOG_OVERHEAD > len(chunk):
                 chunk, chunk_at = self.file.read(position, _HEADERS_AT_ONCE), position
             base_offset, length = _HEAD.unpack_from(chunk, position - chunk_at)
+            if length < _MIN_LENGTH:
+                raise self._no_batch(position)
             if position + LOG_OVERHEAD + length > limit:
                 self._remember(base_offset, position)
                 return position
@@ -373,9 +393,14 @@ class Segment:
         """Where the batch ends that begins at `position`; the next reader may begin there."""
         head = (self._file or self.file).read(position, _HEAD_AND_DELTA.size)
         base_offset, length, last_offset_delta = _HEAD_AND_DELTA.unpack(head)
+        if length < _MIN_LENGTH:
+            raise self._no_batch(position)
         end: int = position + LOG_OVERHEAD + length
         self._remember(base_offset + last_offset_delta + 1, end)
         return end
+
+    def _no_batch(self, position: int) -> BrokerError:
+        return corrupt(f"{self.path(LOG)} holds no whole batch at byte {position}")
 
     def _remember(self, offset: int, position: int) -> None:
         if len(self._cursors) >= _MAX_CURSORS:

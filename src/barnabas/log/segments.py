@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from barnabas.base.disk import Disk
+from barnabas.base.errors import BrokerError
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.extent import NOTHING, Extent
@@ -52,9 +54,10 @@ class Segments:
     def produced(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
         """Each batch with a producer id from `from_offset` on: its header, a way to the rest."""
         for segment in self._all[self.number_of(from_offset) :]:
-            for position, header in segment.headers_for(from_offset):
-                if header.producer_id >= 0:
-                    yield header, Extent(segment.file, position, header.size).load
+            with suppress(BrokerError):  # the rest of a damaged segment tells nothing
+                for position, header in segment.headers_for(from_offset):
+                    if header.producer_id >= 0:
+                        yield header, Extent(segment.file, position, header.size).load
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at or after `from_offset` whose time is `timestamp` or later."""
@@ -96,8 +99,13 @@ def mark_deleted(disk: Disk, segment: Segment, suffixes: Sequence[str]) -> list[
 def new_segment(
     disk: Disk, folder: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
 ) -> Segment:
-    """An empty segment with its files; a random part of `segment.jitter.ms` spreads the rolling."""
-    jitter_ms = random.below(min(config.segment_jitter_ms, config.segment_ms))
+    """An empty segment with its files."""
+    jitter_ms = decide_jitter_ms(config, random)
     segment = Segment(disk, folder, base_offset, config, now_ms, jitter_ms=jitter_ms)
     segment.create()
     return segment
+
+
+def decide_jitter_ms(config: TopicConfig, random: Random) -> int:
+    """A part of `segment.jitter.ms`, so that segments begun together do not all roll together."""
+    return random.below(min(config.segment_jitter_ms, config.segment_ms))

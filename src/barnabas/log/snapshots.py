@@ -30,6 +30,12 @@ def snapshot_offsets(disk: Disk, folder: str) -> list[int]:
     return [int(name) for name in names if name.isdecimal()]
 
 
+def remove_snapshots(disk: Disk, folder: str) -> None:
+    """Nothing of the log is left that they could go with."""
+    for offset in snapshot_offsets(disk, folder):
+        disk.remove(snapshot_path(folder, offset))
+
+
 def restore(
     disk: Disk, folder: str, producers: ProducerStates, end_offset: int, now_ms: int, read: Batches
 ) -> None:
