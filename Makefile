@@ -43,7 +43,7 @@ fuzz: venv      ## the fuzzers, for ten minutes instead of CI's few seconds
 crash: venv     ## logs and brokers killed at random moments, 500 times instead of CI's dozens
 	BARNABAS_CRASHES=500 $(BIN)/python -m pytest tests/log/test_crash.py tests/clients/test_kills.py --timeout=1800
 
-demo: venv      ## a minute with a running broker
+demo: venv      ## a broker at work, in half a minute with the set-up
 	$(BIN)/barnabas demo
 
 bench: venv     ## throughput, latency, memory and start-up, beside this machine's raw limits

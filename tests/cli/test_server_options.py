@@ -8,8 +8,9 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.server import gather_properties
 
 
-def gathered(*, listen: str | None = None, data: Path | None = None, **set_: str) -> dict[str, str]:
-    overrides = [f"{name.replace('_', '.')}={value}" for name, value in set_.items()]
+def gathered(
+    *overrides: str, listen: str | None = None, data: Path | None = None
+) -> dict[str, str]:
     return gather_properties(None, listen, data, None, None, overrides)
 
 
@@ -43,19 +44,17 @@ def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("override", "told"),
     [
-        ("zookeeper_connect", "localhost:2181", "clusters are not served yet"),
-        ("authorizer_class_name", "kafka.Authorizer", "authorization is not served yet"),
-        ("listeners", "SASL_SSL://:9093", "TLS and SASL are not served yet"),
-        ("listeners", "PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not served yet"),
+        ("zookeeper.connect=localhost:2181", "clusters are not served yet"),
+        ("authorizer.class.name=kafka.Authorizer", "authorization is not served yet"),
+        ("listeners=SASL_SSL://:9093", "TLS and SASL are not served yet"),
+        ("listeners=PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not served yet"),
     ],
 )
-def test_a_broker_does_not_look_as_if_it_had_what_is_not_served(
-    name: str, value: str, told: str
-) -> None:
+def test_a_broker_does_not_look_as_if_it_had_what_is_not_served(override: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        gathered(**{name: value})
+        gathered(override)
 
 
 def test_options_are_above_the_file_and_overrides_above_both(tmp_path: Path) -> None:

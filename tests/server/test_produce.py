@@ -114,6 +114,21 @@ def test_acks_that_do_not_exist_are_refused(tmp_path: Path, configs: dict[str, A
 
 
 @every_path
+def test_a_promise_that_needs_more_replicas_is_not_given(
+    tmp_path: Path, configs: dict[str, Any]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders", **configs, min_insync_replicas="2")
+        client = await insight.connect()
+        for acks, code in ((-1, ErrorCode.not_enough_replicas), (1, ErrorCode.none)):
+            answer = only(await client.ask(produce(("orders", 0, batch()), acks=acks)))
+            assert answer.error_code == code
+        assert end(insight, "orders") == 1
+
+    with_broker(tmp_path, scenario)
+
+
+@every_path
 def test_whoever_wants_no_answer_gets_none_and_stays_connected(
     tmp_path: Path, configs: dict[str, Any]
 ) -> None:

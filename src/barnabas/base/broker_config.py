@@ -184,6 +184,11 @@ class BrokerConfig:
         except ValueError as cause:
             raise ConfigError(f"Error parsing configuration property '{name}': {cause}") from cause
 
+    def not_acted_on(self) -> builtins.list[builtins.str]:
+        """What the operator set and this broker knows, but does nothing about yet."""
+        known = ((name, broker_key(name)) for name in self._static)
+        return sorted(name for name, key in known if key is not None and not key.served)
+
     # As DescribeConfigs answers
 
     def describe(self) -> builtins.list[ConfigEntry]:

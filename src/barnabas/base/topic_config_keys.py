@@ -57,7 +57,7 @@ min.cleanable.dirty.ratio double 0.5 0..1 medium acts
     How much of the log must be uncompacted before it is compacted again.
 min.compaction.lag.ms long 0 >=0 medium acts
     How long a record stays uncompacted at least.
-min.insync.replicas int 1 >=1 medium
+min.insync.replicas int 1 >=1 medium acts
     How many replicas must have a record before acks=all is answered.
 preallocate boolean false - medium
     Whether a new file takes its full size on disk at once.

@@ -23,6 +23,8 @@ from barnabas.wire.batch import (
 )
 from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
 
+# This one: a partition has no other replicas yet.
+IN_SYNC: Final = 1
 LAST_CODEC: Final = int(Codec.ZSTD)
 
 
@@ -77,6 +79,18 @@ class LeaderReplica:
             self._config, self._is_plain = config, _is_plain(config)
             self._largest = min(config.max_message_bytes, config.segment_bytes)
         return self._is_plain
+
+    def check_in_sync(self) -> None:
+        """Refuse a batch that all replicas in sync shall have, if those are too few to promise it.
+
+        Raises  BrokerError(not_enough_replicas)
+        """
+        wanted = self.log.config.min_insync_replicas
+        if wanted > IN_SYNC:
+            raise BrokerError(
+                ErrorCode.not_enough_replicas,
+                f"{IN_SYNC} replica is in sync, min.insync.replicas is {wanted}.",
+            )
 
     def must_block(self, records: memoryview | None) -> bool:
         """Whether appending these takes work that is not for the loop: see `Produce`."""
@@ -197,6 +211,7 @@ def _is_plain(config: TopicConfig) -> bool:
     """Whether nothing is asked of a batch but that it be appended: the case to be fast in."""
     return (
         config.flush_messages == TopicConfig().flush_messages
+        and config.min_insync_replicas <= 1
         and config.compression_type == "producer"
         and config.message_timestamp_type == "CreateTime"
         and not config.compacts

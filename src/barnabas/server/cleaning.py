@@ -108,7 +108,14 @@ class LogCleaner:
     async def _run(self) -> None:
         stopping = asyncio.ensure_future(self._stopping.wait())
         while not self._stopping.is_set():
-            self._start_due()
+            try:
+                self._start_due()
+            except DiskFault as fault:
+                self._disk_failed(fault)
+            except LawBroken as broken:
+                self._fail(broken)
+            except Exception:
+                log.exception("looking for a log to clean failed")
             await asyncio.wait(
                 {stopping, *self._tasks},
                 timeout=self._settings().backoff_ms / 1000,

@@ -37,7 +37,6 @@ from barnabas.server.handlers import (
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
-    find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
@@ -45,6 +44,7 @@ from barnabas.server.handlers import (
     offset_for_leader_epoch,
 )
 from barnabas.server.handlers.fetch import DelayedFetch, Fetch
+from barnabas.server.handlers.find_coordinator import FindCoordinator
 from barnabas.server.handlers.produce import Produce
 from barnabas.server.housekeeping import Housekeeping
 from barnabas.server.listeners import Listeners
@@ -324,7 +324,7 @@ async def _close_logs(node: _Node, failed: "asyncio.Future[BaseException]") -> N
 def _message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
     return {
         ApiKey.API_VERSIONS: api_versions.handle,
-        ApiKey.FIND_COORDINATOR: find_coordinator.handle,
+        ApiKey.FIND_COORDINATOR: FindCoordinator(),
         ApiKey.METADATA: partial(metadata.handle, broker),
         ApiKey.LIST_OFFSETS: partial(list_offsets.handle, broker),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch.handle, broker),

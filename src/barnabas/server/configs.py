@@ -192,6 +192,7 @@ class Configs:
             raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
 
     async def _store(self, resource: Resource, wanted: Mapping[str, str]) -> None:
+        log.info("config changed resource=%s keys=%s", resource, ",".join(sorted(wanted)) or "none")
         if resource.type == TOPIC:
             await self._write_topic(resource.name, wanted)
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -75,7 +76,8 @@ class Listeners:
                 start_serving=accept,
             )
         except (OSError, socket.gaierror) as e:
-            raise ConfigError(f"cannot listen on {listener}: {e.strerror or e}") from e
+            why = os.strerror(e.errno).lower() if e.errno and e.errno > 0 else e.strerror or str(e)
+            raise ConfigError(f"cannot listen on {listener}: {why}") from e
         self._servers.append(server)
         return listener._replace(port=server.sockets[0].getsockname()[1])
 

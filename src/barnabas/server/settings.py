@@ -1,5 +1,6 @@
 """From properties to what the parts of a broker are given."""
 
+import socket
 from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
@@ -22,12 +23,25 @@ def check_protocols(config: BrokerConfig) -> None:
 
 
 def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:
-    """What clients are told: as configured, with the port that was got where 0 was asked for."""
+    """What clients are told: as configured, with the port that was got where 0 was asked for.
+
+    Where no host is given, as for a listener on every interface, it is this machine's name, as
+    Kafka's; a name that nobody here knows is of no use to clients, and then it is localhost.
+    """
     ports = {listener.name: listener.port for listener in opened}
     return {
-        listener.name: (listener.host or "localhost", listener.port or ports[listener.name])
+        listener.name: (listener.host or _own_name(), listener.port or ports[listener.name])
         for listener in config.advertised()
     }
+
+
+def _own_name() -> str:
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "localhost"
+    return name
 
 
 def limits(config: BrokerConfig) -> Limits:

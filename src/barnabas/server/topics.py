@@ -137,9 +137,7 @@ class Topics:
 
     async def create_automatically(self, name: str) -> TopicImage:
         """Create a topic that a client used before anyone made it."""
-        image = await self.create(NewTopic(name), validate_only=False)
-        log.info("topic created automatically topic=%s partitions=%d", name, len(image.partitions))
-        return image
+        return await self.create(NewTopic(name), validate_only=False)
 
     async def create(self, wanted: NewTopic, *, validate_only: bool) -> TopicImage:
         """Make a topic with its logs and lead it.
@@ -263,6 +261,7 @@ class Topics:
             self._lead(image, index)
             await asyncio.sleep(0)
         self._metadata.put(image)
+        log.info("topic made or grown topic=%s partitions=%d", image.name, len(image.partitions))
         # A folder may have failed meanwhile, when the metadata did not know all of them yet.
         for index in image.partitions:
             if self._replicas.find(image.name, index) is None:
@@ -367,6 +366,7 @@ class Topics:
             await self._write(await self._deletion(image))
             self._configs.forget_topic(name)
             self._metadata.forget(name)
+            log.info("topic deleted topic=%s partitions=%d", name, len(image.partitions))
             for index in image.partitions:
                 self._stop(TopicPartition(name, index))
             if not self._logs.offline:

@@ -231,7 +231,7 @@ def test_the_process_of_a_broker_whose_folder_cannot_be_used_ends_with_a_failure
     file = tmp_path / "file"
     file.touch()
     command = "from barnabas.cli.main import main; main()"
-    options = ["--listen", "127.0.0.1:0", "--data", str(file)]
+    options = ["--listen", "127.0.0.1:0", "--data", str(file / "below")]
     ended = subprocess.run(
         [sys.executable, "-c", command, "server", *options],
         capture_output=True,

@@ -25,7 +25,7 @@ compression.lz4.level int 9 1..17 medium cluster-wide acts
     How hard to compress where compression.type is lz4.
 compression.zstd.level int 3 -131072..22 medium cluster-wide acts
     How hard to compress where compression.type is zstd.
-min.insync.replicas int 1 >=1 high cluster-wide
+min.insync.replicas int 1 >=1 high cluster-wide acts
     How many replicas must have a record before acks=all is answered.
 log.segment.bytes int 1073741824 >=14 high cluster-wide acts
     The size at which a log begins a new file.

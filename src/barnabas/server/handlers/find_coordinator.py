@@ -7,6 +7,7 @@ again later: consumers that assign their partitions themselves do not notice.
 Version notes. Up to version 3 one key is asked for; from 4 on several.
 """
 
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -18,6 +19,9 @@ from barnabas.base.errors import ErrorCode
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
+log = logging.getLogger("barnabas.coordinators")
+
+MOST_TOLD: Final = 1_000
 WHY: Final = "Consumer groups and transactions are not served by this broker yet."
 
 
@@ -34,7 +38,25 @@ class NoCoordinator:
     port: int = -1
 
 
-def handle(request: FindCoordinatorRequest, _: Call) -> NoCoordinator:
+class FindCoordinator:
+    """Answers, and tells the operator once per client why its group does not get going."""
+
+    def __init__(self) -> None:
+        self._told: set[str | None] = set()
+
+    def __call__(self, request: FindCoordinatorRequest, call: Call) -> NoCoordinator:
+        if call.client_id not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(call.client_id)
+            log.info(
+                "no coordinator: consumer groups and transactions are not served yet "
+                "client=%s peer=%s",
+                call.client_id,
+                call.connection.peer,
+            )
+        return _answer(request)
+
+
+def _answer(request: FindCoordinatorRequest) -> NoCoordinator:
     return NoCoordinator(
         tuple(
             Coordinator(

@@ -34,6 +34,7 @@ from barnabas.wire.produce import (
 
 log = logging.getLogger("barnabas.produce")
 
+ALL: Final = -1
 ZSTD_SINCE: Final = 7
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
@@ -178,7 +179,8 @@ class Produce:
             if validated is not None:
                 produced = leader.append_validated(*validated, self._clock.now_ms())
             else:
-                produced = leader.append(_checked(version, acks, records), self._clock.now_ms())
+                whole = _checked(version, acks, records, leader)
+                produced = leader.append(whole, self._clock.now_ms())
         except (BrokerError, DiskFault) as e:
             return self._refused(partition, e)
         self._appended((topic, partition))
@@ -224,7 +226,7 @@ class Produce:
         if leader is None:
             return refusal(partition, self._replicas.why_not(topic, partition))
         try:
-            whole = _checked(version, acks, records)
+            whole = _checked(version, acks, records, leader)
             header = read_header(whole)
             config, now_ms = leader.log.config, self._clock.now_ms()
             validated = await self._offload(lambda: validate(whole, header, config, now_ms))
@@ -300,10 +302,14 @@ class RepeatedProduce:
         return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
 
 
-def _checked(version: int, acks: int, records: memoryview | None) -> memoryview:
+def _checked(
+    version: int, acks: int, records: memoryview | None, leader: LeaderReplica
+) -> memoryview:
     """The records, if there is nothing to refuse before looking into them."""
     if not -1 <= acks <= 1:
         raise BrokerError(ErrorCode.invalid_required_acks)
+    if acks == ALL:
+        leader.check_in_sync()
     if records is None or len(records) < HEADER_SIZE:
         raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
     if version < ZSTD_SINCE and records[22] & 0x07 == Codec.ZSTD:
