@@ -141,6 +141,8 @@ def _shown(listener: Listener) -> str:
 
 async def _run(config: BrokerConfig) -> int:
     _raise_open_files_limit()
+    # Compaction computes in a thread: the loop shall get its turn within a millisecond, not five.
+    sys.setswitchinterval(0.001)
     try:
         running = await start(config)
     except (BarnabasError, OSError) as e:
