@@ -23,6 +23,8 @@ NOON = 1769860800000
     [
         ([], Positions(Start(Kind.BEGINNING))),
         (["beginning"], Positions(Start(Kind.BEGINNING))),
+        (["earliest"], Positions(Start(Kind.BEGINNING))),
+        (["latest"], Positions(Start(Kind.END))),
         (["end"], Positions(Start(Kind.END))),
         (["42"], Positions(Start(Kind.OFFSET, 42))),
         (["-10"], Positions(Start(Kind.FROM_END, 10))),
@@ -38,7 +40,19 @@ def test_positions_are_written_as_for_kcat(texts: list[str], positions: Position
 
 
 @pytest.mark.parametrize(
-    "texts", [["middle"], ["stored"], ["s@"], ["s@noon"], ["1", "2"], ["--1"], ["1.5"], [""]]
+    "texts",
+    [
+        ["middle"],
+        ["stored"],
+        ["s@"],
+        ["s@noon"],
+        ["s@2021"],
+        ["e@999999999"],
+        ["1", "2"],
+        ["--1"],
+        ["1.5"],
+        [""],
+    ],
 )
 def test_what_is_no_position_is_refused(texts: list[str]) -> None:
     with pytest.raises(Misused, match="-o"):
@@ -75,5 +89,5 @@ def test_partitions_may_be_listed_and_spanned() -> None:
 
 @given(st.integers(0, 4102444800000))
 def test_times_are_read_as_they_are_shown(timestamp_ms: int) -> None:
-    assert parse_time(show_time(timestamp_ms), "-t") == timestamp_ms
-    assert parse_time(str(timestamp_ms), "-t") == timestamp_ms
+    assert parse_time(show_time(timestamp_ms), "-t ") == timestamp_ms
+    assert parse_time(str(timestamp_ms), "-t ") == timestamp_ms

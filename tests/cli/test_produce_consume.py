@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Barnabas, Send, spawn
 from tests.support.broker import BrokerProcess
 
+NOON = 1769860800000
 QUICK = ("-X", "enable.idempotence=false")
 FORMAT = "%t [%p] %o: %k/%K=%s/%S %T {%h}\\n"
 
@@ -76,6 +77,8 @@ def test_tombstones_headers_keys_and_times_arrive(
     assert third["ts"] == 1769860800000
     printed = barnabas("consume", topic, "-o", 2, "-p", 0, "--print", "key,headers,offset")
     assert printed.lines == ["fixed\ta=1,a=2=3\t2\tv"]
+    printed = barnabas("consume", topic, "-o", 2, "-p", 0, "--print", "time,timestamp")
+    assert printed.lines == [f"2026-01-31T12:00:00.000Z\t{NOON}\tv"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -124,15 +127,15 @@ def test_reading_begins_and_stops_where_it_is_told(
     topic: str, barnabas: Barnabas, send: Send
 ) -> None:
     for i in range(10):
-        send(topic, "x", "-p", 0, "-t", 1000 + i)
+        send(topic, "x", "-p", 0, "-t", NOON + i)
     assert offsets(barnabas, topic) == list(range(10))
     assert offsets(barnabas, topic, "-o", "end") == []
     assert offsets(barnabas, topic, "-o", 7) == [7, 8, 9]
     assert offsets(barnabas, topic, "-o", 10) == []
     assert offsets(barnabas, topic, "-o", -3) == [7, 8, 9]
     assert offsets(barnabas, topic, "-o", -99, "-c", 2) == [0, 1]
-    assert offsets(barnabas, topic, "-o", "s@1004", "-o", "e@1007") == [4, 5, 6]
-    assert offsets(barnabas, topic, "-o", "s@5000") == []
+    assert offsets(barnabas, topic, "-o", f"s@{NOON + 4}", "-o", f"e@{NOON + 7}") == [4, 5, 6]
+    assert offsets(barnabas, topic, "-o", f"s@{NOON + 5000}") == []
     beyond = barnabas("consume", topic, "-p", 0, "-o", 11)
     assert beyond.code == 1
     assert f"offset 11 is out of range: {topic} [0] begins at 0 and ends at 10" in beyond.err
@@ -158,6 +161,36 @@ def test_an_undelivered_message_is_a_failure(topic: str, barnabas: Barnabas) -> 
     assert ended.err.count("\n") == 1
     larger = barnabas("produce", topic, "x" * 3000, "-X", "message.max.bytes=2000")
     assert (larger.code, "message 1 of 3000 bytes is too large" in larger.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["no key"], ["-K", ":", "k:v", "no key"]], ids=["all", "one"]
+)
+def test_a_compacted_topic_that_misses_a_key_says_what_to_do(
+    arguments: list[str], barnabas: Barnabas, request: pytest.FixtureRequest
+) -> None:
+    name = f"compacted-{request.node.callspec.id}"
+    barnabas("topics", "create", name, "-c", "cleanup.policy=compact")
+    ended = barnabas("produce", name, *arguments)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert f"topic {name} is compacted: each message needs a key; see -K and -k" in ended.err
+
+
+def test_a_batch_that_was_damaged_on_the_brokers_disk_is_an_error(
+    fresh_broker: Callable[..., BrokerProcess], offline: Barnabas
+) -> None:
+    broker = fresh_broker()
+    on = ("-b", broker.bootstrap)
+    offline("topics", "create", "t", *on)
+    for value in ("sound", "damaged"):
+        assert offline("produce", "t", value, *QUICK, *on).code == 0
+    with (broker.data / "t-0" / "00000000000000000000.log").open("r+b") as file:
+        file.seek(file.read().index(b"damaged"))
+        file.write(b"changed")
+    ended = offline("consume", "t", *on)
+    assert (ended.code, ended.lines, ended.err.count("\n")) == (1, ["sound"], 1)
+    assert "barnabas: t [0]: " in ended.err
+    assert "CRC" in ended.err
 
 
 def write_for_ever(stream: IO[bytes]) -> None:

@@ -127,7 +127,14 @@ def test_a_refused_change_is_one_line_with_the_brokers_reason(
     ended = barnabas("configs", "alter", "--topic", topic, "--set", change)
     assert ended.code == 1
     assert change.partition("=")[0] in ended.err
-    assert ended.err.count("\n") == 1
+    assert ended.err.count("\n") == ended.err.count(topic) == 1
+
+
+def test_one_unknown_topic_keeps_all_from_being_deleted(topic: str, barnabas: Barnabas) -> None:
+    ended = barnabas("topics", "delete", topic, "no-such-topic", "--yes")
+    assert (ended.code, ended.out) == (1, b"")
+    assert ended.err.endswith("; nothing was deleted\n")
+    assert topic in barnabas("topics", "list").lines
 
 
 def test_configs_of_a_broker_are_shown_with_their_source(barnabas: Barnabas) -> None:

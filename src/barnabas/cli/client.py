@@ -1,6 +1,7 @@
 """The way to a Kafka cluster: clients that are known to reach it, and errors as one clear line."""
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -23,6 +24,9 @@ _ATTEMPT_S: Final = 0.5
 _ATTEMPTS: Final = 10
 # A name with two addresses may be refused on one and answered on the other, so not at once.
 _ATTEMPTS_WHEN_REFUSED: Final = 2
+
+# Kafka names the resource before it says what is wrong, and so do we already.
+_RESOURCE: Final = re.compile(r"Invalid config value for resource ConfigResource\([^)]*\): ")
 
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
 Result = TypeVar("Result")
@@ -129,7 +133,7 @@ def fail(error: KafkaError, subject: str) -> NoReturn:
 def explain(error: KafkaError) -> str:
     """The broker's own words, or librdkafka's, and the name of the error."""
     text = error.str().removeprefix("Broker: ").removeprefix("Local: ").rstrip(".")
-    return f"{text} [{error.name()}]"
+    return f"{_RESOURCE.sub('', text)} [{error.name()}]"
 
 
 def check_partitions(topic: "TopicMetadata", wanted: Iterable[int]) -> list[int]:
@@ -138,8 +142,8 @@ def check_partitions(topic: "TopicMetadata", wanted: Iterable[int]) -> list[int]
     chosen = list(dict.fromkeys(wanted)) or existing
     for partition in chosen:
         if partition not in topic.partitions:
-            raise CommandFailed(
-                f"topic {topic.topic} has no partition {partition},"
-                f" only {existing[0]} to {existing[-1]}"
+            only = (
+                f"{existing[0]} to {existing[-1]}" if existing[1:] else f"partition {existing[0]}"
             )
+            raise CommandFailed(f"topic {topic.topic} has no partition {partition}, only {only}")
     return chosen

@@ -7,7 +7,14 @@ import typer
 
 from barnabas.cli.failures import CommandFailed, Misused
 from barnabas.cli.groups import command_group
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, parse_pairs
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    Properties,
+    check_topics,
+    parse_pairs,
+)
 from barnabas.cli.show import show_json, show_table
 
 if TYPE_CHECKING:
@@ -16,9 +23,18 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
     from confluent_kafka.admin._resource import ResourceType
 
-app = command_group("Describe and alter the configs of topics and brokers.")
+app = command_group(
+    """Describe and alter the configs of topics and brokers.
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.")]
+    \b
+    Examples:
+      barnabas configs describe --topic orders --all
+      barnabas configs alter --topic orders --set retention.ms=86400000
+      barnabas configs describe --broker 0
+    """
+)
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.", callback=check_topics)]
 Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Or a broker.")]
 
 

@@ -7,12 +7,12 @@ import typer
 
 from barnabas.cli.failures import Misused
 from barnabas.cli.formats import Format, compile_fields, compile_format, json_envelope, unescape
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, Topic
 from barnabas.cli.positions import parse_partitions, parse_positions
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Topic,
     offsets: Annotated[
         list[str] | None,
         typer.Option(
@@ -20,8 +20,9 @@ def consume(
             "--from",
             "-o",
             metavar="WHERE",
-            help="beginning, end, OFFSET, -COUNT from the end, s@TIME to begin or e@TIME to stop;"
-            " TIME is in ms or ISO 8601. Begins at the beginning without it.",
+            help="beginning (or earliest), end (or latest), OFFSET, -COUNT from the end, s@TIME to"
+            " begin or e@TIME to stop; TIME is in ms since 1970 or ISO 8601. Begins at the"
+            " beginning without it.",
         ),
     ] = None,
     partitions: Annotated[
@@ -55,7 +56,8 @@ def consume(
         typer.Option(
             "--print",
             metavar="FIELD[,...]",
-            help="In front of the value: topic, partition, offset, timestamp, key, headers.",
+            help="In front of the value: topic, partition, offset, timestamp (in ms), time (the"
+            " same as ISO 8601), key, headers.",
         ),
     ] = None,
     key_delimiter: Annotated[
@@ -79,7 +81,7 @@ def consume(
     \b
     Examples:
       barnabas consume orders
-      barnabas consume orders --follow --from end --print key,timestamp
+      barnabas consume orders --follow --from end --print key,time
       barnabas consume orders -p 0 -o -10 -f 'offset %o: %k -> %s\\n'
       barnabas consume orders -o s@2026-01-31T12:00:00Z -o e@2026-01-31T13:00:00Z -J
     """

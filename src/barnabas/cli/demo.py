@@ -1,4 +1,4 @@
-"""`barnabas demo`: a broker's life in half a minute, each claim checked while it is told."""
+"""`barnabas demo`: a broker's life in about ten seconds, each claim checked while it is told."""
 
 import tempfile
 from pathlib import Path
@@ -7,7 +7,8 @@ from pathlib import Path
 def demo() -> None:
     """See a broker at work: topics, codecs, time travel, retries, and a kill -9 that loses nothing.
 
-    Starts a broker of its own on a free port, in a temporary folder; leaves nothing behind.
+    Takes about ten seconds. Starts a broker of its own on a free port, in a temporary folder;
+    leaves nothing behind.
     Ends with 1 if anything does not hold that is told.
     """
     from barnabas.cli.demo_broker import BrokerProcess

@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from barnabas.cli.failures import Misused
+from barnabas.cli.show import show_time
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -104,24 +105,28 @@ def _headers(headers: Headers) -> bytes:
     )
 
 
-FIELDS: Final = {
-    "topic": "%t",
-    "partition": "%p",
-    "offset": "%o",
-    "timestamp": "%T",
-    "key": "%k",
-    "headers": "%h",
-}
+def _fields(tokens: Mapping[str, Format]) -> Mapping[str, Format]:
+    """What --print knows: the tokens by name, and the time as people write it."""
+    return {
+        "topic": tokens["t"],
+        "partition": tokens["p"],
+        "offset": tokens["o"],
+        "timestamp": tokens["T"],
+        "time": lambda m: show_time(m.timestamp()[1]).encode(),
+        "key": tokens["k"],
+        "headers": tokens["h"],
+    }
 
 
 def compile_fields(fields: Iterable[str], separator: bytes, end: bytes, null: bytes) -> Format:
     """The named fields, then the value, with `separator` between and `end` behind."""
     tokens = _tokens(null)
+    known = _fields(tokens)
     pieces: list[Format] = []
     for field in fields:
-        if field not in FIELDS:
-            raise Misused(f"--print {field}: there is no such field; there are {', '.join(FIELDS)}")
-        pieces += (tokens[FIELDS[field][1:]], _constant(separator))
+        if field not in known:
+            raise Misused(f"--print {field}: there is no such field; there are {', '.join(known)}")
+        pieces += (known[field], _constant(separator))
     pieces += (tokens["s"], _constant(end))
     return lambda message: b"".join([piece(message) for piece in pieces])
 

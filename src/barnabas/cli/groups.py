@@ -1,5 +1,6 @@
 """A group of subcommands, set up alike for all."""
 
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -16,5 +17,5 @@ class _Group(TyperGroup):
 def command_group(help_text: str) -> typer.Typer:
     """An empty group for `@app.command()`, with plain help that starts quickly."""
     app = typer.Typer(cls=_Group, add_completion=False, rich_markup_mode=None)
-    app.callback(help=help_text)(lambda: None)
+    app.callback(help=cleandoc(help_text))(lambda: None)
     return app

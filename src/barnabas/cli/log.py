@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from barnabas.cli.dumped import Damage, Dump, Entry
     from barnabas.cli.verified import Problem
 
-app = command_group("Look into the files of a broker, running or stopped.")
+app = command_group(
+    """Look into the files of a broker, running or stopped.
+
+    \b
+    Examples:
+      barnabas log dump barnabas-data/orders-0 --records
+      barnabas log verify barnabas-data --deep
+      barnabas log stats barnabas-data
+    """
+)
 
 _SEGMENT_FILE: Final = re.compile(
     r"(\d{20})\.(log|index|timeindex|snapshot|txnindex)(\.deleted|\.cleaned|\.swap)?"

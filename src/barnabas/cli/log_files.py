@@ -62,14 +62,18 @@ class Below(NamedTuple):
 
 def files_below(path: Path) -> Below:
     """All files there, or `path` itself if it is one. Raises CommandFailed if it is not there."""
-    if not path.exists():
-        raise CommandFailed(f"{path}: there is no such file or folder")
+    try:
+        if not path.exists():
+            raise CommandFailed(f"{path}: there is no such file or folder")
+    except PermissionError as error:
+        return Below([], [error])
     if not path.is_dir():
         return Below([path], [])
     errors: list[OSError] = []
     walked = os.walk(path, onerror=errors.append)
     files = sorted(Path(folder, name) for folder, _, names in walked for name in names)
-    return Below(files, [error for error in errors if not isinstance(error, FileNotFoundError)])
+    refused = [error for error in errors if not isinstance(error, FileNotFoundError)]
+    return Below(files, sorted(refused, key=lambda error: str(error.filename)))
 
 
 def explain_unreadable(error: OSError) -> str:

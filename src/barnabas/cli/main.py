@@ -5,6 +5,7 @@ tables) inside its functions, so that `barnabas server` starts with nothing it d
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,14 @@ _COMMANDS: Final[Mapping[str, str]] = {
 }
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _received: Final[list[int]] = []
+# What typer's checks of types say, and how a person would.
+_PLAINLY: Final = (
+    (re.compile(r"Value error, "), ""),
+    (re.compile(r"Input should be a valid integer.*"), "it must be a whole number"),
+    (re.compile(r"Input should be greater than or equal to (-?\d+)"), r"it must be \1 or more"),
+    (re.compile(r"Input should be less than or equal to (-?\d+)"), r"it must be \1 or less"),
+    (re.compile(r"Input should be "), "it must be "),
+)
 _CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -107,7 +116,7 @@ def barnabas(
 
     \b
     Try:
-      barnabas demo                                  see a broker at work, in half a minute
+      barnabas demo                                  see a broker at work, in about ten seconds
       barnabas server --data ./data                  run one
       barnabas topics create orders --partitions 3
       echo hello | barnabas produce orders
@@ -130,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "barnabas"
-        _complain(f"{error.format_message().rstrip('.')} (see {path} --help)")
+        _complain(f"{_plain(error.format_message()).rstrip('.')} (see {path} --help)")
         return error.exit_code
     except UnicodeEncodeError:
         _complain("an argument is not UTF-8 text, which names in Kafka must be")
@@ -138,6 +147,12 @@ def run(arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         _complain(str(failure))
         return failure.exit_code
+
+
+def _plain(message: str) -> str:
+    for pattern, words in _PLAINLY:
+        message = pattern.sub(words, message)
+    return message
 
 
 def _complain(message: str) -> None:

@@ -24,6 +24,16 @@ Properties = Annotated[
     list[str] | None,
     typer.Option("-X", metavar="KEY=VALUE", help="A librdkafka property; may be repeated."),
 ]
+
+
+def check_topics(names: str | list[str] | None) -> str | list[str] | None:
+    """The names as they are. Raises Misused if one is empty, as an unset shell variable is."""
+    if "" in ([names] if isinstance(names, str) else names or ()):
+        raise Misused("the name of the topic is empty; give one")
+    return names
+
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", callback=check_topics)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 

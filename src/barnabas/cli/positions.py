@@ -31,6 +31,7 @@ class Positions(NamedTuple):
     until_ms: int | None = None
 
 
+_SMALLEST_MS: Final = 10**9  # in January 1970, before any record was written
 _WORDS: Final = {
     "beginning": Kind.BEGINNING,
     "earliest": Kind.BEGINNING,
@@ -45,7 +46,7 @@ def parse_positions(texts: Iterable[str]) -> Positions:
     until_ms: list[int] = []
     for text in texts:
         if text.startswith("e@"):
-            until_ms.append(parse_time(text[2:], "-o e@"))
+            until_ms.append(_parse_moment(text[2:], "-o e@"))
         else:
             starts.append(_parse_start(text))
     if len(starts) > 1 or len(until_ms) > 1:
@@ -55,16 +56,27 @@ def parse_positions(texts: Iterable[str]) -> Positions:
     )
 
 
+def _parse_moment(text: str, option: str) -> int:
+    """A timestamp. Raises Misused for a number that nobody means as milliseconds, as a year is."""
+    if text.isascii() and text.isdigit() and int(text) < _SMALLEST_MS:
+        raise Misused(
+            f"{option}{text}: a number is taken as milliseconds since 1970, and this one is too"
+            " small; write a time as 2026-01-31T12:00:00Z"
+        )
+    return parse_time(text, option)
+
+
 def _parse_start(text: str) -> Start:
     if text.startswith("s@"):
-        return Start(Kind.SINCE, parse_time(text[2:], "-o s@"))
+        return Start(Kind.SINCE, _parse_moment(text[2:], "-o s@"))
     if text in _WORDS:
         return Start(_WORDS[text])
     if text == "stored":
         raise Misused("-o stored: consume keeps no offsets; begin at an offset or a time")
     if not re.fullmatch(r"-?[0-9]{1,19}", text):
         raise Misused(
-            f"-o {text}: expected beginning, end, OFFSET, -COUNT (from the end), s@TIME or e@TIME"
+            f"-o {text}: expected beginning, end, OFFSET, -COUNT (from the end), s@TIME or e@TIME,"
+            " or earliest and latest for the first two"
         )
     offset = int(text)
     return Start(Kind.FROM_END, -offset) if text.startswith("-") else Start(Kind.OFFSET, offset)

@@ -12,7 +12,14 @@ from barnabas.base.clock import SystemClock
 from barnabas.cli.delimited import split
 from barnabas.cli.failures import CommandFailed, Misused
 from barnabas.cli.formats import unescape
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, parse_pairs
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    Properties,
+    Topic,
+    parse_pairs,
+)
 from barnabas.cli.show import parse_time, show_json
 
 _STDIN: Final = Path("-")
@@ -34,7 +41,7 @@ class Acks(StrEnum):
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Topic,
     values: Annotated[
         list[str] | None,
         typer.Argument(metavar="[MESSAGE]...", help="Messages; stdin is read without any."),
@@ -99,7 +106,7 @@ def produce(
     if values and (files or whole):
         raise Misused("give messages as arguments or as files, not both")
     message_headers = [(name, _bytes(value)) for name, value in _pairs(headers)]
-    timestamp_ms = parse_time(timestamp, "-t") if timestamp is not None else 0
+    timestamp_ms = parse_time(timestamp, "-t ") if timestamp is not None else 0
     separator = _delimiter(delimiter, "-D")
     key_separator = _delimiter(key_delimiter, "-K") if key_delimiter is not None else None
     max_size = _max_size(properties)
@@ -131,7 +138,7 @@ def produce(
         if sender.sent and not sender.failed and not quiet:
             print(("\r\x1b[K" if progress else "") + sender.report(), file=sys.stderr)
     if sender.failed:
-        raise CommandFailed(sender.report())
+        raise CommandFailed(sender.report() + sender.hint())
 
 
 def _max_size(properties: list[str] | None) -> int:

@@ -15,6 +15,8 @@ _SETTINGS: Final[Mapping[str, object]] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
+    # Damage on the way or on the broker's disk is to be an error, never something to print.
+    "check.crcs": True,
 }
 _TIMEOUT_S: Final = 10.0
 _BATCH: Final = 1000
@@ -66,9 +68,13 @@ class Reader:
             if idle >= _PATIENCE:
                 self._check_cluster()
                 idle = 0
-            wanted = [message for message in received if self._is_wanted(message)]
-            if wanted:
-                yield wanted
+            wanted: list[Message] = []
+            try:
+                wanted.extend(message for message in received if self._is_wanted(message))
+            finally:
+                # What came before an error was read well.
+                if wanted:
+                    yield wanted
 
     def _receive(self) -> list[Message]:
         """What is there; waits for a first message, never for more of them."""

@@ -6,7 +6,15 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from barnabas.base.clock import Clock
-from barnabas.cli.client import Cluster, check_partitions, explain, fail, find_topic
+from barnabas.cli.client import (
+    Cluster,
+    admin,
+    await_all,
+    check_partitions,
+    explain,
+    fail,
+    find_topic,
+)
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.show import counted
 
@@ -56,6 +64,7 @@ class Sender:
         self, cluster: Cluster, topic: str, shape: Shape, codec: str, acks: str, create: bool
     ) -> None:
         """Reach the topic. Raises CommandFailed if it, or the partition, is not there."""
+        self._cluster = cluster
         self._topic = topic
         self._shape = shape
         self._producer, metadata = cluster.producer(
@@ -74,6 +83,7 @@ class Sender:
         self.failed = 0
         self._delivered: dict[int, Delivered] = {}
         self._first_error: KafkaError | None = None
+        self._lacked_key = False
         self._shown_ms = 0
 
     def send(self, payload: bytes) -> None:
@@ -110,6 +120,21 @@ class Sender:
             text += f", {self.failed} failed: {explain(self._first_error)}"
         return text
 
+    def hint(self) -> str:
+        """What would help after a failure, as far as the topic tells; empty if nothing is known."""
+        error = self._first_error
+        if error is None or error.code() != KafkaError.INVALID_RECORD or not self._lacked_key:
+            return ""
+        resource = admin.ConfigResource(admin.ResourceType.TOPIC, self._topic)
+        try:
+            client, _ = self._cluster.admin()
+            (configs,) = await_all(client.describe_configs([resource]))
+        except CommandFailed:
+            return ""
+        if "compact" not in (configs["cleanup.policy"].value or ""):
+            return ""
+        return f"; topic {self._topic} is compacted: each message needs a key; see -K and -k"
+
     def summary(self) -> dict[str, Any]:
         return {
             "topic": self._topic,
@@ -141,6 +166,7 @@ class Sender:
         if error is not None:
             self.failed += 1
             self._first_error = self._first_error or error
+            self._lacked_key |= message.key() is None
             return
         partition, offset = message.partition() or 0, message.offset()
         offset = -1 if offset is None else offset

@@ -61,14 +61,17 @@ def show_time(timestamp_ms: int) -> str:
 
 
 def parse_time(text: str, option: str) -> int:
-    """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC unless it says."""
+    """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC unless it says.
+
+    `option` is what was typed before the time, for the line that refuses it (Misused).
+    """
     if text.isascii() and text.isdigit() and len(text) < _DIGITS_OF_A_LONG:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise Misused(
-            f"{option} {text}: expected milliseconds since 1970, or 2026-01-31T12:00:00Z"
+            f"{option}{text}: expected milliseconds since 1970, or 2026-01-31T12:00:00Z"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

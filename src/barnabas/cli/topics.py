@@ -7,18 +7,35 @@ import typer
 
 from barnabas.cli.failures import CommandFailed, Misused
 from barnabas.cli.groups import command_group
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, parse_pairs
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    Properties,
+    check_topics,
+    parse_pairs,
+)
 from barnabas.cli.show import counted, show_json, show_table
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._metadata import ClusterMetadata
 
-app = command_group("Create, list, describe, alter and delete topics.")
+app = command_group(
+    """Create, list, describe, alter and delete topics.
+
+    \b
+    Examples:
+      barnabas topics create orders --partitions 3
+      barnabas topics describe orders
+      barnabas topics alter orders --config retention.ms=86400000
+      barnabas topics delete orders
+    """
+)
 
 _MOST: Final = 100_000  # partitions that the client can ask for at once
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", callback=check_topics)]
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated."),
@@ -99,7 +116,8 @@ def list_topics(
 @app.command()
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Topics; all without one.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Topics; all without one.", callback=check_topics),
     ] = None,
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Without NAME, also internal ones.")
@@ -269,7 +287,9 @@ def alter(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="The topics.", callback=check_topics)
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
@@ -285,7 +305,7 @@ def delete(
 
     client, metadata = Cluster(bootstrap, properties).admin()
     for name in names:
-        find_topic(metadata, name)
+        find_topic(metadata, name, "; nothing was deleted")
     question = f"Delete {', '.join(names)} with all messages?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
         raise CommandFailed("nothing was deleted")
