@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.disk import RealDisk
 from barnabas.base.ids import TopicPartition
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.epochs import EpochEntry
@@ -19,6 +20,8 @@ from barnabas.wire.records import (
     build_batch,
     build_marker,
 )
+from barnabas.znodes.journal import Journal
+from barnabas.znodes.nodes import Changed, Created, Deleted
 from tests.cli.conftest import Barnabas, Send
 from tests.support.broker import BrokerProcess
 
@@ -190,9 +193,40 @@ def test_all_files_of_a_log_folder_are_known(tmp_path: Path, offline: Barnabas) 
     assert "unknown" not in found
 
 
+def test_the_journal_of_the_tree_is_shown_change_by_change(
+    tmp_path: Path, offline: Barnabas
+) -> None:
+    path, journal = tmp_path / "znodes.journal", Journal(RealDisk(str(tmp_path)))
+    nodes = journal.open()
+    journal.write(1, [Created("/a", b"one", 0), Created("/a/b", b"\xff", 7)])
+    journal.write(2, [Changed("/a", b"two"), Deleted("/a/b")])
+    snapshot, *found = entries(offline, path)
+    assert (snapshot["kind"], snapshot["zxid"]) == ("snapshot", 0)
+    changes = [each for each in found if each["kind"] != "node"]
+    assert len(found) - len(changes) == snapshot["nodes"] == len(nodes)
+    assert [(each["kind"], each["zxid"], each["path"], each.get("value")) for each in changes] == [
+        ("create", 1, "/a", "one"),
+        ("create", 1, "/a/b", {"base64": "/w=="}),
+        ("change", 2, "/a", "two"),
+        ("delete", 2, "/a/b", None),
+    ]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert entries(offline, path)[-1]["kind"] == "torn"
+    path.write_bytes(whole.replace(b"one", b"eno"))
+    assert "a bad line with a good one behind it" in damaged(offline, path)[1]
+
+
+def test_locks_say_what_they_are_for(tmp_path: Path, offline: Barnabas) -> None:
+    for name in (".lock", "znodes.lock"):
+        (tmp_path / name).write_bytes(b"")
+        assert "no second one uses the folder" in offline("log", "dump", tmp_path / name).lines[1]
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
+        ("znodes.journal", b""),
         ("00000000000000000005.snapshot", encode_snapshot([])[:-1] + b"\1"),
         ("00000000000000000005.txnindex", b"\0" * 20),
         ("leader-epoch-checkpoint", b"0\n2\n0 0\n"),

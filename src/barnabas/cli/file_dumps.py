@@ -9,6 +9,7 @@ from typing import Final
 from barnabas.base.errors import BarnabasError
 from barnabas.base.properties import parse_properties
 from barnabas.cli.dumped import Damage, Dump, Entry
+from barnabas.cli.journal_dump import dump_journal
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
 from barnabas.log.index import OffsetIndex, TimeIndex
 from barnabas.log.producer_snapshot import decode_snapshot
@@ -115,6 +116,11 @@ def dump_clean_shutdown(path: Path) -> Dump:
     yield Entry("clean-shutdown", fields)
 
 
+def dump_lock(path: Path) -> Dump:
+    held = "locked by a running broker, so that no second one uses the folder; holds no data"
+    yield Entry("lock", {"size": path.stat().st_size, "purpose": held})
+
+
 # Files of which there is one kind by name, without a base offset in it.
 DUMPS_BY_NAME: Final[Mapping[str, Callable[[Path], Dump]]] = {
     "leader-epoch-checkpoint": dump_epochs,
@@ -125,6 +131,9 @@ DUMPS_BY_NAME: Final[Mapping[str, Callable[[Path], Dump]]] = {
     "meta.properties": dump_properties,
     "partition.metadata": dump_properties,
     ".kafka_cleanshutdown": dump_clean_shutdown,
+    ".lock": dump_lock,
+    "znodes.lock": dump_lock,
+    "znodes.journal": dump_journal,
 }
 
 # What reading one of these files may raise when it is not what it should be.
