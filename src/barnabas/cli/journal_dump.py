@@ -11,7 +11,7 @@ from barnabas.cli.dumped import Damage, Dump, Entry
 from barnabas.znodes.journal import FORMAT, MAGIC
 
 _CHANGES: Final = {"+": "create", "=": "change", "-": "delete"}
-_NODE: Final = ("path", "value", "czxid", "mzxid", "version", "created_timestamp", "owner")
+_NODE: Final = ("path", "value", "czxid", "mzxid", "version", "children_ever", "owner")
 _CHANGE: Final = ("path", "value", "owner")
 
 
