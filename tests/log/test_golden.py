@@ -292,6 +292,17 @@ def test_replayed_markers_give_the_entries_of_kafkas_index_of_aborted_transactio
     assert aborted == told
 
 
+def test_recovery_writes_kafkas_index_of_aborted_transactions_again(clean: Golden) -> None:
+    before = {path: path.read_bytes() for path in clean.folder.glob("*/*.txnindex")}
+    for path in before:
+        path.unlink()
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (clean.folder / name).unlink()
+    clean.open()
+    after = {path: path.read_bytes() for path in clean.folder.glob("*/*.txnindex")}
+    assert {path: data for path, data in before.items() if data} == after
+
+
 def test_snapshots_are_what_kafkas_dump_shows(golden: Golden) -> None:
     for path, told in golden.dumped(".snapshot"):
         entries = decode_snapshot(path.read_bytes())

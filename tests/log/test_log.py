@@ -12,6 +12,8 @@ import pytest
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
+from barnabas.log.segment import Segment
+from barnabas.log.transaction_index import decode_aborted
 from barnabas.wire.batch import headers, read_header, stamp
 from barnabas.wire.records import (
     ControlType,
@@ -422,7 +424,7 @@ def test_a_rolled_segment_is_flushed_with_its_indexes_and_snapshot(log: Log) -> 
     log.on_flushed(flush, NOW)
     states.append(log.is_rolled_unflushed)
     assert (log.recovery_point, states) == (10, [False, True, False])
-    assert {f"{FOLDER}/{10:020}{suffix}" for suffix in (".log", ".snapshot")} == set(
+    assert {f"{FOLDER}/{10:020}{suffix}" for suffix in (".log", ".snapshot", ".txnindex")} == set(
         log.start_flush().paths
     )
 
@@ -504,3 +506,50 @@ def test_a_follower_rolls_an_empty_segment_that_lies_too_far_behind(tmp_path: Pa
         log = open_partition(tmp_path, clean=clean)
         assert (log.log_start_offset, log.log_end_offset) == (0, 2**32 + 5)
         assert read_all(log) == [bytes(batch) for batch in batches]
+
+
+def test_aborted_transactions_are_in_the_index_of_their_markers_segment(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+
+    def index(segment: Segment) -> list[tuple[int, ...]]:
+        return [tuple(e) for e in decode_aborted(log.disk.load(segment.path(".txnindex")) or b"")]
+
+    kinds = (ControlType.ABORT, ControlType.ABORT, ControlType.COMMIT, ControlType.ABORT)
+    for sequence, kind in enumerate(kinds):
+        append(log, idempotent(sequence, transactional=True))
+        if sequence == 1:
+            log.roll(NOW)  # the second transaction begins before, and ends after
+        append(log, memoryview(build_marker(EndTransactionMarker(kind, 0), NOW, 9, 0)))
+    expected = [[(9, 0, 1, 2)], [(9, 2, 3, 4), (9, 6, 7, 8)]]
+    assert list(map(index, log.segments)) == expected
+    # Whatever was there: recovery writes it anew, of the segments that it reads.
+    spoiled = log.segments[1].path(".txnindex")
+    log.disk.replace(spoiled, b"garbage")
+    for recovery_point in (3, 0):
+        log = open_partition(tmp_path, clean=False, recovery_point=recovery_point)
+        assert list(map(index, log.segments)) == expected
+    log.truncate_to(Offset(7), NOW)
+    assert list(map(index, log.segments)) == [expected[0], expected[1][:1]]
+    log.truncate_to(Offset(3), NOW)
+    assert list(map(index, log.segments)) == [expected[0], []]
+    assert log.producers.first_undecided_offset == 2
+
+
+def test_a_preallocated_segment_is_as_long_as_it_may_get_until_it_rests(tmp_path: Path) -> None:
+    def sizes() -> list[int]:
+        return [path.stat().st_size for path in sorted((tmp_path / FOLDER).glob("*.log"))]
+
+    log = open_partition(tmp_path, replace(CONFIG, preallocate=True))
+    written = fill(log, 60)
+    *full, active = (segment.size for segment in log.segments)
+    assert sizes() == [*full, CONFIG.segment_bytes]
+    assert read_all(log) == written
+    crashed = open_partition(tmp_path, replace(CONFIG, preallocate=True), clean=False)
+    assert sizes() == [*full, active]
+    assert read_all(crashed) == written
+    crashed.roll(NOW)
+    written += fill(crashed, 1)
+    assert sizes() == [*full, active, CONFIG.segment_bytes]
+    crashed.close(NOW)
+    assert sizes() == [*full, active, len(written[-1])]
+    assert read_all(open_partition(tmp_path)) == written

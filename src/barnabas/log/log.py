@@ -19,7 +19,7 @@ from barnabas.log.checkpoints import encode_epoch_checkpoint
 from barnabas.log.cleaning import Cleaning
 from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
-from barnabas.log.producers import ProducerStates
+from barnabas.log.producers import CompletedTransaction, ProducerStates
 from barnabas.log.retention import decide_deletable
 from barnabas.log.segment import Segment, TimestampOffset
 from barnabas.log.segments import Segments, new_segment
@@ -116,7 +116,7 @@ class Log:
             batch, header.batch_length, count, header.max_timestamp, epoch, now_ms
         )
         if header.producer_id >= 0:
-            replay(self.producers, header, base_offset, lambda: bytes(batch))
+            replay(self.producers, header, base_offset, lambda: bytes(batch), self._completed)
         return Appended(base_offset, self.log_end_offset)
 
     def append_unsequenced(
@@ -181,8 +181,13 @@ class Log:
         self.log_end_offset = Offset(last.next_offset)
         for position, header in found:
             whole = data[position : position + header.size]
-            replay(self.producers, header, header.base_offset, whole.tobytes)
+            replay(self.producers, header, header.base_offset, whole.tobytes, self._completed)
         return Appended(Offset(found[0][1].base_offset), self.log_end_offset)
+
+    def _completed(self, transaction: CompletedTransaction) -> None:
+        with self._writing():
+            self._segments.note_aborted(transaction)
+        self._is_folder_dirty = True
 
     def _check_order(self, found: Sequence[tuple[int, BatchHeader]]) -> None:
         next_offset: int = self.log_end_offset
@@ -340,8 +345,8 @@ class Log:
 
     def restore_producers(self, now_ms: int) -> None:
         """Read the state of the producers anew from snapshots and batches."""
-        end, read = self.log_end_offset, self._segments.produced
-        restore(self.disk, self.folder, self.producers, end, now_ms, read)
+        end = self.log_end_offset
+        restore(self.disk, self.folder, self.producers, end, now_ms, self._segments)
 
     def delete_records_before(self, offset: Offset) -> None:
         """Let the log begin at `offset`, at most the high watermark; retention frees the space.

@@ -15,6 +15,11 @@ from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.index import OffsetIndex, TimeIndex
 from barnabas.log.recovery import refuse_old_format, valid_batches
+from barnabas.log.transaction_index import (
+    AbortedTransaction,
+    append_aborted,
+    truncate_aborted,
+)
 from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
 from barnabas.wire.records import corrupt, read_records
 
@@ -54,6 +59,7 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_index_interval",
+        "_reserve",
         "_since_entry",
         "_suffix",
         "base_offset",
@@ -64,6 +70,7 @@ class Segment:
         "is_full",
         "is_index_dirty",
         "jitter_ms",
+        "lacks_aborted",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -93,6 +100,9 @@ class Segment:
         self.created_ms = now_ms
         self.jitter_ms = jitter_ms
         self._index_interval = config.index_interval_bytes
+        self._reserve = 0
+        # Whether its transaction index is gone, though its markers may tell what was in it.
+        self.lacks_aborted = False
         self._file: DataFile | None = None
         status = disk.status(self.path(LOG))
         self.size = status.size if status else 0
@@ -114,6 +124,9 @@ class Segment:
     def file(self) -> DataFile:
         if self._file is None:
             self._file = self._disk.open(self.path(LOG))
+            if self._reserve:
+                self._file.truncate(self.size)
+                self._disk.resize(self.path(LOG), self._reserve)
         return self._file
 
     def rename(self, suffix: str) -> None:
@@ -126,9 +139,16 @@ class Segment:
         self.offset_index.path = self.path(OFFSET_INDEX)
         self.time_index.path = self.path(TIME_INDEX)
 
-    def create(self) -> None:
-        """Make the files of a new, active segment."""
+    def create(self, reserve: int = 0) -> None:
+        """Make the files of a new, active segment.
+
+        With `reserve` the file is so long until the segment rests, zeros behind what the open
+        file knows as its end; they are sparse, as Kafka's.
+        """
         self._file = self._disk.open(self.path(LOG), create=True)
+        if reserve:
+            self._reserve = reserve
+            self._disk.resize(self.path(LOG), reserve)
         self.offset_index.preallocate()
         self.time_index.preallocate()
         self.is_dirty = self.is_index_dirty = True
@@ -196,11 +216,16 @@ class Segment:
         self.is_index_dirty = True
         self._since_entry = 0
 
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        """Take a transaction whose marker lies here into the transaction index."""
+        append_aborted(self._disk, self.path(TRANSACTION_INDEX), entry)
+        self.is_dirty = True
+
     def take_unsynced(self, *, with_indexes: bool) -> list[str]:
         """The files that changed since they were last taken; whoever takes them syncs them."""
         suffixes: tuple[str, ...] = ()
         if self.is_dirty:
-            suffixes += (LOG, SNAPSHOT)
+            suffixes += (LOG, SNAPSHOT, TRANSACTION_INDEX)
             self.is_dirty = False
         if self.is_index_dirty and with_indexes:
             suffixes += (OFFSET_INDEX, TIME_INDEX)
@@ -208,7 +233,10 @@ class Segment:
         return [self.path(suffix) for suffix in suffixes]
 
     def rest(self) -> None:
-        """Become inactive, or be closed: the indexes are completed and trimmed."""
+        """Become inactive, or be closed: the indexes are completed, and all files trimmed."""
+        if self._reserve:
+            self.file.truncate(self.size)
+            self._reserve = 0
         entries = self.time_index.entries
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
@@ -229,6 +257,7 @@ class Segment:
         self.end_offset = min(offset, cut)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        truncate_aborted(self._disk, self.path(TRANSACTION_INDEX), offset)
         self._cursors.clear()
         self.is_full = self.offset_index.is_full or self.time_index.is_full
         self.is_dirty = self.is_index_dirty = True
@@ -259,9 +288,11 @@ class Segment:
         self._since_entry, self.is_full = 0, False
         self.offset_index.preallocate()
         self.time_index.preallocate()
+        self._disk.remove(self.path(TRANSACTION_INDEX))
         for header in valid_batches(self.file, self.base_offset, limit):
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
+            self.lacks_aborted |= header.is_control
             self.note(header.size, header.last_offset, header.max_timestamp)
         refuse_old_format(self.file, self.size, self.path(LOG))
         self.rest()

@@ -10,7 +10,9 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.producers import CompletedTransaction
 from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset
+from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.wire.batch import BatchHeader
 
 DELETED: Final = ".deleted"
@@ -59,6 +61,15 @@ class Segments:
                     if header.producer_id >= 0:
                         yield header, Extent(segment.file, position, header.size).load
 
+    def note_aborted(self, completed: CompletedTransaction, *, lacking_only: bool = False) -> None:
+        """Let the segment of its marker know of an aborted transaction.
+
+        `lacking_only`: unless it knows already, as those do whose index was not lost.
+        """
+        segment = self._all[self.number_of(completed.last_offset)]
+        if completed.aborted and (segment.lacks_aborted or not lacking_only):
+            segment.note_aborted(AbortedTransaction(*completed[:4]))
+
     def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at or after `from_offset` whose time is `timestamp` or later."""
         for segment in self._all:
@@ -102,7 +113,7 @@ def new_segment(
     """An empty segment with its files."""
     jitter_ms = decide_jitter_ms(config, random)
     segment = Segment(disk, folder, base_offset, config, now_ms, jitter_ms=jitter_ms)
-    segment.create()
+    segment.create(config.segment_bytes if config.preallocate else 0)
     return segment
 
 

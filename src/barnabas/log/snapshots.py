@@ -1,18 +1,17 @@
 """The `.snapshot` files of one partition: its producers at an offset, to replay little."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from barnabas.base.disk import Disk
 from barnabas.log.producer_snapshot import CorruptSnapshot
-from barnabas.log.producers import ProducerStates
+from barnabas.log.producers import CompletedTransaction, ProducerStates
+from barnabas.log.segments import Segments
 from barnabas.wire.batch import BatchHeader
 from barnabas.wire.records import ControlType, read_marker
 
 SUFFIX = ".snapshot"
-
-# Header of each batch with a producer id from an offset on, and a way to its bytes.
-Batches = Callable[[int], Iterator[tuple[BatchHeader, Callable[[], bytes]]]]
 
 
 def snapshot_path(folder: str, offset: int) -> str:
@@ -37,20 +36,35 @@ def remove_snapshots(disk: Disk, folder: str) -> None:
 
 
 def restore(
-    disk: Disk, folder: str, producers: ProducerStates, end_offset: int, now_ms: int, read: Batches
+    disk: Disk,
+    folder: str,
+    producers: ProducerStates,
+    end_offset: int,
+    now_ms: int,
+    segments: Segments,
 ) -> None:
     """Make `producers` know exactly the batches of the log, which ends at `end_offset`.
 
-    Snapshots beyond the end and those that cannot be trusted are removed.
+    Snapshots beyond the end and those that cannot be trusted are removed. Transaction indexes that
+    were lost are written again: to know what a marker decides takes all that came before it.
     """
-    from_offset = _load_newest(disk, folder, producers, end_offset, now_ms)
+    lacking = [segment for segment in segments if segment.lacks_aborted]
+    upto = min([end_offset, *(segment.base_offset for segment in lacking)])
+    from_offset = _load_newest(disk, folder, producers, upto, end_offset, now_ms)
     if from_offset < end_offset:
-        for header, load in read(from_offset):
-            replay(producers, header, header.base_offset, load)
+        note = partial(segments.note_aborted, lacking_only=True)
+        for header, load in segments.produced(from_offset):
+            replay(producers, header, header.base_offset, load, note)
+    for segment in lacking:
+        segment.lacks_aborted = False
 
 
 def replay(
-    producers: ProducerStates, header: BatchHeader, base_offset: int, load: Callable[[], bytes]
+    producers: ProducerStates,
+    header: BatchHeader,
+    base_offset: int,
+    load: Callable[[], bytes],
+    completed: Callable[[CompletedTransaction], None],
 ) -> None:
     """Apply a batch that is in the log; only a control batch is loaded, for what it decides."""
     if header.producer_id < 0:
@@ -58,24 +72,28 @@ def replay(
     if not header.is_control:
         producers.apply(header, base_offset, header.max_timestamp)
     elif marker := read_marker(load()):
-        producers.apply_marker(
+        ended = producers.apply_marker(
             header,
             base_offset,
             header.max_timestamp,
             coordinator_epoch=marker.coordinator_epoch,
             aborted=marker.control_type is ControlType.ABORT,
         )
+        if ended is not None:
+            completed(ended)
 
 
 def _load_newest(
-    disk: Disk, folder: str, producers: ProducerStates, end_offset: int, now_ms: int
+    disk: Disk, folder: str, producers: ProducerStates, upto: int, end_offset: int, now_ms: int
 ) -> int:
+    """Let `producers` be as at the newest snapshot not beyond `upto`; returns its offset."""
     for offset in reversed(snapshot_offsets(disk, folder)):
         path = snapshot_path(folder, offset)
-        if offset <= end_offset:
+        if offset <= upto:
             with suppress(CorruptSnapshot):
                 producers.load_snapshot(disk.load(path) or b"", now_ms)
                 return offset
-        disk.remove(path)
+        if offset <= upto or offset > end_offset:
+            disk.remove(path)
     producers.clear()
     return 0

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
+from barnabas.base.disk import Disk
 from barnabas.base.errors import BrokerError, ErrorCode
 
 _VERSION: Final = 0
@@ -44,3 +45,15 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
             ErrorCode.corrupt_message, "a transaction index has entries of an unknown version"
         )
     return [AbortedTransaction(*fields) for _, *fields in entries]
+
+
+def append_aborted(disk: Disk, path: str, entry: AbortedTransaction) -> None:
+    disk.open(path, create=True).append(encode_aborted([entry]))
+
+
+def truncate_aborted(disk: Disk, path: str, offset: int) -> None:
+    """Keep the entries whose markers lie before `offset`."""
+    data = disk.load(path)
+    if data:
+        kept = [entry for entry in decode_aborted(data) if entry.last_offset < offset]
+        disk.replace(path, encode_aborted(kept), sync=False) if kept else disk.remove(path)
