@@ -59,8 +59,8 @@ min.compaction.lag.ms long 0 >=0 medium acts
     How long a record stays uncompacted at least.
 min.insync.replicas int 1 >=1 medium acts
     How many replicas must have a record before acks=all is answered.
-preallocate boolean false - medium
-    Whether a new file takes its full size on disk at once.
+preallocate boolean false - medium acts
+    Whether a new segment has its full length at once, as a sparse file, until it rolls.
 remote.log.copy.disable boolean false - medium
     Whether tiered storage stops taking new segments. Not served yet.
 remote.log.delete.on.disable boolean false - medium

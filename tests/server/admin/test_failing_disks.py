@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.batch import headers
+from barnabas.wire.records import Record, read_records
 from tests.server.admin.client import LATEST, Client, parts
 from tests.server.admin.faulty_disk import FaultyDisk
 from tests.server.admin.running import broker, until
@@ -223,6 +226,67 @@ def test_changes_are_refused_when_the_disk_of_the_tree_is_dead(folders: tuple[Pa
         assert client.produce("t", [b"x"], kept).error_code == ErrorCode.none
         assert [t.name for t in client.call(ApiKey.METADATA, topics=None).topics] == ["t"]
         assert len(metadata(client)) == 2
+
+
+def test_a_folder_that_cannot_be_made_is_offline_and_the_others_are_served(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with broker(tmp_path / "one", tmp_path / "file" / "two") as running, running.client() as client:
+        client.create("t", 2)
+        assert homes(client) == {0: "one", 1: "one"}
+        assert client.produce("t", [b"x"], 1).error_code == ErrorCode.none
+
+
+@pytest.fixture
+def small_folder(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes, where one may be mounted."""
+    folder = tmp_path / "two"
+    folder.mkdir()
+    if not mount(folder, "-t", "tmpfs", "-o", "size=2m", "tmpfs"):
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def mount(folder: Path, *options: str) -> bool:
+    try:
+        done = subprocess.run(["mount", *options, str(folder)], capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
+
+
+@pytest.mark.parametrize("value_size", [50_000, 100])
+def test_a_full_disk_is_told_to_the_producer_and_loses_nothing_acknowledged(
+    tmp_path: Path, small_folder: Path, value_size: int
+) -> None:
+    """Large batches fill it with data, small ones at last with the indexes of their data."""
+    folders, value = (tmp_path / "one", small_folder), b"x" * value_size
+    with broker(*folders, log_index_interval_bytes="1") as running, running.client() as client:
+        client.create("t", 2)
+        lost = next(p for p, home in homes(client).items() if home == "two")
+        acknowledged = 0
+        while (answer := client.produce("t", [value], lost)).error_code == ErrorCode.none:
+            acknowledged = answer.base_offset + 1
+        assert answer.error_code == STORAGE
+        assert acknowledged > 10
+        assert client.produce("t", [value], lost).error_code == STORAGE
+        assert client.produce("t", [value], 1 - lost).error_code == ErrorCode.none
+        assert running.failure() is None
+    assert mount(small_folder, "-o", "remount,size=8m")
+    with broker(*folders) as running, running.client() as client:
+        # One that was refused may have been written, as far as the producer can know.
+        assert acknowledged <= client.offset("t", LATEST, lost) <= acknowledged + 1
+        offset = 0
+        while offset < acknowledged:
+            for record in read_all_records(client.fetch("t", offset, lost).records):
+                assert (record.offset, record.value) == (offset, value)
+                offset += 1
+        assert client.produce("t", [value], lost).error_code == ErrorCode.none
+
+
+def read_all_records(data: bytes) -> Iterator[Record]:
+    for position, header in headers(data):
+        yield from read_records(data[position : position + header.size])
 
 
 def test_the_process_of_a_broker_whose_folder_cannot_be_used_ends_with_a_failure(

@@ -67,8 +67,8 @@ log.flush.start.offset.checkpoint.interval.ms int 60000 >=0 high acts
     How often the start offsets of the logs are written.
 log.segment.delete.delay.ms long 60000 >=0 high cluster-wide acts
     How long a deleted file still lies on disk.
-log.preallocate boolean false - medium cluster-wide
-    Whether a new file takes its full size on disk at once.
+log.preallocate boolean false - medium cluster-wide acts
+    Whether a new segment has its full length at once, as a sparse file, until it rolls.
 num.recovery.threads.per.data.dir int 1 >=1 high cluster-wide
     Kafka's number of threads that recover logs at start; accepted, not used.
 log.message.format.version string 3.0-IV1 protocol-version medium
