@@ -166,14 +166,9 @@ def append_produced(log: Log, pairs: dict[str, str], sequence: int, *, transacti
     return log.append(view, read_header(view), LeaderEpoch(0), NOW).base_offset
 
 
-def end_transaction(log: Log, control_type: ControlType, first_offset: int) -> None:
-    marker = build_marker(EndTransactionMarker(control_type, 0), NOW, PRODUCER, 0)
-    view = memoryview(marker)
-    offset = log.append(view, read_header(view), LeaderEpoch(0), NOW).base_offset
-    if control_type is ControlType.ABORT:
-        entry = AbortedTransaction(PRODUCER, first_offset, offset, offset + 1)
-        path = log.segments[-1].path(TRANSACTION_INDEX)
-        log.disk.replace(path, (log.disk.load(path) or b"") + encode_aborted([entry]))
+def end_transaction(log: Log, control_type: ControlType) -> None:
+    view = memoryview(build_marker(EndTransactionMarker(control_type, 0), NOW, PRODUCER, 0))
+    log.append(view, read_header(view), LeaderEpoch(0), NOW)
 
 
 def good_of(log: Log) -> list[tuple[str, str | None]]:
@@ -207,8 +202,8 @@ def test_a_live_producers_last_batch_stays_as_an_empty_header_until_the_producer
 
 def test_a_commit_marker_goes_only_after_the_last_record_and_its_time(tmp_path: Path) -> None:
     log = open_partition(tmp_path, COMPACT)
-    first = append_produced(log, {"a": "1"}, 0, transactional=True)
-    end_transaction(log, ControlType.COMMIT, first)
+    append_produced(log, {"a": "1"}, 0, transactional=True)
+    end_transaction(log, ControlType.COMMIT)
     log.producers.clear()
     rolled(log)
     clean(log, NOW)
@@ -236,10 +231,10 @@ def test_aborted_records_go_at_once_and_hide_nothing(tmp_path: Path) -> None:
     append_pairs(log, [("a", "good")])
     first = append_produced(log, {"a": "bad"}, 0, transactional=True)
     rolled(log)
-    end_transaction(log, ControlType.ABORT, first)
+    end_transaction(log, ControlType.ABORT)
     log.producers.clear()
-    second = append_produced(log, {"b": "good"}, 1, transactional=True)
-    end_transaction(log, ControlType.COMMIT, second)
+    append_produced(log, {"b": "good"}, 1, transactional=True)
+    end_transaction(log, ControlType.COMMIT)
     log.producers.clear()
     rolled(log)
     clean(log, NOW)

@@ -13,7 +13,7 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Appended, Log
 from barnabas.log.segment import TRANSACTION_INDEX
-from barnabas.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
+from barnabas.log.transaction_index import decode_aborted
 from barnabas.wire.batch import BatchHeader, headers, read_header
 from barnabas.wire.compression import Codec
 from barnabas.wire.records import (
@@ -119,17 +119,10 @@ class CleaningMachine(RuleBasedStateMachine):
     def end_a_transaction(self, control_type: ControlType) -> None:
         producer_id = next(iter(self.undecided))
         batches = self.undecided.pop(producer_id)
-        first_offset = batches[0].base_offset
         marker = build_marker(EndTransactionMarker(control_type, 0), self.now, producer_id, 0)
-        offset = self._append(marker).base_offset
+        self._append(marker)
         for batch in batches:
             batch.aborted = control_type is ControlType.ABORT
-        if control_type is ControlType.ABORT:
-            stable = self.log.producers.first_undecided_offset or offset + 1
-            entry = AbortedTransaction(producer_id, first_offset, offset, stable)
-            path = self.folder / self.log.segments[-1].path(TRANSACTION_INDEX)
-            before = path.read_bytes() if path.exists() else b""
-            path.write_bytes(before + encode_aborted([entry]))
 
     @rule()
     def roll(self) -> None:
