@@ -20,26 +20,40 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
 from barnabas.log.work import Flush
-from barnabas.wire.batch import BatchHeader, headers, read_header
-from tests.log.batches import CONFIG, NOW, PARTITION, append, batch_of, content, open_partition
+from barnabas.wire.batch import BatchHeader, check_crc, headers, read_header
+from barnabas.wire.records import Record, build_batch, read_records
+from tests.log.batches import CONFIG, NOW, PARTITION, append, content, open_partition
+from tests.log.compaction import clean
+from tests.log.test_loading import check_indexes
 
-SMALL = replace(CONFIG, segment_bytes=700, segment_index_bytes=60, index_interval_bytes=150)
+SMALL = replace(
+    CONFIG,
+    cleanup_policy=("compact", "delete"),
+    min_cleanable_dirty_ratio=0.0,
+    segment_bytes=700,
+    segment_index_bytes=60,
+    index_interval_bytes=150,
+)
+PART = st.integers(0, 20).map(lambda part: part / 20)
 
 
 class LogMachine(RuleBasedStateMachine):
     """A log, and the batches that it should hold.
 
-    `flushed` is how far a crash may not reach. The folder's checkpoints are played by the fields.
+    `flushed` is how far a crash may not reach, `cleaned` how far compaction has come. The folder's
+    checkpoints are played by the fields.
     """
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(keys=st.integers(0, 60))
+    def begin(self, keys: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="barnabas-log-"))
         self.batches: list[bytes] = []
-        self.start = self.end = self.flushed = self.epoch = 0
+        self.start = self.end = self.flushed = self.cleaned = self.epoch = 0
         self.now = NOW
         self.flushing: list[tuple[Flush, int]] = []
         self.log: Log = open_partition(self.folder, SMALL)
+        if keys:  # else it begins empty
+            self.fill(keys)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -53,15 +67,26 @@ class LogMachine(RuleBasedStateMachine):
         count=st.integers(1, 5),
         size=st.integers(0, 200),
         later=st.integers(-50, 200),
+        keys=st.integers(1, 60),
     )
-    def append(self, times: int, count: int, size: int, later: int) -> None:
+    def append(self, times: int, count: int, size: int, later: int, keys: int) -> None:
         for _ in range(times):
             self.now += later
-            batch = batch_of(count, value=b"x" * size, timestamp=self.now)
+            records = [
+                Record(n, self.now + n, b"%d" % ((self.end + n) % keys), b"x" * size)
+                for n in range(count)
+            ]
+            batch = memoryview(build_batch(records))
             appended = append(self.log, batch, epoch=self.epoch)
             assert appended == (self.end, self.end + count)
             self.batches.append(bytes(batch))
             self.end += count
+
+    @precondition(lambda self: not self.batches)
+    @rule(keys=st.integers(1, 60))
+    def fill(self, keys: int) -> None:
+        """Some segments, lest most of what is done be done to an empty log."""
+        self.append(times=20, count=3, size=40, later=10, keys=keys)
 
     @rule()
     def new_leader(self) -> None:
@@ -72,9 +97,9 @@ class LogMachine(RuleBasedStateMachine):
         self.log.roll(NOW)
 
     @rule(
-        where=st.floats(0, 1),
+        where=PART,
         max_bytes=st.integers(0, 2000),
-        upto=st.floats(0, 1),
+        upto=PART,
         minimum_one=st.booleans(),
     )
     def read(self, where: float, max_bytes: int, upto: float, minimum_one: bool) -> None:
@@ -115,27 +140,33 @@ class LogMachine(RuleBasedStateMachine):
         sought = NOW + time * 5
         found = self.log.offset_for_timestamp(sought)
         every = (
-            (header.base_timestamp + n, header.base_offset + n, header.leader_epoch)
-            for header, _ in self.model()
-            for n in range(header.record_count)
+            (record.timestamp, record.offset, header.leader_epoch)
+            for header, batch in self.model()
+            for record in read_records(batch)
         )
         expected = (each for each in every if each[0] >= sought and each[1] >= self.start)
         assert found == next(expected, None)
 
-    @rule(where=st.floats(0, 1))
+    @precondition(lambda self: self.batches)
+    @rule(where=PART)
     def truncate(self, where: float) -> None:
         offset = self.start + int(where * (self.end - self.start))
         removal = self.log.truncate_to(Offset(offset), NOW)
-        kept = [batch for header, batch in self.model() if header.next_offset <= offset]
-        if len(kept) != len(self.batches):
-            cut = read_header(self.batches[len(kept)]).base_offset
+        if offset < self.end:
+            kept = [batch for header, batch in self.model() if header.next_offset <= offset]
+            # Where compaction has left a gap, the log ends within it.
+            cut = min(
+                [offset, *(read_header(gone).base_offset for gone in self.batches[len(kept) :])]
+            )
             self.batches, self.end = kept, cut
             self.start = min(self.start, cut)
             self.flushed = min(self.flushed, cut)
+            self.cleaned = min(self.cleaned, cut)
             self.flushing.clear()
         if removal:
             removal.run()
 
+    @precondition(lambda self: self.batches or not self.end)
     @rule(ahead=st.integers(0, 50))
     def start_anew(self, ahead: int) -> None:
         offset = self.end + ahead
@@ -143,14 +174,17 @@ class LogMachine(RuleBasedStateMachine):
         self.batches = []
         self.start = self.end = offset
         self.flushed = min(self.flushed, offset)
+        self.cleaned = min(self.cleaned, offset)
         self.flushing.clear()
 
-    @rule(where=st.floats(0, 1))
+    @precondition(lambda self: self.batches)
+    @rule(where=PART)
     def delete_records(self, where: float) -> None:
         self.start += int(where * (self.end - self.start))
         self.log.delete_records_before(Offset(self.start))
 
-    @rule(retained=st.integers(0, 3000), upto=st.floats(0, 1))
+    @precondition(lambda self: self.batches)
+    @rule(retained=st.integers(0, 3000), upto=PART)
     def retain(self, retained: int, upto: float) -> None:
         self.log.config = replace(SMALL, retention_bytes=retained)
         bound = self._boundary(self.start + upto * (self.end - self.start))
@@ -165,6 +199,42 @@ class LogMachine(RuleBasedStateMachine):
         assert first <= max(bound, self.start)
         self.start = max(self.start, first)
         self.log.config = SMALL
+
+    @precondition(lambda self: self.batches)
+    @rule(roll=st.booleans(), flush=st.booleans())
+    def compact(self, roll: bool, flush: bool) -> None:
+        if roll:
+            self.roll()
+        if flush:
+            self.flush()
+        *resting, active = self.log.segments
+        unflushed = (each.base_offset for each in resting if each.end_offset > self.flushed)
+        end = min([active.base_offset, *unflushed])
+        start = self.cleaned if self.start <= self.cleaned <= self.end else self.start
+        every = [record for batch in self.batches for record in read_records(batch)]
+        latest = {record.key: record.offset for record in every if start <= record.offset < end}
+        cleaning = clean(self.log, flush=False)
+        if cleaning is None:
+            assert not latest
+            return
+        assert cleaning.end_offset == end
+        self.cleaned = end
+        self._take_cleaned([r for r in every if r.offset >= latest.get(r.key, -1)])
+
+    def _take_cleaned(self, left: list[Record]) -> None:
+        """Of each batch what should be left of its records, offsets unchanged, is stored."""
+        stored = self._stored()
+        cleaned = [stored[at : at + header.size] for at, header in headers(stored)]
+        assert [record for batch in cleaned for record in read_records(batch)] == left
+        before = {header.base_offset: (header, batch) for header, batch in self.model()}
+        for batch in cleaned:
+            header = read_header(batch)
+            old, old_batch = before[header.base_offset]
+            assert header.record_count
+            assert check_crc(batch)
+            assert batch == old_batch or header.record_count < old.record_count
+            assert (header.next_offset, header.leader_epoch) == (old.next_offset, old.leader_epoch)
+        self.batches = cleaned
 
     @rule()
     def flush(self) -> None:
@@ -188,14 +258,12 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.log.close(NOW)
-        self.log = open_partition(self.folder, SMALL, log_start_offset=self.start)
+        self._open(clean=True)
         self.flushed = self.end
-        self.flushing.clear()
 
-    @rule(lost=st.floats(0, 1), torn=st.booleans())
+    @rule(lost=PART, torn=st.booleans())
     def crash(self, lost: float, torn: bool) -> None:
         """Bytes after the flushed ones may be lost, from the end of the log."""
-        point = self.log.recovery_point
         active = self.log.segments[-1]
         sizes = [
             (header, len(batch))
@@ -208,10 +276,24 @@ class LogMachine(RuleBasedStateMachine):
         path.write_bytes(data[: len(data) - cut])
         while cut > 0:
             cut -= len(self.batches[-1])
-            self.end = read_header(self.batches.pop()).base_offset
+            self.batches.pop()
+        self._open(clean=False)
+        self.flushed = min(self.flushed, self.end)
+
+    def _open(self, *, clean: bool) -> None:
+        """What is stored tells the end: of a log that was cut within a gap, the gap's start."""
+        ends = [header.next_offset for header, _ in self.model()[-1:]]
+        self.end = max([self.log.segments[-1].base_offset, *ends])
+        if self.end < self.start:  # all that is left was deleted
+            self.batches, self.end = [], self.start
         self.log = open_partition(
-            self.folder, SMALL, clean=False, recovery_point=point, log_start_offset=self.start
+            self.folder,
+            SMALL,
+            clean=clean,
+            recovery_point=self.flushed,
+            log_start_offset=self.start,
         )
+        self.log.first_dirty_offset = self.cleaned
         self.flushing.clear()
 
     @invariant()
@@ -220,22 +302,26 @@ class LogMachine(RuleBasedStateMachine):
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         assert log.recovery_point == self.flushed
         assert log.size_bytes == sum(map(len, self.batches))
-        epochs = [
-            header.leader_epoch for header, _ in self.model() if header.next_offset > self.start
-        ]
-        expected = max(epochs, default=-1)
-        if expected >= 0:
-            assert log.epochs.latest == expected
-            assert log.end_offset_for_epoch(LeaderEpoch(expected)) == (expected, self.end)
+        for header, _ in self.model()[-1:]:
+            epoch = header.leader_epoch
+            # What wrote later may be compacted away, and what replaced it be truncated.
+            if self.start < header.next_offset == self.end:
+                assert log.epochs.latest == epoch
+                assert log.end_offset_for_epoch(LeaderEpoch(epoch)) == (epoch, self.end)
+            elif self.start < header.next_offset:
+                assert log.epochs.latest >= epoch
 
     @invariant()
     def the_files_hold_the_batches(self) -> None:
-        stored = b"".join(
+        assert self._stored() == b"".join(self.batches)
+        check_indexes(self.log)
+
+    def _stored(self) -> bytes:
+        return b"".join(
             (self.folder / str(PARTITION) / f"{segment.base_offset:020}.log").read_bytes()
             for segment in self.log.segments
         )
-        assert stored == b"".join(self.batches)
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestLogMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
