@@ -407,3 +407,13 @@ def test_segments_that_are_found_get_a_jitter_of_their_own(tmp_path: Path) -> No
     log.close(NOW)
     found = {segment.jitter_ms for segment in open_partition(tmp_path, config).segments}
     assert len(found) > 1
+
+
+@pytest.mark.parametrize(("stored", "taken"), [(None, None), (2, 2), (3, 3), (4, None)])
+def test_what_was_cleaned_beyond_the_end_of_the_log_does_not_count(
+    tmp_path: Path, stored: int | None, taken: int | None
+) -> None:
+    log = open_partition(tmp_path)
+    fill(log, 3)
+    log.close(NOW)
+    assert open_partition(tmp_path, first_dirty_offset=stored).first_dirty_offset == taken

@@ -67,6 +67,10 @@ def open_log(
         epochs.truncate_from_end(0)  # recovery has noted those of its part only
         _read_epochs(segments, epochs)
     epochs.truncate_from_start(start)
+    first_dirty_offset = opening.first_dirty_offset
+    if first_dirty_offset is not None and first_dirty_offset > end:
+        # It was of records that are gone: what is written there next has not been cleaned.
+        first_dirty_offset = None
     log = Log(
         disk,
         opening.partition,
@@ -79,7 +83,7 @@ def open_log(
         random=random,
         now_ms=now_ms,
         topic_id=read_topic_id(disk, folder),
-        first_dirty_offset=opening.first_dirty_offset,
+        first_dirty_offset=first_dirty_offset,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()
