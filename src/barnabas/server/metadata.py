@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 
 INTERNAL_TOPICS: Final = frozenset(
@@ -40,6 +41,11 @@ class PartitionImage:
     isr: tuple[BrokerId, ...]
     replicas: tuple[BrokerId, ...]
     offline: tuple[BrokerId, ...] = ()
+
+    @property
+    def error_code(self) -> ErrorCode:
+        """What clients that ask for the partition are told beside all this."""
+        return ErrorCode.leader_not_available if self.leader == NO_LEADER else ErrorCode.none
 
 
 @dataclass(frozen=True, slots=True)

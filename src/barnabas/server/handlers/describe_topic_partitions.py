@@ -14,7 +14,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.server.metadata import NO_LEADER, PartitionImage, TopicImage, is_internal
+from barnabas.server.metadata import PartitionImage, TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -114,9 +114,7 @@ def _known(
         is_internal=topic.is_internal,
         partitions=tuple(
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.leader_not_available
-                if partition.leader == NO_LEADER
-                else ErrorCode.none,
+                error_code=partition.error_code,
                 partition_index=index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,

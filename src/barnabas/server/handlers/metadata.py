@@ -21,7 +21,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.server.metadata import NO_LEADER, TopicImage, is_internal
+from barnabas.server.metadata import TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
@@ -115,9 +115,7 @@ def _known(topic: TopicImage) -> MetadataResponseTopic:
         is_internal=topic.is_internal,
         partitions=tuple(
             MetadataResponsePartition(
-                error_code=ErrorCode.leader_not_available
-                if partition.leader == NO_LEADER
-                else ErrorCode.none,
+                error_code=partition.error_code,
                 partition_index=index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,
