@@ -1,0 +1,1 @@
+"""Decides who leads every partition: election, states, events, channels to the brokers."""
