@@ -1,4 +1,4 @@
-"""Brokers and topic names for all tests."""
+"""Brokers, ZooKeepers and topic names for all tests."""
 
 import re
 from collections.abc import Callable, Generator, Iterator
@@ -9,6 +9,8 @@ from typing import Final
 import pytest
 
 from tests.support.broker import BrokerProcess
+
+pytest_plugins = ["tests.support.zookeeper"]
 
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()

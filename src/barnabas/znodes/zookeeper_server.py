@@ -1,0 +1,197 @@
+"""A ZooKeeper server of one's own, as a process: for a cluster on one machine and for tests.
+
+The classes come with PySpark, so that nothing has to be fetched. It listens on
+127.0.0.1 only, keeps its data, configuration and log in one folder, and can be
+started again on them after any end.
+"""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from barnabas.base.errors import ConfigError
+
+HOST: Final = "127.0.0.1"
+READY_WITHIN_S: Final = 30.0
+STOPPED_WITHIN_S: Final = 10.0
+_POLL_S: Final = 0.02
+
+_MAIN_CLASS: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+# Of the hundreds of jars only what the server loads, so that Java finds it at once.
+_JARS: Final = (
+    "zookeeper-[0-9]*.jar",
+    "zookeeper-jute-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-slf4j2-impl-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+)
+# Small, and quick to start rather than fast in the long run.
+_JAVA_OPTIONS: Final = (
+    "-Xms32m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+)
+# A short tick allows short session timeouts and ends expired sessions soon. Every client of this
+# machine has the same address: no limit for it.
+_CONFIG: Final = """dataDir={folder}/data
+clientPort={port}
+clientPortAddress={host}
+tickTime=200
+minSessionTimeout=400
+maxSessionTimeout=120000
+maxClientCnxns=0
+preAllocSize=1024
+admin.enableServer=false
+4lw.commands.whitelist=ruok,srvr,mntr,dump,wchs,cons
+"""
+_LOGGING: Final = """rootLogger.level=warn
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %m (%c{1})%n
+"""
+
+
+class ZooKeeperServer:
+    """One ZooKeeper server; it keeps its port and data over restarts.
+
+    `launcher` is put before the Java command, for who wants the process wrapped.
+    """
+
+    def __init__(self, folder: Path, port: int = 0, *, launcher: Sequence[str] = ()) -> None:
+        self.folder = folder.absolute()
+        self.log_path = self.folder / "zookeeper.log"
+        self._port = port
+        self._launcher = launcher
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port, as clients take them; the port is known after the first start."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Return when it answers; blocks for about half a second.
+
+        Raises  ConfigError, nothing left running, if Java or PySpark is missing or the
+                server does not come up
+        """
+        assert self._process is None, "the server runs already"
+        java, jars = _java(), _jars()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._port = self._port or _free_port()
+        config, logging = self.folder / "zookeeper.cfg", self.folder / "log4j2.properties"
+        config.write_text(_CONFIG.format(folder=self.folder, host=HOST, port=self._port))
+        logging.write_text(_LOGGING)
+        logging_option = f"-Dlog4j2.configurationFile={logging}"
+        command = [*self._launcher, java, *_JAVA_OPTIONS, logging_option]
+        with self.log_path.open("ab") as output:
+            # In a process group of its own, so that Ctrl-C reaches its clients first.
+            self._process = subprocess.Popen(
+                [*command, "-cp", ":".join(jars), _MAIN_CLASS, str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that is not enough; does nothing if it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: what it acknowledged it has on disk, nothing else."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stand but nothing is answered, until `resume`."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, "the server does not run"
+        return self._process
+
+    def _wait_until_ready(self) -> None:
+        for _ in range(int(READY_WITHIN_S / _POLL_S)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running().wait(_POLL_S)
+                break
+            if self._answers():
+                return
+        self.kill()
+        raise ConfigError(
+            f"the ZooKeeper server on {self.address} did not come up: see {self.log_path}"
+        )
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self._port), timeout=1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok"
+        except OSError:
+            return False
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        # A paused process takes no other signal until it goes on.
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
+    if java is None:
+        raise ConfigError("a ZooKeeper server needs Java: install version 17 or set JAVA_HOME")
+    return java
+
+
+def _jars() -> list[str]:
+    # Asks where PySpark is without importing it, which would take longer than the server.
+    spec = importlib.util.find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
+    found = [sorted(folder.glob(pattern)) for pattern in _JARS] if folder else []
+    if not found or not all(found):
+        raise ConfigError(
+            "a ZooKeeper server needs the jars of PySpark: pip install 'barnabas[spark]'"
+        )
+    return [str(versions[-1]) for versions in found]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,61 @@
+"""A real ZooKeeper for tests: one server for all that leave it running, a chroot for each."""
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.znodes.zookeeper_server import ZooKeeperServer
+
+# The server dies with whoever started it, even when that is killed and cleans up nothing.
+_DIES_WITH_US: Final = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+_numbers: Final = count(1)
+
+
+def zookeeper_server(folder: Path) -> ZooKeeperServer:
+    """A server that does not outlive this process; started. Skips where none can be had."""
+    server = ZooKeeperServer(folder, launcher=(sys.executable, "-c", _DIES_WITH_US))
+    try:
+        server.start()
+    except ConfigError as missing:
+        if "needs" not in str(missing):
+            raise
+        pytest.skip(str(missing))
+    return server
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One server for all tests that leave it running; each works below a chroot of its own."""
+    server = zookeeper_server(tmp_path_factory.mktemp("zookeeper"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def zookeeper_chroot(zookeeper: ZooKeeperServer) -> str:
+    """An address whose chroot no other test uses: 127.0.0.1:port/test-7. It is not made yet."""
+    return f"{zookeeper.address}/test-{next(_numbers)}"
+
+
+@pytest.fixture
+def fresh_zookeeper(tmp_path: Path) -> Iterator[Callable[[], ZooKeeperServer]]:
+    """Start a server of the test's own, to be paused, killed and started again."""
+    mine: list[ZooKeeperServer] = []
+
+    def start() -> ZooKeeperServer:
+        mine.append(zookeeper_server(tmp_path / f"zookeeper-{len(mine)}"))
+        return mine[-1]
+
+    yield start
+    for server in mine:
+        server.kill()
