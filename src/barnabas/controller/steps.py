@@ -1,0 +1,123 @@
+"""What deciders ask for: steps, as data. The controller performs them in order, one event a time.
+
+Performing a step is: decide its details from the context, write the tree with versions checked,
+apply to the context, send to the brokers. If a step fails for one partition the others go on;
+the failure is logged and returned, and the event that repairs it comes later.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.states import PartitionState, ReplicaState
+
+
+class Selector(enum.Enum):
+    """How a leader is chosen."""
+
+    NONE_NEEDED = "keep the leader there is"
+    OFFLINE = "the leader is gone"
+    OFFLINE_UNCLEAN = "the leader is gone, and a person said that losing records is allowed"
+    REASSIGNED = "the partition moved to other brokers"
+    PREFERRED = "the first replica shall lead"
+    CONTROLLED_SHUTDOWN = "the leader's broker is about to stop"
+
+
+class MovePartitions(NamedTuple):
+    """Take partitions to a state; to ONLINE by electing a leader with `by`."""
+
+    partitions: tuple[TopicPartition, ...]
+    to: PartitionState
+    by: Selector = Selector.OFFLINE
+
+
+class MoveReplicas(NamedTuple):
+    """Take replicas to a state, with the requests to their brokers that this means."""
+
+    replicas: tuple[Replica, ...]
+    to: ReplicaState
+
+
+class SetAssignments(NamedTuple):
+    """Write who holds which partition to the topic's znode, then know it."""
+
+    topic: str
+    assignments: Mapping[int, Assignment]
+
+
+class RaiseLeaderEpochs(NamedTuple):
+    """Give each partition a new leader epoch under the same leader, and tell its replicas.
+
+    So every replica hears of a changed assignment, and whoever leads starts afresh with it.
+    `is_new_on` are the brokers for which the replica is new: they may make its log.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    is_new_on: tuple[BrokerId, ...] = ()
+
+
+class TellMetadata(NamedTuple):
+    """Send UpdateMetadata; None is every broker, every partition; () no partition: brokers only."""
+
+    brokers: tuple[BrokerId, ...] | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+class StopReplicas(NamedTuple):
+    """Send StopReplica without deletion, without a change of state (controlled shutdown)."""
+
+    replicas: tuple[Replica, ...]
+
+
+class EndTopic(NamedTuple):
+    """All replicas of a topic are gone: remove its znodes, the deletion's mark last; forget it."""
+
+    topic: str
+
+
+class DropDeletion(NamedTuple):
+    """Remove the marks of deletions that are not to be (unknown topics, deletion disabled)."""
+
+    topics: tuple[str, ...]
+
+
+class DropReassignments(NamedTuple):
+    """Take partitions out of /admin/reassign_partitions; the node goes with the last of them."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+class BeginDeletion(NamedTuple):
+    """Know that the deletion of a topic has begun (its brokers were told that nobody leads)."""
+
+    topics: tuple[str, ...]
+
+
+class MarkIneligible(NamedTuple):
+    """Know that these topics cannot be deleted now, and why."""
+
+    topics: tuple[str, ...]
+    why: str
+
+
+class MarkEligible(NamedTuple):
+    topics: tuple[str, ...]
+
+
+Step: TypeAlias = (
+    MovePartitions
+    | MoveReplicas
+    | SetAssignments
+    | RaiseLeaderEpochs
+    | TellMetadata
+    | StopReplicas
+    | EndTopic
+    | DropDeletion
+    | DropReassignments
+    | BeginDeletion
+    | MarkIneligible
+    | MarkEligible
+)
+Steps: TypeAlias = tuple[Step, ...]

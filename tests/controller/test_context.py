@@ -1,0 +1,81 @@
+"""The context: its tables whole, and what it refuses to become."""
+
+import enum
+from collections.abc import Mapping
+from itertools import product
+
+import pytest
+
+from barnabas.base.errors import LawBroken
+from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.controller.context import Assignment, Context, Led, Replica
+from barnabas.controller.states import (
+    PARTITION_FROM,
+    REPLICA_FROM,
+    PartitionState,
+    ReplicaState,
+)
+from barnabas.znodes.layout import PartitionState as Leading
+
+PARTITION = TopicPartition("t", 0)
+REPLICA = Replica(PARTITION, BrokerId(1))
+
+
+def led(leader_epoch: int, version: int) -> Led:
+    return Led(Leading(BrokerId(1), LeaderEpoch(leader_epoch), 1, (BrokerId(1),)), version)
+
+
+@pytest.mark.parametrize(("now", "to"), list(product(PartitionState, PartitionState)))
+def test_a_partition_moves_only_as_its_table_says(now: PartitionState, to: PartitionState) -> None:
+    context = Context()
+    context.apply_initial_states({PARTITION: now}, {})
+    if now in PARTITION_FROM[to]:
+        context.apply_partition_state(PARTITION, to)
+        assert context.state_of(PARTITION) is to
+    else:
+        with pytest.raises(LawBroken, match="CTL-2"):
+            context.apply_partition_state(PARTITION, to)
+        assert context.state_of(PARTITION) is now
+
+
+@pytest.mark.parametrize(("now", "to"), list(product(ReplicaState, ReplicaState)))
+def test_a_replica_moves_only_as_its_table_says(now: ReplicaState, to: ReplicaState) -> None:
+    context = Context()
+    context.apply_initial_states({}, {REPLICA: now})
+    if now in REPLICA_FROM[to]:
+        context.apply_replica_state(REPLICA, to)
+        assert context.replica_state_of(REPLICA) is to
+    else:
+        with pytest.raises(LawBroken, match="CTL-3"):
+            context.apply_replica_state(REPLICA, to)
+        assert context.replica_state_of(REPLICA) is now
+
+
+@pytest.mark.parametrize("table", [PARTITION_FROM, REPLICA_FROM])
+def test_every_state_has_a_row_and_can_be_reached(
+    table: Mapping[enum.Enum, frozenset[enum.Enum]],
+) -> None:
+    states = set(type(next(iter(table))))
+    assert set(table) == states
+    reached = {state for state in states if state.name == "NON_EXISTENT"}
+    while more := {to for to, sources in table.items() if sources & reached} - reached:
+        reached |= more
+    assert reached == states
+
+
+@pytest.mark.parametrize("older", [led(4, 9), led(5, 6)])
+def test_neither_leader_epoch_nor_version_of_a_partition_goes_back(older: Led) -> None:
+    context = Context()
+    context.apply_led(PARTITION, led(5, 7))
+    with pytest.raises(LawBroken, match="CTL-1"):
+        context.apply_led(PARTITION, older)
+    assert context.led[PARTITION] == led(5, 7)
+
+
+def test_an_assignment_knows_where_it_comes_from_and_where_it_goes() -> None:
+    one, two, three, four = map(BrokerId, (1, 2, 3, 4))
+    moving = Assignment((three, four, one, two), adding=(three, four), removing=(one, two))
+    assert moving.target == (three, four)
+    assert moving.origin == (one, two)
+    assert moving.is_reassigning
+    assert not Assignment((one, two)).is_reassigning
