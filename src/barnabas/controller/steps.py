@@ -9,6 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Replica
 from barnabas.controller.states import PartitionState, ReplicaState
@@ -23,6 +24,13 @@ class Selector(enum.Enum):
     REASSIGNED = "the partition moved to other brokers"
     PREFERRED = "the first replica shall lead"
     CONTROLLED_SHUTDOWN = "the leader's broker is about to stop"
+
+
+class Refusal(NamedTuple):
+    """Why something was not done for one partition: a client's answer, or a line in the log."""
+
+    code: ErrorCode
+    message: str | None = None
 
 
 class MovePartitions(NamedTuple):
