@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.wire.apis import APIS
+from tests.support.served import ADVERTISED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -123,7 +123,7 @@ def test_the_table_of_apis_is_what_is_served() -> None:
         told[int(key)] = (name.lower(), int(lowest), int(highest or lowest))
     served = {
         int(key): (key.name.replace("_", "").lower(), api.lowest, api.highest)
-        for key, api in APIS.items()
+        for key, api in ADVERTISED.items()
     }
     assert told == served
     assert list(told) == sorted(told)

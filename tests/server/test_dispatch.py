@@ -26,6 +26,7 @@ from tests.server.raw import (
     read_response,
     with_broker,
 )
+from tests.support.served import ADVERTISED
 
 
 class Nobody:
@@ -103,7 +104,7 @@ async def all_versions(client: RawClient) -> None:
         response = await client.ask(frame(ApiKey.API_VERSIONS, version, software))
         assert response.error_code == ErrorCode.none
         advertised = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
-        assert advertised == {k: (a.advertised_lowest, a.highest) for k, a in APIS.items()}
+        assert advertised == {k: (a.advertised_lowest, a.highest) for k, a in ADVERTISED.items()}
 
 
 @pytest.mark.parametrize("key", [k for k in APIS if k is not ApiKey.API_VERSIONS])

@@ -37,6 +37,7 @@ class Call:
     sent: Message  # the request in the client's own version
     client_id: str | None
     connection: Connection
+    served: tuple[ApiKey, ...]  # every API that has a handler here
 
 
 # version, correlation id, the frame, and where the body begins in it
@@ -54,12 +55,10 @@ class Dispatch:
         unsupported_api_versions: Callable[[int], bytes],
         work: Work,
     ) -> None:
-        served = frame_handlers.keys() | message_handlers.keys()
-        keys = range(max(ApiKey) + 1)
-        self._apis = [APIS[ApiKey(key)] if key in served else None for key in keys]
-        self._frame_handlers: list[FrameHandler | None] = [
-            frame_handlers.get(ApiKey(k)) if k in served else None for k in keys
-        ]
+        self._served = tuple(sorted({**frame_handlers, **message_handlers}))
+        # By plain numbers, which are found without comparing them as enum members.
+        self._apis = {int(key): APIS[key] for key in self._served}
+        self._frame_handlers = {int(key): handler for key, handler in frame_handlers.items()}
         self._message_handlers = message_handlers
         self._unsupported_api_versions = unsupported_api_versions
         self._work = work
@@ -70,7 +69,7 @@ class Dispatch:
             key, version, correlation_id, length = _HEADER.unpack_from(frame)
         except struct.error:
             raise Truncated(f"a frame of {len(frame)} bytes holds no request header") from None
-        api = self._apis[key] if 0 <= key < len(self._apis) else None
+        api = self._apis.get(key)
         if api is None:
             raise UnsupportedRequest(f"API {key} version {version} is not served")
         if not api.lowest <= version <= api.highest:
@@ -89,7 +88,7 @@ class Dispatch:
                 position = skip_tags(frame, position)
         if position > len(frame):
             raise Truncated("the client id reaches past the end of the request")
-        handler: FrameHandler | None = self._frame_handlers[key]
+        handler = self._frame_handlers.get(key)
         if handler is not None:
             return handler(version, correlation_id, frame, position, connection)
         client_id = _client_id(frame, length)
@@ -107,7 +106,7 @@ class Dispatch:
         connection: Connection,
     ) -> Reply:
         sent = read_as_sent(key, version, body)
-        call = Call(version, sent, client_id, connection)
+        call = Call(version, sent, client_id, connection, self._served)
         response = self._message_handlers[key](newest(key, sent), call)
         if not inspect.isawaitable(response):
             return write_response(key, version, correlation_id, response)

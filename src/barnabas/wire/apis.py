@@ -1,7 +1,8 @@
 """Which Kafka APIs are served, at which versions, and when each became flexible.
 
 The ranges are those a Kafka 3.9 broker advertises, from the lowest version that
-the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper.
+the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper,
+and what the controller says of partitions is taken from Kafka 2.4 on.
 Produce alone is advertised from 0 though it is served from 3: old librdkafka
 silently stops compressing when version 0 is missing.
 """
@@ -17,6 +18,10 @@ class ApiKey(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
     FIND_COORDINATOR = 10
     API_VERSIONS = 18
     CREATE_TOPICS = 19
@@ -28,9 +33,15 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
+    ALLOCATE_PRODUCER_IDS = 67
     DESCRIBE_TOPIC_PARTITIONS = 75
+    DESCRIBE_CONTROLLER = 20000
 
 
 class Api(NamedTuple):
@@ -56,6 +67,10 @@ APIS: Final = {
     ApiKey.FETCH: _api(4, 17, 12),
     ApiKey.LIST_OFFSETS: _api(1, 9, 6),
     ApiKey.METADATA: _api(0, 12, 9),
+    ApiKey.LEADER_AND_ISR: _api(4, 7, 4),
+    ApiKey.STOP_REPLICA: _api(3, 4, 2),
+    ApiKey.UPDATE_METADATA: _api(6, 8, 6),
+    ApiKey.CONTROLLED_SHUTDOWN: _api(3, 3, 3),
     ApiKey.FIND_COORDINATOR: _api(0, 6, 3),
     ApiKey.API_VERSIONS: _api(0, 4, 3),
     ApiKey.CREATE_TOPICS: _api(2, 7, 5),
@@ -67,7 +82,15 @@ APIS: Final = {
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 4, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
+    ApiKey.ELECT_LEADERS: _api(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
+    ApiKey.ALTER_PARTITION: _api(2, 3, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
+    ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
+# An API of our own is not told of: clients would take its number for one of Kafka's.
+UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)

@@ -1,4 +1,4 @@
-"""API messages through kio's schemas: handlers see one version, the wire any of them.
+"""API messages through kio: handlers see one version, the wire any of them.
 
 Kafka's messages keep their field names from version to version; a version only
 has more or fewer of them. So a request of any version is read with kio and *adapted*
@@ -22,6 +22,7 @@ from kio.static.constants import EntityType
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import bounded, is_array, is_nullable, nested_entity
+from barnabas.wire.control import control_request, control_response
 from barnabas.wire.varint import Truncated
 
 # kio's entities are dataclasses generated per version; only handlers know the exact one.
@@ -65,12 +66,14 @@ def write_response(key: ApiKey, version: int, correlation_id: int, response: Mes
 
 @cache
 def request_type(key: ApiKey, version: int) -> type[Message]:
-    return _message_type(key, version, "Request", EntityType.request)
+    own = control_request(key, version)
+    return own or _message_type(key, version, "Request", EntityType.request)
 
 
 @cache
 def response_type(key: ApiKey, version: int) -> type[Message]:
-    return _message_type(key, version, "Response", EntityType.response)
+    own = control_response(key, version)
+    return own or _message_type(key, version, "Response", EntityType.response)
 
 
 def _message_type(key: ApiKey, version: int, suffix: str, kind: Any) -> type[Message]:

@@ -7,8 +7,9 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
 from tests.server.admin.client import Client
+from tests.support.served import ADVERTISED, ANSWERED
 
-ADMIN = [key for key in APIS if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
+ADMIN = [key for key in ANSWERED if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -18,7 +19,7 @@ def test_every_version_tells_the_same_ranges(client: Client, version: int) -> No
     )
     assert response.error_code == ErrorCode.none
     told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-    assert told == {int(k): (api.advertised_lowest, api.highest) for k, api in APIS.items()}
+    assert told == {int(k): (api.advertised_lowest, api.highest) for k, api in ADVERTISED.items()}
 
 
 def test_a_version_too_new_is_answered_in_version_0_with_the_range_to_use(client: Client) -> None:

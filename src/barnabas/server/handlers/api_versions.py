@@ -14,19 +14,21 @@ from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
 
 from barnabas.base.errors import ErrorCode
 from barnabas.server.dispatch import Call
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
 from barnabas.wire.schema import NO_THROTTLE
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-_SERVED: Final = tuple(
-    ApiVersion(api_key=int(key), min_version=api.advertised_lowest, max_version=api.highest)
+_RANGES: Final = {
+    key: ApiVersion(api_key=int(key), min_version=api.advertised_lowest, max_version=api.highest)
     for key, api in APIS.items()
-)
+    if key not in UNADVERTISED
+}
 
 
 def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
     code = ErrorCode.none
+    told = tuple(_RANGES[key] for key in call.served if key in _RANGES)
     if call.version >= 3:
         software = request.client_software_name
         if _SOFTWARE.fullmatch(software) and _SOFTWARE.fullmatch(request.client_software_version):
@@ -35,7 +37,7 @@ def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
             code = ErrorCode.invalid_request
     return ApiVersionsResponse(
         error_code=code,
-        api_keys=_SERVED if code == ErrorCode.none else (),
+        api_keys=told if code == ErrorCode.none else (),
         throttle_time=NO_THROTTLE,
     )
 
