@@ -4,12 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFault
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
+from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs
+from barnabas.server.membership import Registration
 from barnabas.server.metadata import MetadataCache
+from barnabas.server.partitions import Partitions
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.topics import Topics
 
@@ -20,10 +23,20 @@ class Broker:
 
     broker_id: BrokerId
     clock: Clock
+    registration: Registration
     metadata: MetadataCache
     replicas: Replicas
+    partitions: Partitions
     logs: Logs
     topics: Topics
     configs: Configs
     producer_ids: ProducerIds
+    controller: Controller
     disk_failed: Callable[[DiskFault], None]
+
+    def check_controller(self) -> None:
+        """Raises BrokerError(not_controller) unless this broker is it."""
+        if not self.controller.is_active:
+            raise BrokerError(
+                ErrorCode.not_controller, "This is not the correct controller for this cluster."
+            )

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.base import topic_config
 from barnabas.base.broker_config import BrokerConfig, broker_key
 from barnabas.base.config import ConfigEntry, ConfigKey, ConfigType
-from barnabas.base.errors import BrokerError, ConfigError, DiskFault, ErrorCode
+from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.base.topic_config import TopicConfig
 from barnabas.base.topic_config_keys import TOPIC_KEYS
+from barnabas.server.coordinating import coordinating
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.topic_names import check_topic_name
 from barnabas.znodes import layout, paths
@@ -95,12 +96,45 @@ class Configs:
         self.broker = static
 
     async def load(self) -> None:
-        """Read what was set before this broker started."""
-        for name in await self._coordination.children(paths.TOPICS):
-            self._topics[name] = await self._read(paths.topic_entity(name))
+        """Read what is set now, for all topics and for this broker."""
+        names = await self._coordination.children(paths.TOPICS)
+        self._topics = dict(zip(names, await self._read_topics(names), strict=True))
+        await self._load_dynamic()
+
+    async def _load_dynamic(self) -> None:
         self._per_broker = await self._read(paths.broker_entity(self._broker_id))
         self._cluster_default = await self._read(paths.broker_entity(None))
         self._apply_dynamic()
+
+    async def _read_topics(self, names: Sequence[str]) -> list[dict[str, str]]:
+        return await asyncio.gather(*(self._read(paths.topic_entity(name)) for name in names))
+
+    async def know_topics(self, names: Sequence[str]) -> None:
+        """Read the properties of those topics that are not known yet: another broker made them."""
+        unknown = [name for name in names if name not in self._topics]
+        for name, overrides in zip(unknown, await self._read_topics(unknown), strict=True):
+            self.know_topic(name, overrides)
+
+    async def refresh(self, entity: ConfigEntity) -> None:
+        """Go by what an entity's node says now: some broker has changed it."""
+        kind, _, name = entity.partition("/")
+        if kind == "topics":
+            if self._metadata.topic(name) is not None or name in self._topics:
+                self.know_topic(name, await self._read(entity))
+                self._topic_changed(name)
+        elif entity in (paths.broker_entity(self._broker_id), paths.broker_entity(None)):
+            await self._load_dynamic()
+            await self._tell_all()
+
+    async def reload(self) -> None:
+        """Go by what is set now, whatever was missed."""
+        await self.load()
+        await self._tell_all()
+
+    async def _tell_all(self) -> None:
+        await self._broker_changed()
+        for topic in self._metadata.topics():
+            self._topic_changed(topic.name)
 
     def _apply_dynamic(self) -> None:
         """Go by the dynamic values, or by none of them where they contradict the static ones."""
@@ -175,7 +209,8 @@ class Configs:
         """Change single properties of `resource`. Raises BrokerError, nothing changed."""
         async with self._one_at_a_time:
             self._check_altered(resource)
-            wanted = dict(self._current(resource))
+            with coordinating():
+                wanted = await self._read(self._entity(resource))
             for alteration in alterations:
                 _apply(wanted, alteration, _key(resource, alteration.name))
             await self._replace(resource, wanted, validate_only)
@@ -186,10 +221,8 @@ class Configs:
         self._check(resource, wanted)
         if validate_only:
             return
-        try:
+        with coordinating():
             await self._store(resource, wanted)
-        except DiskFault as fault:
-            raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
 
     async def _store(self, resource: Resource, wanted: Mapping[str, str]) -> None:
         log.info("config changed resource=%s keys=%s", resource, ",".join(sorted(wanted)) or "none")
@@ -203,14 +236,12 @@ class Configs:
             await self._write(paths.broker_entity(None), wanted)
             self._cluster_default = dict(wanted)
         self._apply_dynamic()
-        await self._broker_changed()
-        for topic in self._metadata.topics():
-            self._topic_changed(topic.name)
+        await self._tell_all()
 
-    def _current(self, resource: Resource) -> Mapping[str, str]:
+    def _entity(self, resource: Resource) -> ConfigEntity:
         if resource.type == TOPIC:
-            return self._topics.get(resource.name, {})
-        return self._per_broker if resource.name else self._cluster_default
+            return paths.topic_entity(resource.name)
+        return paths.broker_entity(self._broker_id if resource.name else None)
 
     def _check(self, resource: Resource, wanted: Mapping[str, str]) -> None:
         if resource.type == TOPIC:

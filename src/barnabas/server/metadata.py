@@ -3,15 +3,23 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.wire.control.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
 NO_LEADER: Final = BrokerId(-1)
+NO_CONTROLLER: Final = BrokerId(-1)
+# Told in place of a leader for the partitions of a topic that is being deleted.
+LEADER_DURING_DELETE: Final = -2
 
 
 def is_internal(topic: str) -> bool:
@@ -34,24 +42,20 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who leads a partition and who follows."""
+    """Who leads a partition and who follows; `partition_epoch` is the version of its znode."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
     replicas: tuple[BrokerId, ...]
     offline: tuple[BrokerId, ...] = ()
-
-    @property
-    def error_code(self) -> ErrorCode:
-        """What clients that ask for the partition are told beside all this."""
-        return ErrorCode.leader_not_available if self.leader == NO_LEADER else ErrorCode.none
+    partition_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
     name: str
-    topic_id: uuid.UUID
+    topic_id: uuid.UUID | None
     partitions: Mapping[int, PartitionImage]
 
     @property
@@ -59,12 +63,19 @@ class TopicImage:
         return is_internal(self.name)
 
 
+class Updated(NamedTuple):
+    """What an UpdateMetadata changed: topics told of anew, and topics that are gone."""
+
+    topics: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class MetadataCache:
-    """The whole image, replaced topic by topic as it changes."""
+    """The whole image, replaced topic by topic as the controller tells of it."""
 
     cluster_id: str
-    controller: BrokerId
+    controller: BrokerId = NO_CONTROLLER
     brokers: dict[BrokerId, BrokerImage] = field(default_factory=dict)
     _by_name: dict[str, TopicImage] = field(default_factory=dict)
     _by_id: dict[uuid.UUID, TopicImage] = field(default_factory=dict)
@@ -79,22 +90,86 @@ class MetadataCache:
         """Every topic, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
+    def brokers_on(self, listener: str) -> list[BrokerImage]:
+        """The live brokers that clients of a listener can reach."""
+        return [broker for broker in self.brokers.values() if listener in broker.endpoints]
+
+    def error_of(self, partition: PartitionImage, listener: str) -> ErrorCode:
+        """What clients of a listener that ask for the partition are told beside the rest."""
+        leader = self.brokers.get(partition.leader)
+        if leader is None:
+            return ErrorCode.leader_not_available
+        return ErrorCode.none if listener in leader.endpoints else ErrorCode.listener_not_found
+
+    def replicas_gone(self, partition: PartitionImage) -> tuple[BrokerId, ...]:
+        """The replicas that nobody can reach: their broker is down or their folder failed."""
+        return tuple(
+            b for b in partition.replicas if b in partition.offline or b not in self.brokers
+        )
+
+    def apply(self, update: UpdateMetadataRequest) -> Updated:
+        """Know what the controller tells; partitions that it does not name stay as they are."""
+        self.controller = BrokerId(update.controller_id)
+        self.brokers = {image.broker_id: image for image in map(_broker, update.live_brokers)}
+        gone: list[str] = []
+        for topic in update.topic_states:
+            known = self._by_name.get(topic.topic_name)
+            partitions = dict(known.partitions) if known is not None else {}
+            for state in topic.partition_states:
+                if state.leader == LEADER_DURING_DELETE:
+                    partitions.pop(state.partition_index, None)
+                else:
+                    partitions[state.partition_index] = _partition(state)
+            if partitions:
+                self.put(TopicImage(topic.topic_name, topic.topic_id, partitions))
+            elif known is not None:
+                self.forget(known.name)
+                gone.append(known.name)
+        told = (topic.topic_name for topic in update.topic_states)
+        return Updated(tuple(name for name in told if name in self._by_name), tuple(gone))
+
     def put(self, topic: TopicImage) -> None:
         """Know `topic`, in place of what was known of it."""
-        if (known := self._by_name.get(topic.name)) is not None:
+        known = self._by_name.get(topic.name)
+        if known is not None and known.topic_id is not None:
             self._by_id.pop(known.topic_id, None)
         self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
+        if topic.topic_id is not None:
+            self._by_id[topic.topic_id] = topic
 
-    def forget(self, name: str) -> None:
-        topic = self._by_name.pop(name)
-        self._by_id.pop(topic.topic_id, None)
-
-    def take_offline(self, partition: TopicPartition) -> None:
-        """Tell that nobody leads a partition: the folder that holds its only log has failed."""
+    def take_offline(self, partition: TopicPartition, broker: BrokerId) -> None:
+        """Tell at once that a replica's folder has failed; the controller's word comes later."""
         topic = self._by_name.get(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             return
         known = topic.partitions[partition.partition]
-        offline = replace(known, leader=NO_LEADER, offline=known.replicas)
+        offline = replace(
+            known,
+            leader=NO_LEADER if known.leader == broker else known.leader,
+            offline=tuple(dict.fromkeys((*known.offline, broker))),
+        )
         self.put(replace(topic, partitions={**topic.partitions, partition.partition: offline}))
+
+    def forget(self, name: str) -> None:
+        topic = self._by_name.pop(name)
+        if topic.topic_id is not None:
+            self._by_id.pop(topic.topic_id, None)
+
+
+def _broker(broker: UpdateMetadataBroker) -> BrokerImage:
+    return BrokerImage(
+        BrokerId(broker.id),
+        {each.listener: (each.host, each.port) for each in broker.endpoints},
+        broker.rack,
+    )
+
+
+def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:
+    return PartitionImage(
+        BrokerId(state.leader),
+        LeaderEpoch(state.leader_epoch),
+        tuple(map(BrokerId, state.isr)),
+        tuple(map(BrokerId, state.replicas)),
+        tuple(map(BrokerId, state.offline_replicas)),
+        state.zk_version,
+    )

@@ -1,8 +1,8 @@
-"""Topics: created, grown, deleted; what a controller does, in a cluster of one broker.
+"""Topics as clients ask for them: checked here, written to the tree, and then awaited.
 
-Everything that is decided is written to the coordination tree first, in Kafka's layout, and
-then applied here: to the logs, the replicas and the metadata. So after a crash the tree tells
-what should be, and `load` makes it so.
+Whoever is asked only writes what is wanted into the coordination tree, in Kafka's layout; the
+controller sees it there and makes it so. What it has done comes back as metadata, and that is
+what a client's answer waits for.
 """
 
 import asyncio
@@ -12,21 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.work import Removal
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.replicas import Replicas
+from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.server import assignments
 from barnabas.server.assignments import Assignment
 from barnabas.server.configs import Configs
-from barnabas.server.metadata import MetadataCache, PartitionImage, TopicImage
+from barnabas.server.coordinating import coordinating
+from barnabas.server.metadata import MetadataCache, TopicImage
 from barnabas.server.topic_names import check_topic_name, colliding
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Coordination, Create, Delete, NodeExists, Operation, Set
+from barnabas.znodes.layout import TopicAssignment
+from barnabas.znodes.tree import BadVersion, Coordination, Create, NodeExists, NoNode, Set
 
 log = logging.getLogger("barnabas.topics")
 
@@ -44,118 +43,64 @@ class NewTopic:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A topic as it was, or (None for an id) would be, written to the tree."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    assignment: Assignment
+
+
 class Topics:
-    """All topics of this broker; the tree, the logs and the metadata tell the same of them."""
+    """Asks the controller, by way of the tree, for topics to be made, grown and deleted."""
 
     def __init__(
         self,
         coordination: Coordination,
-        broker_id: BrokerId,
         random: Random,
         configs: Configs,
         logs: Logs,
-        replicas: Replicas,
         metadata: MetadataCache,
-        partition_gone: Callable[[TopicPartition], None],
-        remove_later: Callable[[Removal], None],
-        disk_failed: Callable[[DiskFault], None],
+        waiting: "Purgatory[MetadataAwaited]",
     ) -> None:
         self._coordination = coordination
-        self._broker_id = broker_id
         self._random = random
         self._configs = configs
         self._logs = logs
-        self._replicas = replicas
         self._metadata = metadata
-        self._partition_gone = partition_gone
-        self._remove_later = remove_later
-        self._disk_failed = disk_failed
-        # Each change is decided on what the one before has left, in the tree and here.
-        self._one_at_a_time = asyncio.Lock()
-
-    async def load(self) -> None:
-        """Lead every partition that the tree knows, each in a new epoch.
-
-        Deletions that a crash interrupted are finished. A partition whose log is not there
-        while a folder is offline lies in that folder: it is offline too, and not begun anew.
-        """
-        operations: list[Operation] = []
-        for name in await self._coordination.children(paths.TOPICS):
-            operations += await self._load_topic(name)
-        if not self._logs.offline:
-            doomed = await self._coordination.children(paths.DELETE_TOPICS)
-            operations += [Delete(paths.delete_topic_path(name)) for name in doomed]
-            self._remove_leftovers(doomed)
-        if operations:
-            await self._coordination.multi(operations)
-        for image in self._metadata.topics():
-            for index in image.partitions:
-                if self._logs.offline and self._logs.get(TopicPartition(image.name, index)) is None:
-                    self._take_offline(TopicPartition(image.name, index))
-                else:
-                    self._lead(image, index)
-
-    async def _load_topic(self, name: str) -> list[Operation]:
-        """Know a topic of the tree; returns what the tree is to be told of it."""
-        data, _ = await self._coordination.get(paths.topic_path(name))
-        topic = layout.decode_topic(name, data)
-        operations: list[Operation] = []
-        partitions = {}
-        for index, replicas in sorted(topic.partitions.items()):
-            path = paths.partition_state_path(TopicPartition(name, index))
-            data, _ = await self._coordination.get(path)
-            state = layout.decode_partition_state(TopicPartition(name, index), data)
-            epoch = LeaderEpoch(state.leader_epoch + 1)
-            partitions[index] = self._led_here(epoch, replicas)
-            operations.append(Set(path, self._state(epoch)))
-        topic_id = topic.topic_id or self._stored_id(name) or self._random.uuid()
-        image = TopicImage(name, topic_id, partitions)
-        if topic.topic_id is None:
-            operations.append(Set(paths.topic_path(name), self._topic_data(image)))
-        self._metadata.put(image)
-        return operations
-
-    def _stored_id(self, name: str) -> uuid.UUID | None:
-        """The id that the logs of a topic know, for a tree of a Kafka that had no ids yet."""
-        ids = (log.topic_id for log in self._logs if log.partition.topic == name)
-        return next(filter(None, ids), None)
-
-    def _remove_leftovers(self, doomed: Sequence[str]) -> None:
-        for partition in [log.partition for log in self._logs]:
-            image = self._metadata.topic(partition.topic)
-            if image is not None and partition.partition in image.partitions:
-                continue
-            if partition.topic in doomed:
-                self._remove_log(partition)
-            else:
-                log.warning("a log of no known topic is left alone log=%s", partition)
-
-    def _led_here(self, epoch: LeaderEpoch, replicas: tuple[BrokerId, ...]) -> PartitionImage:
-        return PartitionImage(self._broker_id, epoch, (self._broker_id,), replicas)
+        self._waiting = waiting
 
     # -- creating ------------------------------------------------------------
 
-    async def create_automatically(self, name: str) -> TopicImage:
-        """Create a topic that a client used before anyone made it."""
-        return await self.create(NewTopic(name), validate_only=False)
-
-    async def create(self, wanted: NewTopic, *, validate_only: bool) -> TopicImage:
-        """Make a topic with its logs and lead it.
+    async def create(self, wanted: NewTopic, *, validate_only: bool) -> Made:
+        """Ask for a topic; `led` tells when it can be used.
 
         Raises  BrokerError, nothing created, if the topic is there or cannot be
         """
-        async with self._one_at_a_time:
-            assignment = self._decide(wanted)
-            image = self._image(wanted.name, assignment)
-            if validate_only:
-                return image
-            try:
-                await self._write(self._creation(image, wanted.overrides))
-            except NodeExists:
-                raise _exists(wanted.name) from None
-            self._configs.know_topic(wanted.name, wanted.overrides)
-            await self._lead_all(image, image.partitions)
-            return image
+        assignment = self._decide(wanted)
+        if validate_only:
+            return Made(wanted.name, None, assignment)
+        topic_id = self._random.uuid()
+        with coordinating():
+            await self._write_new(wanted, TopicAssignment(assignment, topic_id))
+        self._configs.know_topic(wanted.name, wanted.overrides)
+        log.info("topic asked for topic=%s partitions=%d", wanted.name, len(assignment))
+        return Made(wanted.name, topic_id, assignment)
+
+    async def _write_new(self, wanted: NewTopic, topic: TopicAssignment) -> None:
+        """The properties and the topic in one transaction: whoever sees one finds the other."""
+        path = paths.config_path(paths.topic_entity(wanted.name))
+        data = layout.encode_config(wanted.overrides)
+        create = Create(paths.topic_path(wanted.name), layout.encode_topic(topic))
+        # Properties may be left of a topic whose deletion was not finished.
+        left_over = await self._coordination.exists(path) is not None
+        try:
+            await self._coordination.multi(
+                [Set(path, data) if left_over else Create(path, data), create]
+            )
+        except NodeExists:
+            raise _exists(wanted.name) from None
 
     def check_absent(self, name: str) -> None:
         """Raises BrokerError(topic_already_exists) if there is such a topic."""
@@ -172,7 +117,7 @@ class Topics:
                 ErrorCode.invalid_topic_exception,
                 f"Topic '{wanted.name}' collides with existing topics: {', '.join(collisions)}",
             )
-        assignments.check_creation(assignment, self._brokers)
+        assignments.check_creation(assignment, list(self._metadata.brokers))
         self._configs.check_overrides(wanted.overrides)
         self._check_no_log(wanted.name, assignment)
         return dict(sorted(assignment.items()))
@@ -197,113 +142,15 @@ class Topics:
             partitions = broker.int("num.partitions")
         if replication_factor == DEFAULT:
             replication_factor = broker.int("default.replication.factor")
-        return assignments.assign(self._brokers, partitions, replication_factor)
+        return self._spread(partitions, replication_factor)
 
-    @property
-    def _brokers(self) -> list[BrokerId]:
-        return list(self._metadata.brokers)
-
-    def _image(self, name: str, assignment: Assignment) -> TopicImage:
-        return TopicImage(name, self._random.uuid(), self._first_epoch(assignment))
-
-    def _first_epoch(self, assignment: Assignment) -> dict[int, PartitionImage]:
-        return {
-            index: self._led_here(LeaderEpoch(0), replicas)
-            for index, replicas in assignment.items()
-        }
-
-    def _creation(self, image: TopicImage, overrides: Mapping[str, str]) -> list[Create]:
-        config_path = paths.config_path(paths.topic_entity(image.name))
-        operations = [
-            Create(config_path, layout.encode_config(overrides)),
-            Create(paths.topic_path(image.name), self._topic_data(image)),
-            Create(paths.partitions_path(image.name)),
-        ]
-        for index in image.partitions:
-            operations += self._partition_creation(TopicPartition(image.name, index))
-        return operations
-
-    def _partition_creation(self, partition: TopicPartition) -> list[Create]:
-        return [
-            Create(paths.partition_path(partition)),
-            Create(paths.partition_state_path(partition), self._state(LeaderEpoch(0))),
-        ]
-
-    def _topic_data(self, image: TopicImage) -> bytes:
-        return layout.encode_topic(
-            layout.TopicAssignment(
-                partitions={i: partition.replicas for i, partition in image.partitions.items()},
-                topic_id=image.topic_id,
-            )
+    def _spread(
+        self, partitions: int, replication_factor: int, first: int = 0, start: int = -1
+    ) -> Assignment:
+        racks = {b: image.rack for b, image in self._metadata.brokers.items()}
+        return assignments.assign(
+            racks, partitions, replication_factor, self._random, first=first, start=start
         )
-
-    def _state(self, leader_epoch: LeaderEpoch) -> bytes:
-        return layout.encode_partition_state(
-            layout.PartitionState(
-                leader=self._broker_id,
-                leader_epoch=leader_epoch,
-                controller_epoch=0,
-                isr=(self._broker_id,),
-            )
-        )
-
-    async def _write(self, operations: Sequence[Operation]) -> None:
-        """Change the tree. Raises BrokerError, nothing changed, if its disk has failed."""
-        try:
-            await self._coordination.multi(operations)
-        except DiskFault as fault:
-            self._disk_failed(fault)
-            raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
-
-    async def _lead_all(self, image: TopicImage, partitions: Iterable[int]) -> None:
-        """Lead new partitions, then tell clients of them; others are served in between."""
-        for index in partitions:
-            self._lead(image, index)
-            await asyncio.sleep(0)
-        self._metadata.put(image)
-        log.info("topic made or grown topic=%s partitions=%d", image.name, len(image.partitions))
-        # A folder may have failed meanwhile, when the metadata did not know all of them yet.
-        for index in image.partitions:
-            if self._replicas.find(image.name, index) is None:
-                self._metadata.take_offline(TopicPartition(image.name, index))
-
-    def _lead(self, image: TopicImage, index: int) -> None:
-        """Open or make the partition's log and take producers and consumers for it."""
-        topic_partition = TopicPartition(image.name, index)
-        partition_log = self._logs.get(topic_partition)
-        if partition_log is not None and partition_log.topic_id not in (None, image.topic_id):
-            # Left by a deleted topic of the same name, whose removal a crash interrupted.
-            self._remove_log(topic_partition)
-            partition_log = None
-        config = self._configs.topic(image.name)
-        if partition_log is None:
-            partition_log = self._create_log(topic_partition, image)
-        if partition_log is None:
-            self._take_offline(topic_partition)
-            return
-        partition_log.config = config
-        epoch = image.partitions[index].leader_epoch
-        self._replicas.put(LeaderReplica(topic_partition, image.topic_id, epoch, partition_log))
-
-    def _create_log(self, partition: TopicPartition, image: TopicImage) -> Log | None:
-        """A new log, in another folder if one fails; None if none is left."""
-        while True:
-            try:
-                return self._logs.create(partition, image.topic_id, self._configs.topic(image.name))
-            except DiskFault as fault:
-                self._disk_failed(fault)
-            except BrokerError:
-                return None
-
-    def _remove_log(self, partition: TopicPartition) -> None:
-        try:
-            self._remove_later(self._logs.delete(partition))
-        except DiskFault as fault:
-            self._disk_failed(fault)
-
-    def _take_offline(self, partition: TopicPartition) -> None:
-        self._replicas.take_offline(partition)
-        self._metadata.take_offline(partition)
 
     # -- growing -------------------------------------------------------------
 
@@ -315,101 +162,141 @@ class Topics:
         *,
         validate_only: bool,
     ) -> None:
-        """Give a topic more partitions. Raises BrokerError, nothing changed, if it cannot be."""
-        async with self._one_at_a_time:
-            image = self._metadata.topic(name)
-            if image is None:
+        """Ask for more partitions. Raises BrokerError, nothing changed, if it cannot be."""
+        while True:
+            with coordinating():
+                topic, version = await self._read(name)
+            if topic.adding or topic.removing:
                 raise BrokerError(
-                    ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
+                    ErrorCode.reassignment_in_progress,
+                    f"A partition reassignment is in progress for the topic '{name}'.",
                 )
-            added = self._decide_growth(image, count, assigned)
+            added = self._decide_growth(topic, count, assigned)
             self._check_no_log(name, added)
             if validate_only:
                 return
-            grown = TopicImage(
-                name, image.topic_id, {**image.partitions, **self._first_epoch(added)}
-            )
-            operations: list[Operation] = [Set(paths.topic_path(name), self._topic_data(grown))]
-            for index in added:
-                operations += self._partition_creation(TopicPartition(name, index))
-            await self._write(operations)
-            await self._lead_all(grown, added)
+            grown = TopicAssignment({**topic.partitions, **added}, topic.topic_id)
+            try:
+                with coordinating():
+                    await self._coordination.set(
+                        paths.topic_path(name), layout.encode_topic(grown), version
+                    )
+            except BadVersion:
+                continue  # decided on what is no longer so
+            except NoNode:
+                raise _unknown(name) from None
+            return
+
+    async def _read(self, name: str) -> tuple[TopicAssignment, int]:
+        try:
+            data, stat = await self._coordination.get(paths.topic_path(name))
+        except (NoNode, ValueError):  # the latter: a name that cannot be part of a path
+            raise _unknown(name) from None
+        return layout.decode_topic(name, data), stat.version
 
     def _decide_growth(
-        self, image: TopicImage, count: int, assigned: Sequence[tuple[BrokerId, ...]] | None
+        self, topic: TopicAssignment, count: int, assigned: Sequence[tuple[BrokerId, ...]] | None
     ) -> Assignment:
-        have, replication_factor = len(image.partitions), len(image.partitions[0].replicas)
+        have, replication_factor = len(topic.partitions), len(topic.partitions[0])
         assignments.check_growth(have, count)
         if assigned is None:
-            spread = assignments.assign(self._brokers, count - have, replication_factor)
-            return {have + index: replicas for index, replicas in spread.items()}
+            brokers = sorted(self._metadata.brokers)
+            first = topic.partitions[0][0]
+            start = brokers.index(first) if first in brokers else 0
+            return self._spread(count - have, replication_factor, first=have, start=start)
         added = dict(enumerate(assigned, have))
-        assignments.check_added(added, count - have, replication_factor, self._brokers)
+        assignments.check_added(
+            added, count - have, replication_factor, list(self._metadata.brokers)
+        )
         return added
 
     # -- deleting ------------------------------------------------------------
 
     async def delete(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """Delete a topic and its data; fetches that wait for it are answered.
+        """Ask for a topic to go; `gone` tells when nobody sees it any more.
 
         With `topic_id` only if it is that one, and not another that has its name by now.
 
         Raises  BrokerError(topic_deletion_disabled, unknown_topic_or_partition, unknown_topic_id)
         """
         self.check_deletion_enabled()
-        async with self._one_at_a_time:
-            image = self._metadata.topic(name)
-            if topic_id is not None and (image is None or image.topic_id != topic_id):
-                raise BrokerError(ErrorCode.unknown_topic_id)
-            if image is None:
-                raise BrokerError(ErrorCode.unknown_topic_or_partition)
-            await self._write(await self._deletion(image))
-            self._configs.forget_topic(name)
-            self._metadata.forget(name)
-            log.info("topic deleted topic=%s partitions=%d", name, len(image.partitions))
-            for index in image.partitions:
-                self._stop(TopicPartition(name, index))
-            if not self._logs.offline:
-                await self._write([Delete(paths.delete_topic_path(name))])
+        image = self._metadata.topic(name)
+        if topic_id is not None and (image is None or image.topic_id != topic_id):
+            raise BrokerError(ErrorCode.unknown_topic_id)
+        if image is None:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition)
+        with coordinating():
+            try:
+                await self._coordination.create(paths.delete_topic_path(name))
+            except NodeExists:
+                pass  # asked for already
+        log.info("topic to be deleted topic=%s partitions=%d", name, len(image.partitions))
 
     def check_deletion_enabled(self) -> None:
         """Raises BrokerError(topic_deletion_disabled) unless `delete.topic.enable`."""
         if not self._configs.broker.bool("delete.topic.enable"):
             raise BrokerError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
 
-    async def _deletion(self, image: TopicImage) -> list[Operation]:
-        """The topic goes, and a mark stays until no log of it is left.
+    # -- waiting for the controller ------------------------------------------
 
-        So neither a crash between the two nor a dead disk leaves its data for good.
+    async def led(self, name: str, partitions: int, timeout_ms: int) -> None:
+        """Return when so many partitions of a topic have leaders.
+
+        Raises  BrokerError(request_timed_out); the topic may come later
         """
-        operations: list[Operation] = []
-        for index in image.partitions:
-            partition = TopicPartition(image.name, index)
-            operations.append(Delete(paths.partition_state_path(partition)))
-            operations.append(Delete(paths.partition_path(partition)))
-        operations.append(Delete(paths.partitions_path(image.name)))
-        operations.append(Delete(paths.topic_path(image.name)))
-        operations.append(Delete(paths.config_path(paths.topic_entity(image.name))))
-        mark = paths.delete_topic_path(image.name)
-        if await self._coordination.exists(mark) is None:
-            operations.append(Create(mark))
-        return operations
 
-    def _stop(self, partition: TopicPartition) -> None:
-        """Serve nobody from a partition any more, and let its data go."""
-        self._replicas.remove(partition)
-        self._partition_gone(partition)
-        if self._logs.get(partition) is not None:
-            self._remove_log(partition)
+        def is_led() -> bool:
+            image = self._metadata.topic(name)
+            return image is not None and self._is_led(image, partitions)
 
-    def config_changed(self, name: str) -> None:
-        """Let the logs of a topic follow its properties."""
-        image = self._metadata.topic(name)
-        config = self._configs.topic(name)
-        for index in image.partitions if image is not None else ():
-            if (leader := self._replicas.find(name, index)) is not None:
-                leader.log.config = config
+        await self._until(name, is_led, timeout_ms)
+
+    def _is_led(self, image: TopicImage, partitions: int) -> bool:
+        brokers = self._metadata.brokers
+        return len(image.partitions) >= partitions and all(
+            partition.leader in brokers for partition in image.partitions.values()
+        )
+
+    async def gone(self, name: str, topic_id: uuid.UUID | None, timeout_ms: int) -> None:
+        """Return when clients no longer see a topic. Raises BrokerError(request_timed_out)."""
+
+        def is_gone() -> bool:
+            image = self._metadata.topic(name)
+            return image is None or image.topic_id != topic_id
+
+        await self._until(name, is_gone, timeout_ms)
+
+    async def _until(self, name: str, holds: Callable[[], bool], timeout_ms: int) -> None:
+        awaited = MetadataAwaited(holds)
+        self._waiting.try_complete_else_watch(awaited, [name], timeout_ms)
+        if not await awaited.came:
+            raise BrokerError(ErrorCode.request_timed_out)
+
+    def metadata_changed(self, names: Iterable[str]) -> None:
+        """Look at what waits for these topics."""
+        for name in names:
+            self._waiting.check_and_complete(name)
+
+
+class MetadataAwaited(DelayedOperation):
+    """A client's answer that waits until the metadata says something of a topic."""
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        super().__init__()
+        self._holds = holds
+        self.came: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def try_complete(self) -> bool:
+        return self._holds()
+
+    def on_complete(self) -> None:
+        if not self.came.done():  # else whoever waited was cancelled
+            self.came.set_result(self._holds())
 
 
 def _exists(name: str) -> BrokerError:
     return BrokerError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+
+
+def _unknown(name: str) -> BrokerError:
+    return BrokerError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")

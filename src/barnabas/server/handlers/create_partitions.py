@@ -12,7 +12,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 
 async def handle(
@@ -25,7 +25,7 @@ async def handle(
         if times > 1
     ]
     results += [
-        await _grow(broker, topic, request.validate_only)
+        await _grow(broker, topic, request.validate_only, milliseconds(request.timeout))
         for topic in request.topics
         if named[topic.name] == 1
     ]
@@ -33,13 +33,16 @@ async def handle(
 
 
 async def _grow(
-    broker: Broker, topic: CreatePartitionsTopic, validate_only: bool
+    broker: Broker, topic: CreatePartitionsTopic, validate_only: bool, timeout_ms: int
 ) -> CreatePartitionsTopicResult:
     assignments = None
     if topic.assignments is not None:
         assignments = [tuple(BrokerId(b) for b in a.broker_ids) for a in topic.assignments]
     try:
+        broker.check_controller()
         await broker.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+        if not validate_only:
+            await broker.topics.led(topic.name, topic.count, timeout_ms)
     except BrokerError as e:
         return _result(topic.name, e.code, e.message)
     return _result(topic.name, ErrorCode.none, None)

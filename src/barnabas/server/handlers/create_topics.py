@@ -19,7 +19,7 @@ from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.server.topics import NewTopic
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
@@ -30,7 +30,23 @@ async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> Creat
         await _create(broker, topic, named[topic.name], request.validate_only)
         for topic in request.topics
     ]
+    if not request.validate_only:
+        timeout_ms = milliseconds(request.timeout)
+        results = [await _awaited(broker, result, timeout_ms) for result in results]
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+async def _awaited(
+    broker: Broker, result: CreatableTopicResult, timeout_ms: int
+) -> CreatableTopicResult:
+    """The result when all partitions have leaders, or when the client's patience ends."""
+    if result.error_code is not ErrorCode.none:
+        return result
+    try:
+        await broker.topics.led(result.name, result.num_partitions, timeout_ms)
+    except BrokerError as e:
+        return _failed(result.name, e.code, e.message)
+    return result
 
 
 async def _create(
@@ -39,18 +55,18 @@ async def _create(
     try:
         if times_named > 1:
             raise BrokerError(ErrorCode.invalid_request, "Found multiple entries for this topic.")
-        image = await broker.topics.create(_wanted(broker, topic), validate_only=validate_only)
+        broker.check_controller()
+        made = await broker.topics.create(_wanted(broker, topic), validate_only=validate_only)
     except BrokerError as e:
         return _failed(topic.name, e.code, e.message)
-    first = next(iter(image.partitions.values()))
     overrides = {config.name: config.value or "" for config in topic.configs}
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=None if validate_only else image.topic_id,
+        topic_id=made.topic_id,
         error_code=ErrorCode.none,
         error_message=None,
-        num_partitions=len(image.partitions),
-        replication_factor=len(first.replicas),
+        num_partitions=len(made.assignment),
+        replication_factor=len(made.assignment[0]),
         configs=tuple(
             CreatableTopicConfigs(
                 name=entry.name,

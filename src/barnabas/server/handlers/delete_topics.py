@@ -5,6 +5,7 @@ Before version 3 clients do not know TOPIC_DELETION_DISABLED and are told INVALI
 """
 
 import uuid
+from dataclasses import replace
 
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
@@ -12,7 +13,7 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 
 async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
@@ -21,11 +22,11 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, None) for name in call.sent.topic_names]
+    timeout_ms = milliseconds(request.timeout)
+    results = [await _delete(broker, name, topic_id, call.version) for name, topic_id in asked]
     return DeleteTopicsResponse(
         throttle_time=NO_THROTTLE,
-        responses=tuple(
-            [await _delete(broker, name, topic_id, call.version) for name, topic_id in asked]
-        ),
+        responses=tuple([await _awaited(broker, result, timeout_ms) for result in results]),
     )
 
 
@@ -35,6 +36,7 @@ async def _delete(
     code, message = ErrorCode.none, None
     asked_id = topic_id
     try:
+        broker.check_controller()
         broker.topics.check_deletion_enabled()
         name, topic_id = _resolve(broker, name, topic_id)
         await broker.topics.delete(name, asked_id)
@@ -47,7 +49,22 @@ async def _delete(
     )
 
 
-def _resolve(broker: Broker, name: str | None, topic_id: uuid.UUID | None) -> tuple[str, uuid.UUID]:
+async def _awaited(
+    broker: Broker, result: DeletableTopicResult, timeout_ms: int
+) -> DeletableTopicResult:
+    """The result when nobody sees the topic any more, or when the client's patience ends."""
+    if result.error_code is not ErrorCode.none:
+        return result
+    try:
+        await broker.topics.gone(result.name, result.topic_id, timeout_ms)
+    except BrokerError as e:
+        return replace(result, error_code=e.code)
+    return result
+
+
+def _resolve(
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None
+) -> tuple[str, uuid.UUID | None]:
     if (name is None) == (topic_id is None):
         raise BrokerError(
             ErrorCode.invalid_request, "Topic name and topic ID can not both be specified."

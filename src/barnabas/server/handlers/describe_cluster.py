@@ -25,7 +25,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> Descr
         controller_id=broker.metadata.controller,
         brokers=tuple(
             DescribeClusterBroker(broker_id=b.broker_id, host=host, port=port, rack=b.rack)
-            for b in broker.metadata.brokers.values()
+            for b in broker.metadata.brokers_on(call.connection.listener)
             for host, port in [b.endpoint(call.connection.listener)]
         ),
         cluster_authorized_operations=authorized.CLUSTER

@@ -14,13 +14,13 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.server.metadata import PartitionImage, TopicImage, is_internal
+from barnabas.server.metadata import MetadataCache, PartitionImage, TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.schema import NO_THROTTLE
 
 
 def handle(
-    broker: Broker, request: DescribeTopicPartitionsRequest, _: Call
+    broker: Broker, request: DescribeTopicPartitionsRequest, call: Call
 ) -> DescribeTopicPartitionsResponse:
     """Topics in order of their names, from the cursor on, until the limit is reached."""
     if not _is_valid(request):
@@ -43,7 +43,7 @@ def handle(
             topics.append(_unknown(name))
             continue
         wanted = [(i, p) for i, p in sorted(image.partitions.items()) if i >= first]
-        topics.append(_known(image, wanted[:limit]))
+        topics.append(_known(broker.metadata, image, wanted[:limit], call.connection.listener))
         if len(wanted) > limit:
             next_cursor = Cursor(topic_name=name, partition_index=wanted[limit][0])
             break
@@ -105,7 +105,10 @@ def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _known(
-    topic: TopicImage, partitions: list[tuple[int, PartitionImage]]
+    cache: MetadataCache,
+    topic: TopicImage,
+    partitions: list[tuple[int, PartitionImage]],
+    listener: str,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
@@ -114,7 +117,7 @@ def _known(
         is_internal=topic.is_internal,
         partitions=tuple(
             DescribeTopicPartitionsResponsePartition(
-                error_code=partition.error_code,
+                error_code=cache.error_of(partition, listener),
                 partition_index=index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,
@@ -122,7 +125,7 @@ def _known(
                 isr_nodes=partition.isr,
                 eligible_leader_replicas=(),
                 last_known_elr=(),
-                offline_replicas=partition.offline,
+                offline_replicas=cache.replicas_gone(partition),
             )
             for index, partition in partitions
         ),

@@ -8,6 +8,7 @@ do in the cluster; later it asks DescribeCluster.
 
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import (
@@ -23,8 +24,12 @@ from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.server.metadata import TopicImage, is_internal
 from barnabas.server.topic_names import check_topic_name
+from barnabas.server.topics import NewTopic
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
+
+# How long a client waits for the leader of the topic it named first; then it asks again.
+AUTO_CREATION_MS: Final = 1000
 
 
 def handle(
@@ -32,7 +37,12 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
-        return _response(broker, request, call, map(_known, broker.metadata.topics()))
+        return _response(
+            broker,
+            request,
+            call,
+            (_known(broker, topic, call) for topic in broker.metadata.topics()),
+        )
     may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
         "auto.create.topics.enable"
     )
@@ -42,7 +52,7 @@ def handle(
     asked = tuple(dict.fromkeys(asked))
     if may_create and any(_is_missing(broker, topic) for topic in asked):
         return _create_and_respond(broker, request, asked, call)
-    return _response(broker, request, call, [_lookup(broker, topic) for topic in asked])
+    return _response(broker, request, call, [_lookup(broker, topic, call) for topic in asked])
 
 
 async def _create_and_respond(
@@ -55,12 +65,16 @@ async def _create_and_respond(
     for topic in asked:
         if _is_missing(broker, topic):
             try:
-                await broker.topics.create_automatically(topic.name)
+                made = await broker.topics.create(NewTopic(topic.name), validate_only=False)
+                await broker.topics.led(topic.name, len(made.assignment), AUTO_CREATION_MS)
             except BrokerError as e:
-                if e.code != ErrorCode.topic_already_exists:
+                if e.code is ErrorCode.request_timed_out:
+                    answers.append(_failed(topic, ErrorCode.leader_not_available))
+                    continue
+                if e.code is not ErrorCode.topic_already_exists:
                     answers.append(_failed(topic, e.code))
                     continue
-        answers.append(_lookup(broker, topic))
+        answers.append(_lookup(broker, topic, call))
     return _response(broker, request, call, answers)
 
 
@@ -72,13 +86,15 @@ def _is_missing(broker: Broker, topic: MetadataRequestTopic) -> bool:
     )
 
 
-def _lookup(broker: Broker, topic: MetadataRequestTopic) -> MetadataResponseTopic:
+def _lookup(broker: Broker, topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
     if topic.topic_id is not None:
         image = broker.metadata.topic_by_id(topic.topic_id)
-        return _failed(topic, ErrorCode.unknown_topic_id) if image is None else _known(image)
+        if image is None:
+            return _failed(topic, ErrorCode.unknown_topic_id)
+        return _known(broker, image, call)
     image = broker.metadata.topic(topic.name or "")
     if image is not None:
-        return _known(image)
+        return _known(broker, image, call)
     try:
         check_topic_name(topic.name or "")
     except BrokerError as e:
@@ -107,7 +123,8 @@ def _not_by_id(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def _known(topic: TopicImage) -> MetadataResponseTopic:
+def _known(broker: Broker, topic: TopicImage, call: Call) -> MetadataResponseTopic:
+    cache = broker.metadata
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
         name=topic.name,
@@ -115,13 +132,13 @@ def _known(topic: TopicImage) -> MetadataResponseTopic:
         is_internal=topic.is_internal,
         partitions=tuple(
             MetadataResponsePartition(
-                error_code=partition.error_code,
+                error_code=cache.error_of(partition, call.connection.listener),
                 partition_index=index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                offline_replicas=partition.offline,
+                offline_replicas=cache.replicas_gone(partition),
             )
             for index, partition in topic.partitions.items()
         ),
@@ -137,7 +154,7 @@ def _response(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
             MetadataResponseBroker(node_id=b.broker_id, host=host, port=port, rack=b.rack)
-            for b in broker.metadata.brokers.values()
+            for b in broker.metadata.brokers_on(call.connection.listener)
             for host, port in [b.endpoint(call.connection.listener)]
         ),
         cluster_id=broker.metadata.cluster_id,

@@ -1,0 +1,77 @@
+"""Hears of properties that other brokers have changed, by Kafka's notifications in the tree."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from barnabas.znodes import layout, paths
+from barnabas.znodes.paths import ConfigEntity
+from barnabas.znodes.tree import (
+    ConnectionLoss,
+    Coordination,
+    MalformedZnode,
+    NoNode,
+    SessionExpired,
+    WatchEvent,
+)
+
+log = logging.getLogger("barnabas.configs")
+
+RETRY_S: Final = 0.5
+
+
+class ConfigChanges:
+    """Watches /config/changes; `changed` is told of each entity, in the order of the changes."""
+
+    def __init__(
+        self, coordination: Coordination, changed: Callable[[ConfigEntity], Awaitable[None]]
+    ) -> None:
+        self._coordination = coordination
+        self._changed = changed
+        self._news = asyncio.Event()
+        self._last_seen = -1
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """What was announced before is known; what comes from now on is heard."""
+        names = await self._coordination.children(paths.CONFIG_CHANGES, self._on_event)
+        self._last_seen = max(map(paths.sequence_number, names), default=-1)
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._follow())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _on_event(self, _: WatchEvent) -> None:
+        self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self._read_news()
+            except SessionExpired:
+                pass  # whoever begins the next session calls `start` again, and reads all
+            except ConnectionLoss:
+                await asyncio.sleep(RETRY_S)
+                self._news.set()
+
+    async def _read_news(self) -> None:
+        names = await self._coordination.children(paths.CONFIG_CHANGES, self._on_event)
+        for name in sorted(names, key=paths.sequence_number):
+            if paths.sequence_number(name) > self._last_seen:
+                await self._read(f"{paths.CONFIG_CHANGES}/{name}")
+                self._last_seen = paths.sequence_number(name)
+
+    async def _read(self, path: str) -> None:
+        try:
+            data, _ = await self._coordination.get(path)
+            await self._changed(layout.decode_config_change(path, data))
+        except NoNode:
+            pass  # removed as too old
+        except MalformedZnode as e:
+            log.warning("a change that cannot be read is passed over: %s", e)

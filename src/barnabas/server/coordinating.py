@@ -1,0 +1,20 @@
+"""What a client is told when the coordination tree could not be read or written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.znodes.tree import ConnectionLoss, SessionExpired
+
+
+@contextmanager
+def coordinating() -> Iterator[None]:
+    """Turns a lost tree into a code that clients retry on, and a failed disk into its own."""
+    try:
+        yield
+    except DiskFault as fault:
+        raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
+    except (ConnectionLoss, SessionExpired) as lost:
+        raise BrokerError(
+            ErrorCode.request_timed_out, f"the coordination service does not answer: {lost}"
+        ) from lost

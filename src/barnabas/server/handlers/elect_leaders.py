@@ -1,0 +1,74 @@
+"""ElectLeaders (43): a person asks that preferred replicas lead, or that any replica may.
+
+Version notes. Version 0 knows preferred elections only; from 1 on there are unclean ones, and a
+code for the whole request.
+"""
+
+from itertools import groupby
+from typing import Final
+
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+from kio.schema.elect_leaders.v2.response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.controller.events import ElectLeaders
+from barnabas.controller.steps import Selector
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+TYPES: Final = {0: Selector.PREFERRED, 1: Selector.OFFLINE_UNCLEAN}
+
+
+async def handle(broker: Broker, request: ElectLeadersRequest, _: Call) -> ElectLeadersResponse:
+    by = TYPES.get(request.election_type)
+    if by is None:
+        return _response(ErrorCode.invalid_request)
+    asked = _asked(request)
+    try:
+        answers = await broker.controller.ask(ElectLeaders(asked, by))
+    except BrokerError as e:
+        refused = () if asked is None else asked
+        return _response(e.code, [(each, e.code, e.message) for each in refused])
+    told = [(each, answer.code, answer.message) for each, answer in sorted(answers.items())]
+    if asked is None:  # then those are left out that needed none
+        told = [each for each in told if each[1] is not ErrorCode.election_not_needed]
+    return _response(ErrorCode.none, told)
+
+
+def _asked(request: ElectLeadersRequest) -> tuple[TopicPartition, ...] | None:
+    if request.topic_partitions is None:
+        return None
+    return tuple(
+        dict.fromkeys(
+            TopicPartition(topic.topic, index)
+            for topic in request.topic_partitions
+            for index in topic.partitions
+        )
+    )
+
+
+def _response(
+    code: ErrorCode, told: list[tuple[TopicPartition, ErrorCode, str | None]] | None = None
+) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        replica_election_results=tuple(
+            ReplicaElectionResult(
+                topic=topic,
+                partition_result=tuple(
+                    PartitionResult(
+                        partition_id=partition.partition, error_code=each, error_message=message
+                    )
+                    for partition, each, message in results
+                ),
+            )
+            for topic, results in groupby(told or (), key=lambda result: result[0].topic)
+        ),
+    )

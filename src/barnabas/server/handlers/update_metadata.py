@@ -1,0 +1,23 @@
+"""UpdateMetadata (6): the controller says what every broker tells its clients of the cluster."""
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.control.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+async def handle(
+    broker: Broker, request: UpdateMetadataRequest, _: Call | None
+) -> UpdateMetadataResponse:
+    # Asked first: nothing may come between the checks and what rests on them.
+    await broker.configs.know_topics([topic.topic_name for topic in request.topic_states])
+    try:
+        broker.registration.check_epoch(request.broker_epoch)
+        broker.partitions.check_controller(request.controller_epoch)
+    except BrokerError as e:
+        return UpdateMetadataResponse(error_code=e.code)
+    updated = broker.metadata.apply(request)
+    for name in updated.gone:
+        broker.configs.forget_topic(name)
+    broker.topics.metadata_changed((*updated.topics, *updated.gone))
+    return UpdateMetadataResponse(error_code=ErrorCode.none)

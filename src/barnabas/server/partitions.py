@@ -1,0 +1,319 @@
+"""Makes this broker's replicas what the controller says: leaders, followers, or nothing.
+
+LeaderAndIsr and StopReplica end here. A replica that changes its role becomes another object;
+what waited for the one before is answered. One such request is carried out at a time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from barnabas.log.log import Log
+from barnabas.log.logs import Logs
+from barnabas.log.work import Removal
+from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leadership import Leadership
+from barnabas.replication.replicas import Replicas
+from barnabas.server.configs import Configs
+from barnabas.wire.control.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.control.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+
+log = logging.getLogger("barnabas.partitions")
+
+# In place of a leader epoch: the topic goes, whatever the epoch; or the sender knows none.
+EPOCH_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+# After so many partitions others get their turn.
+AT_ONCE: Final = 16
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class Fetching(Protocol):
+    """Who copies from leaders; see `replication.fetcher.ReplicaFetchers`."""
+
+    def follow(self, follower: FollowerReplica, host: str, port: int, /) -> None: ...
+
+    def stop(self, partition: TopicPartition, /) -> None: ...
+
+
+class Partitions:
+    """Keeps CTL-4: a request of a past controller changes nothing."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        logs: Logs,
+        replicas: Replicas,
+        configs: Configs,
+        fetching: Fetching,
+        now_ms: Callable[[], float],
+        role_changed: Callable[[TopicPartition], None],
+        remove_later: Callable[[Removal], None],
+        disk_failed: Callable[[DiskFault], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._replicas = replicas
+        self._configs = configs
+        self._fetching = fetching
+        self._now_ms = now_ms
+        self._role_changed = role_changed
+        self._remove_later = remove_later
+        self._disk_failed = disk_failed
+        self.controller_epoch = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    def check_controller(self, epoch: int) -> None:
+        """Raises BrokerError(stale_controller_epoch) for a past controller, else goes by this one."""
+        if epoch < self.controller_epoch:
+            raise BrokerError(
+                ErrorCode.stale_controller_epoch,
+                f"controller epoch {epoch} is past, {self.controller_epoch} is known",
+            )
+        self.controller_epoch = epoch
+
+    # -- LeaderAndIsr --------------------------------------------------------
+
+    async def become(self, request: LeaderAndIsrRequest) -> Codes:
+        """Lead and follow as told, each partition on its own.
+
+        Raises  BrokerError(stale_controller_epoch), nothing changed
+        """
+        async with self._one_at_a_time:
+            self.check_controller(request.controller_epoch)
+            await self._configs.know_topics([topic.topic_name for topic in request.topic_states])
+            sources = {BrokerId(b.broker_id): (b.host_name, b.port) for b in request.live_leaders}
+            codes: Codes = {}
+            roles = {"leader": 0, "follower": 0}
+            for leadership in _leaderships(request):
+                role, code = self._become(leadership, sources)
+                codes[leadership.topic_partition] = code
+                if code is ErrorCode.none and role:
+                    roles[role] += 1
+                if len(codes) % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            log.info(
+                "roles told controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
+                request.controller_id,
+                request.controller_epoch,
+                len(codes),
+                roles["leader"],
+                roles["follower"],
+            )
+            return codes
+
+    def _become(
+        self, leadership: Leadership, sources: Mapping[BrokerId, tuple[str, int]]
+    ) -> tuple[str, ErrorCode]:
+        """The role that was taken, if it is another than before, and how that went."""
+        partition = leadership.topic_partition
+        try:
+            partition_log = self._log(leadership)
+            known = self._replicas.get(partition)
+            if known is not None and leadership.leader_epoch < known.leadership.leader_epoch:
+                return "", ErrorCode.stale_controller_epoch
+            if self._broker_id not in leadership.replicas:
+                return "", ErrorCode.unknown_topic_or_partition
+            if leadership.leader == self._broker_id:
+                return self._lead(known, leadership, partition_log), ErrorCode.none
+            return self._follow(known, leadership, partition_log, sources), ErrorCode.none
+        except BrokerError as e:
+            log.warning("partition refused partition=%s why=%s", partition, e)
+            return "", e.code
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return "", ErrorCode.kafka_storage_error
+
+    def _lead(
+        self,
+        known: LeaderReplica | FollowerReplica | None,
+        leadership: Leadership,
+        partition_log: Log,
+    ) -> str:
+        partition = leadership.topic_partition
+        if isinstance(known, LeaderReplica) and _same_epoch(known, leadership):
+            known.on_leadership(leadership)
+            self._role_changed(partition)
+            return ""
+        self._fetching.stop(partition)
+        self._replicas.put(
+            LeaderReplica(
+                self._broker_id,
+                leadership,
+                partition_log,
+                high_watermark=self._high_watermark(known, partition_log),
+                now_ms=self._now_ms(),
+            )
+        )
+        self._role_changed(partition)
+        return "leader"
+
+    def _follow(
+        self,
+        known: LeaderReplica | FollowerReplica | None,
+        leadership: Leadership,
+        partition_log: Log,
+        sources: Mapping[BrokerId, tuple[str, int]],
+    ) -> str:
+        partition = leadership.topic_partition
+        is_new_role = not (isinstance(known, FollowerReplica) and _same_epoch(known, leadership))
+        if is_new_role:
+            self._fetching.stop(partition)
+            known = FollowerReplica(
+                self._broker_id,
+                leadership,
+                partition_log,
+                high_watermark=self._high_watermark(known, partition_log),
+            )
+            self._replicas.put(known)
+            self._role_changed(partition)
+        assert isinstance(known, FollowerReplica)
+        # Also told again to one that follows already: its leader may listen elsewhere now.
+        if (source := sources.get(leadership.leader)) is not None:
+            self._fetching.follow(known, *source)
+        return "follower" if is_new_role else ""
+
+    def _log(self, leadership: Leadership) -> Log:
+        """The partition's log, made if need be.
+
+        Raises  BrokerError(kafka_storage_error, inconsistent_topic_id), DiskFault
+        """
+        partition, topic_id = leadership.topic_partition, leadership.topic_id
+        if self._replicas.is_offline(partition):
+            raise BrokerError(ErrorCode.kafka_storage_error)
+        config = self._configs.topic(partition.topic)
+        found = self._logs.get(partition)
+        if found is None:
+            # It may lie in a folder that has failed: to begin anew would hide what it holds.
+            if self._logs.offline and not leadership.is_new:
+                self._replicas.take_offline(partition)
+                raise BrokerError(ErrorCode.kafka_storage_error)
+            return self._create(partition, leadership)
+        if topic_id is not None and found.topic_id is None:
+            self._logs.adopt_topic_id(found, topic_id)
+        elif topic_id is not None and found.topic_id != topic_id:
+            raise BrokerError(
+                ErrorCode.inconsistent_topic_id,
+                f"{found.disk.folder}/{found.folder} holds topic id {found.topic_id}, "
+                f"the controller means {topic_id}; move that folder away",
+            )
+        found.config = config
+        return found
+
+    def _create(self, partition: TopicPartition, leadership: Leadership) -> Log:
+        """A new log, in another folder if one fails."""
+        while True:
+            try:
+                return self._logs.create(
+                    partition, leadership.topic_id, self._configs.topic(partition.topic)
+                )
+            except DiskFault as fault:
+                self._disk_failed(fault)
+
+    def _high_watermark(
+        self, known: LeaderReplica | FollowerReplica | None, partition_log: Log
+    ) -> Offset:
+        """What was known to be committed, in this role or as the last checkpoint has it."""
+        if known is not None:
+            return known.high_watermark
+        stored = self._logs.high_watermarks.get(partition_log.partition, 0)
+        start, end = partition_log.log_start_offset, partition_log.log_end_offset
+        return Offset(min(max(stored, start), end))
+
+    # -- StopReplica ---------------------------------------------------------
+
+    async def stop(self, request: StopReplicaRequest) -> Codes:
+        """Stop replicas, and delete those that are to go.
+
+        Raises  BrokerError(stale_controller_epoch), nothing changed
+        """
+        async with self._one_at_a_time:
+            self.check_controller(request.controller_epoch)
+            codes: Codes = {}
+            for topic in request.topic_states:
+                for state in topic.partition_states:
+                    partition = TopicPartition(topic.topic_name, state.partition_index)
+                    codes[partition] = self._stop(partition, state)
+                    if len(codes) % AT_ONCE == 0:
+                        await asyncio.sleep(0)
+            deleted = sum(
+                s.delete_partition for t in request.topic_states for s in t.partition_states
+            )
+            log.info(
+                "replicas stopped controller=%d epoch=%d partitions=%d to_delete=%d",
+                request.controller_id,
+                request.controller_epoch,
+                len(codes),
+                deleted,
+            )
+            return codes
+
+    def _stop(self, partition: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
+        known = self._replicas.get(partition)
+        if (
+            known is not None
+            and state.leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
+            and state.leader_epoch < known.leadership.leader_epoch
+        ):
+            return ErrorCode.fenced_leader_epoch
+        if self._replicas.is_offline(partition):
+            return ErrorCode.kafka_storage_error
+        self._fetching.stop(partition)
+        if known is not None:
+            self._logs.high_watermarks[partition] = known.high_watermark
+        self._replicas.remove(partition)
+        self._role_changed(partition)
+        if not state.delete_partition or self._logs.get(partition) is None:
+            return ErrorCode.none
+        try:
+            self._remove_later(self._logs.delete(partition))
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
+
+    # -- what else happens to replicas ---------------------------------------
+
+    def stop_leading(self) -> int:
+        """Lead nothing until the controller speaks again: our session is over; says how many."""
+        leaders = list(self._replicas)
+        for leader in leaders:
+            partition = leader.topic_partition
+            self._logs.high_watermarks[partition] = leader.high_watermark
+            self._replicas.remove(partition)
+            self._role_changed(partition)
+        return len(leaders)
+
+    def config_changed(self, topic: str, partitions: Iterable[int]) -> None:
+        """Let the logs of a topic follow its properties."""
+        config = self._configs.topic(topic)
+        for index in partitions:
+            if (partition_log := self._logs.get(TopicPartition(topic, index))) is not None:
+                partition_log.config = config
+
+
+def _same_epoch(known: LeaderReplica | FollowerReplica, leadership: Leadership) -> bool:
+    return known.leadership.leader_epoch == leadership.leader_epoch
+
+
+def _leaderships(request: LeaderAndIsrRequest) -> Iterable[Leadership]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield Leadership(
+                TopicPartition(topic.topic_name, state.partition_index),
+                topic.topic_id,
+                BrokerId(state.leader),
+                LeaderEpoch(state.leader_epoch),
+                tuple(map(BrokerId, state.isr)),
+                state.partition_epoch,
+                tuple(map(BrokerId, state.replicas)),
+                state.controller_epoch,
+                tuple(map(BrokerId, state.adding_replicas)),
+                tuple(map(BrokerId, state.removing_replicas)),
+                state.is_new,
+            )
