@@ -16,6 +16,7 @@ from barnabas.server.dispatch import Call, Dispatch, UnsupportedRequest
 from barnabas.server.handlers import api_versions
 from barnabas.server.replies import Pending, Refusal, Work
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.control.describe_controller import DescribeControllerResponse
 from barnabas.wire.schema import NO_THROTTLE
 from barnabas.wire.varint import Truncated, uvarint
 from tests.server.raw import (
@@ -125,6 +126,28 @@ def test_an_api_that_is_not_served_is_refused(key: int) -> None:
             served(versions_dispatch(ok), frame(key, 0, b""))
 
     on_uvloop(scenario())
+
+
+def test_what_has_a_handler_is_told_of_but_for_our_own_api() -> None:
+    async def scenario() -> None:
+        handlers = {
+            ApiKey.DESCRIBE_CONTROLLER: described,
+            ApiKey.API_VERSIONS: api_versions.handle,
+            ApiKey.METADATA: ok,
+        }
+        dispatch = Dispatch({}, handlers, api_versions.unsupported, Work(unexpected))
+        told = read_response(
+            ApiKey.API_VERSIONS, 0, served(dispatch, frame(ApiKey.API_VERSIONS, 0, b""))[4:]
+        )
+        assert [api.api_key for api in told.api_keys] == [ApiKey.METADATA, ApiKey.API_VERSIONS]
+        answer = served(dispatch, frame(ApiKey.DESCRIBE_CONTROLLER, 0, b"\0"))
+        assert read_response(ApiKey.DESCRIBE_CONTROLLER, 0, answer[4:]).state == "{}"
+
+    on_uvloop(scenario())
+
+
+def described(_: Any, __: Call) -> DescribeControllerResponse:
+    return DescribeControllerResponse(error_code=ErrorCode.none, state="{}")
 
 
 # -- headers -----------------------------------------------------------------

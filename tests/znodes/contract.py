@@ -81,6 +81,12 @@ class Heard(Generic[T]):
             await asyncio.wait_for(self._news.wait(), timeout=10)
         return self.all
 
+    async def until(self, last: T) -> list[T]:
+        """Wait for `last` to be the last thing told."""
+        while self.all[-1:] != [last]:
+            await self.first(len(self.all) + 1)
+        return self.all
+
 
 class CoordinationContract:
     """Creating, reading, setting and deleting; transactions; watches; sessions."""
@@ -435,8 +441,7 @@ class CoordinationContract:
                     await attempt
 
             await one.renew()
-            while states.all[-1] is not SessionState.CONNECTED:
-                await states.first(len(states.all) + 1)
+            await states.until(SessionState.CONNECTED)
             assert SessionState.EXPIRED in states.all
             assert one.session_id not in (0, old_id, other.session_id)
             await one.create("/broker", ephemeral=True)

@@ -20,10 +20,12 @@ from barnabas.cli.failures import BROKEN_PIPE, MISUSED, OK, SIGNALLED, CommandFa
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 _COMMANDS: Final[Mapping[str, str]] = {
     "server": "server_command",
+    "cluster": "cluster",
     "topics": "topics",
     "produce": "produce",
     "consume": "consume",
     "configs": "configs",
+    "elect": "elect",
     "log": "log",
     "demo": "demo",
 }

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TextIO
 
 from barnabas.cli.failures import Misused
 
@@ -18,24 +18,30 @@ def show_json(value: object) -> None:
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows under their headings; a column of whole numbers is aligned to the right."""
+def show_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], file: TextIO | None = None
+) -> None:
+    """Rows under their headings; a column of whole numbers is aligned to the right.
+
+    Goes to stdout, or to `file` where stdout is for something else.
+    """
     texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _show_rich(columns, rows, texts)
+    file = file or sys.stdout
+    if file.isatty():
+        _show_rich(columns, rows, texts, file)
     else:
-        _show_plain(columns, texts)
+        _show_plain(columns, texts, file)
 
 
-def _show_plain(columns: Sequence[str], texts: list[list[str]]) -> None:
+def _show_plain(columns: Sequence[str], texts: list[list[str]], file: TextIO) -> None:
     lines = [list(columns), *texts]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
-        print("  ".join(map(str.ljust, line, widths)).rstrip())
+        print("  ".join(map(str.ljust, line, widths)).rstrip(), file=file)
 
 
 def _show_rich(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], texts: list[list[str]]
+    columns: Sequence[str], rows: Sequence[Sequence[object]], texts: list[list[str]], file: TextIO
 ) -> None:
     from rich import box
     from rich.console import Console
@@ -48,7 +54,7 @@ def _show_rich(
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for line in texts:
         table.add_row(*map(Text, line))
-    Console().print(table)
+    Console(file=file).print(table)
 
 
 def show_time(timestamp_ms: int) -> str:

@@ -142,6 +142,10 @@ class Context:
         """
         return broker in self.live and partition not in self.offline_replicas.get(broker, ())
 
+    def is_available(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether a replica there may lead: online, and its broker is not about to stop."""
+        return broker not in self.shutting_down and self.is_online(broker, partition)
+
     def state_of(self, partition: TopicPartition) -> PartitionState:
         return self.partition_states.get(partition, PartitionState.NON_EXISTENT)
 

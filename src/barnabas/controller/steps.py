@@ -55,6 +55,16 @@ class SetAssignments(NamedTuple):
     assignments: Mapping[int, Assignment]
 
 
+class AssumeAssignments(NamedTuple):
+    """Know who holds which partition before the tree does (`Context.apply_assignment` alone).
+
+    While replicas leave, brokers must hear of the partition without them. But the tree is written
+    last, by SetAssignments: it alone remembers who else there was, should we fail midway.
+    """
+
+    assignments: Mapping[TopicPartition, Assignment]
+
+
 class RaiseLeaderEpochs(NamedTuple):
     """Give each partition a new leader epoch under the same leader, and tell its replicas.
 
@@ -97,6 +107,12 @@ class DropReassignments(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class QueueDeletions(NamedTuple):
+    """Know that these topics are to be deleted (`Context.apply_deleting`); the tree says so."""
+
+    topics: tuple[str, ...]
+
+
 class BeginDeletion(NamedTuple):
     """Know that the deletion of a topic has begun (its brokers were told that nobody leads)."""
 
@@ -118,12 +134,14 @@ Step: TypeAlias = (
     MovePartitions
     | MoveReplicas
     | SetAssignments
+    | AssumeAssignments
     | RaiseLeaderEpochs
     | TellMetadata
     | StopReplicas
     | EndTopic
     | DropDeletion
     | DropReassignments
+    | QueueDeletions
     | BeginDeletion
     | MarkIneligible
     | MarkEligible

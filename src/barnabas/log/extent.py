@@ -22,8 +22,11 @@ class Extent(NamedTuple):
 
     def load(self) -> bytes:
         """The bytes, from the disk if need be: for a thread. None of them if cut off since."""
-        data = self.file.read(self.position, self.size) if self.file else b""
-        return data if len(data) == self.size else b""
+        if self.file is None:
+            return b""
+        data = self.file.read(self.position, self.size)
+        # After the read: what was cut before it may have been other bytes, or some of both.
+        return data if self.position + self.size <= self.file.size else b""
 
 
 NOTHING: Final = Extent(None, 0, 0)

@@ -8,7 +8,7 @@
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -20,7 +20,8 @@ from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
 from barnabas.log.epochs import EpochEntry, LeaderEpochs
-from barnabas.log.log import EPOCH_CHECKPOINT, PARTITION_METADATA, Log
+from barnabas.log.flushes import EPOCH_CHECKPOINT, PARTITION_METADATA
+from barnabas.log.log import Log
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
 from barnabas.log.segments import DELETED, decide_jitter_ms, new_segment
@@ -42,7 +43,13 @@ class Opening(NamedTuple):
 
 
 def open_log(
-    disk: Disk, opening: Opening, *, producers: ProducerStates, random: Random, now_ms: int
+    disk: Disk,
+    opening: Opening,
+    *,
+    producers: ProducerStates,
+    random: Random,
+    now_ms: int,
+    settle: Callable[[Log], None] = lambda log: log.on_settled(log.cuts),
 ) -> Log:
     """The log that the folder holds, with every whole batch up to the first damage.
 
@@ -84,6 +91,7 @@ def open_log(
         now_ms=now_ms,
         topic_id=read_topic_id(disk, folder),
         first_dirty_offset=first_dirty_offset,
+        settle=settle,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()

@@ -4,9 +4,9 @@ All of it belongs to the event loop and none of it suspends. What would block fo
 returned as work for a thread: `Flush` and `Removal` touch only files, never the log.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.base.disk import Buffer, Disk
@@ -19,23 +19,22 @@ from barnabas.log.checkpoints import encode_epoch_checkpoint
 from barnabas.log.cleaning import Cleaning
 from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.flushes import EPOCH_CHECKPOINT, Flushes
+from barnabas.log.followed import check_order
 from barnabas.log.producers import CompletedTransaction, ProducerStates
 from barnabas.log.retention import decide_deletable
-from barnabas.log.segment import Segment, TimestampOffset
+from barnabas.log.segment import LOG, Segment, TimestampOffset
 from barnabas.log.segments import Segments, new_segment
 from barnabas.log.snapshots import (
     remove_snapshots,
     replay,
     restore,
-    snapshot_offsets,
+    take_last_snapshot,
     take_snapshot,
 )
 from barnabas.log.swap import Swap
 from barnabas.log.work import Flush, Removal
 from barnabas.wire.batch import BatchHeader, headers, stamp
-
-EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-PARTITION_METADATA: Final = "partition.metadata"
 
 
 class Appended(NamedTuple):
@@ -67,8 +66,13 @@ class Log:
         now_ms: int,
         topic_id: UUID | None = None,
         first_dirty_offset: int | None = None,
+        settle: Callable[["Log"], None] = lambda log: log.on_settled(log.cuts),
     ) -> None:
-        """Segments in order, at least one, whose last knows its end."""
+        """Segments in order, at least one, whose last knows its end.
+
+        `settle` does what must be done between a truncation and the next append, and then calls
+        `on_settled`. It blocks; if a thread has seen to it in time, it is not called.
+        """
         self.disk = disk
         self.partition = partition
         self.topic_id = topic_id
@@ -85,13 +89,17 @@ class Log:
         self.first_dirty_offset = first_dirty_offset
         # The compaction under way, if any: it is void once this is another or none.
         self.cleaning: Cleaning | None = None
+        # How often the log was cut, and whether the medium does not know of the last time.
+        self.cuts: int = 0
+        self.is_unsettled = False
+        self._settle = settle
         self._swap: Swap | None = None
         self._random = random
         self._segments = Segments(disk, segments)
         self._active = segments[-1]
         self._epoch = epochs.latest
-        self._flushing: list[Flush] = []
-        self._is_folder_dirty = any(segment.is_dirty for segment in segments)
+        is_folder_dirty = any(segment.is_dirty for segment in segments)
+        self._flushes = Flushes(disk, self.folder, is_folder_dirty=is_folder_dirty)
 
     # Writing
 
@@ -139,10 +147,11 @@ class Log:
             )
         if self.failure is not None:
             raise self.failure
-        last_offset = base_offset + count - 1
+        if self.is_unsettled:
+            self._settle_now()
+        last_offset, active = base_offset + count - 1, self._active
         stamp(batch, base_offset, batch_length, epoch)
         try:
-            active = self._active
             if active.should_roll(len(batch), last_offset, max_timestamp, now_ms, self.config):
                 self.roll(now_ms)
                 active = self._active
@@ -161,13 +170,16 @@ class Log:
         Offsets may have gaps where the leader has compacted. A cut last batch is left out.
 
         Keeps   LOG-2
-        Raises  BrokerError(corrupt_message), log unchanged, if offsets or epochs do not rise
+        Raises  BrokerError(corrupt_message), log unchanged, if offsets or epochs do not rise;
+                UnexpectedOffset is one that tells where the batches begin
                 DiskFault, nothing appended, and `failure` is set
         """
         found = list(headers(batches))
         if not found:
             return Appended(self.log_end_offset, self.log_end_offset)
-        self._check_order(found)
+        check_order(found, self.folder, self.log_end_offset, self._epoch)
+        if self.is_unsettled:
+            self._settle_now()
         position, last = found[-1]
         data = memoryview(batches)[: position + last.size]
         with self._writing():
@@ -187,28 +199,11 @@ class Log:
     def _completed(self, transaction: CompletedTransaction) -> None:
         with self._writing():
             self._segments.note_aborted(transaction)
-        self._is_folder_dirty = True
-
-    def _check_order(self, found: Sequence[tuple[int, BatchHeader]]) -> None:
-        next_offset: int = self.log_end_offset
-        epoch: int = self._epoch
-        for _, header in found:
-            if header.base_offset < next_offset or header.leader_epoch < epoch:
-                raise BrokerError(
-                    ErrorCode.corrupt_message,
-                    f"{self.folder} ends at {next_offset} in leader epoch {epoch}; a batch at "
-                    f"{header.base_offset} in epoch {header.leader_epoch} cannot follow",
-                )
-            next_offset, epoch = header.next_offset, header.leader_epoch
+        self._flushes.is_folder_dirty = True
 
     def _begin_epoch(self, epoch: LeaderEpoch, start_offset: int) -> None:
-        law(
-            epoch > self._epoch,
-            "LOG-2 epochs along the log never decrease",
-            log=self.folder,
-            new=epoch,
-            old=self._epoch,
-        )
+        facts = {"log": self.folder, "new": epoch, "old": self._epoch}
+        law(epoch > self._epoch, "LOG-2 epochs along the log never decrease", **facts)
         if self.epochs.assign(epoch, Offset(start_offset)):
             self.write_epochs()
         self._epoch = epoch
@@ -218,7 +213,7 @@ class Log:
         # Not worth waiting for the medium: up to the next flush, batches tell as much.
         path = f"{self.folder}/{EPOCH_CHECKPOINT}"
         self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries), sync=False)
-        self._is_folder_dirty = True
+        self._flushes.is_folder_dirty = True
 
     def roll(self, now_ms: int) -> bool:
         """Begin a new active segment, unless the present one is empty."""
@@ -237,7 +232,7 @@ class Log:
             self.disk, self.folder, base_offset, self.config, self._random, now_ms
         )
         self._segments.add(self._active)
-        self._is_folder_dirty = True
+        self._flushes.is_folder_dirty = True
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -300,9 +295,14 @@ class Log:
     def truncate_to(self, offset: Offset, now_ms: int) -> Removal | None:
         """Remove the batch that holds `offset` and all after it: a leader wrote otherwise.
 
+        Until the log is settled again checkpoints may tell of what is gone: see `settle`.
+
         Raises  DiskFault, and `failure` is set
         """
         if offset >= self.log_end_offset:
+            # A leader that wrote nothing in its epoch has noted it here nevertheless.
+            with self._writing():
+                self._forget_epochs_from(self.log_end_offset)
             return None
         if offset < self._segments.first.base_offset:
             return self.truncate_fully_and_start_at(offset, now_ms)
@@ -325,8 +325,7 @@ class Log:
             remove_snapshots(self.disk, self.folder)
             self._start_segment(offset, now_ms)
             self.log_start_offset = offset
-            if self.epochs.truncate_from_end(Offset(0)):
-                self.write_epochs()
+            self._forget_epochs_from(Offset(0))
             self._after_truncation(now_ms)
         return removal
 
@@ -336,12 +335,31 @@ class Log:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
-        self._flushing.clear()
+        self._flushes.void()
+        self.cuts += 1
+        self.is_unsettled = True
         for segment in self._segments:
             segment.is_dirty = segment.is_index_dirty = True
-        if self.epochs.truncate_from_end(self.log_end_offset):
-            self.write_epochs()
+        self._forget_epochs_from(self.log_end_offset)
         self.restore_producers(now_ms)
+
+    def _forget_epochs_from(self, offset: Offset) -> None:
+        if self.epochs.truncate_from_end(offset):
+            self.write_epochs()
+
+    @property
+    def unsettled_paths(self) -> list[str]:
+        """What to sync, so that a power failure cannot bring back what was cut off."""
+        return [self._active.path(LOG), f"{self.folder}/{EPOCH_CHECKPOINT}", self.folder]
+
+    def on_settled(self, cut: int) -> None:
+        """Note that files and checkpoints on the medium are as after the truncation `cut`."""
+        if cut == self.cuts:
+            self.is_unsettled = False
+
+    def _settle_now(self) -> None:
+        with self._writing():
+            self._settle(self)
 
     def restore_producers(self, now_ms: int) -> None:
         """Read the state of the producers anew from snapshots and batches."""
@@ -363,9 +381,8 @@ class Log:
 
     def deletable_segments(self, now_ms: int, high_watermark: Offset) -> list[Segment]:
         """The oldest segments that may go now; the active one only if all of its records may."""
-        return decide_deletable(
-            self.segments, self.config, self.log_start_offset, high_watermark, now_ms
-        )
+        start = self.log_start_offset
+        return decide_deletable(self.segments, self.config, start, high_watermark, now_ms)
 
     def delete_segments(self, deletable: Sequence[Segment], now_ms: int) -> Removal | None:
         """Let go of the oldest segments, as decided; a new one begins first if none would be left.
@@ -391,7 +408,7 @@ class Log:
         return removal
 
     def _detach(self, which: slice) -> Removal:
-        self._is_folder_dirty = True
+        self._flushes.is_folder_dirty = True
         return Removal(self.disk, self._segments.detach(which), self.config.file_delete_delay_ms)
 
     # Compacting
@@ -416,7 +433,7 @@ class Log:
             self._swap = Swap(self.disk, self.folder, old, new)
             self._swap.step()
         self._segments.replace(old, new)
-        self._is_folder_dirty = True
+        self._flushes.is_folder_dirty = True
         return self._swap
 
     def continue_swap(self, swap: Swap) -> None:
@@ -456,27 +473,12 @@ class Log:
 
         Indexes only of segments that are at rest: recovery builds those of the active one anew.
         """
-        # What another flush is still at is not yet proven: it counts here too.
-        paths = [path for flush in self._flushing for path in flush.paths]
-        for segment in self._segments:
-            is_active = segment is self._active
-            if not (is_active and rolled_only):
-                paths += segment.take_unsynced(with_indexes=closing or not is_active)
-        if self._is_folder_dirty:
-            paths += (f"{self.folder}/{name}" for name in (EPOCH_CHECKPOINT, PARTITION_METADATA))
-            paths += (self.folder, "")
-            self._is_folder_dirty = False
-        end = Offset(self._active.base_offset) if rolled_only else self.log_end_offset
-        flush = Flush(self.disk, list(dict.fromkeys(paths)), end)
-        self._flushing.append(flush)
-        return flush
+        return self._flushes.start(self._segments, self.log_end_offset, rolled_only, closing)
 
     def on_flushed(self, flush: Flush, now_ms: int) -> None:
         """Note that the work of `start_flush` is done, which is void if the log was cut since."""
         self.last_flush_ms = now_ms
-        pending = [started for started in self._flushing if started is not flush]
-        if len(pending) < len(self._flushing):
-            self._flushing = pending
+        if self._flushes.end(flush):
             self.recovery_point = max(self.recovery_point, flush.offset)
 
     def flush(self, now_ms: int, *, closing: bool = False) -> None:
@@ -488,10 +490,8 @@ class Log:
     def close(self, now_ms: int) -> None:
         """Leave the folder as a clean stop does: trimmed, flushed, with a snapshot. Blocks."""
         self._end_cleaning()
-        end = self.log_end_offset
-        known_upto = snapshot_offsets(self.disk, self.folder)[-1:] or [self.log_start_offset]
-        if end > known_upto[0]:
-            take_snapshot(self.disk, self.folder, self.producers, end)
+        start, end = self.log_start_offset, self.log_end_offset
+        take_last_snapshot(self.disk, self.folder, self.producers, start, end)
         self._active.rest()
         self.flush(now_ms, closing=True)
         for segment in self._segments:

@@ -24,6 +24,7 @@ from barnabas.log.folder import (
 from barnabas.log.loading import Opening, open_log, write_topic_id
 from barnabas.log.log import Log
 from barnabas.log.producers import ProducerStates
+from barnabas.log.settling import Settling
 from barnabas.log.work import Flush, Removal
 
 DELETE: Final = "-delete"
@@ -149,6 +150,7 @@ class Logs:
             producers=ProducerStates(self._producer_expiration_ms),
             random=self._random,
             now_ms=self._clock.now_ms(),
+            settle=self._settle,
         )
         self._logs[opening.partition] = log
         return log
@@ -214,6 +216,11 @@ class Logs:
             write_topic_id(folder.disk, str(partition), topic_id)
         return self._open(folder, Opening(partition, config, clean=True))
 
+    def adopt_topic_id(self, log: Log, topic_id: UUID) -> None:
+        """Write down the id of a topic that is older than topic ids. Raises DiskFault."""
+        write_topic_id(log.disk, log.folder, topic_id)
+        log.topic_id = topic_id
+
     def delete(self, partition: TopicPartition) -> Removal:
         """Take a partition away; its folder is renamed now and removed by the work returned."""
         log = self._logs.pop(partition)
@@ -254,8 +261,34 @@ class Logs:
                 if removal := log.delete_segments(deletable, now_ms):
                     yield removal
 
+    # What a truncation leaves to be done
+
+    def start_settling(self, logs: Sequence[Log]) -> Settling:
+        """The work that lets the medium know of the truncations of `logs`, all of them online.
+
+        To be done before anything is appended to them: otherwise checkpoints that tell of records
+        which are gone would be believed of those that come in their place. A log that is appended
+        to nevertheless does it itself, and blocks.
+        """
+        folders = dict.fromkeys(log.disk.folder for log in logs)
+        return Settling(
+            [(log.disk, path) for log in logs for path in log.unsettled_paths],
+            [write for name in folders for write in self._checkpoints(self.folders[name], {})],
+            [(log, log.cuts) for log in logs],
+        )
+
+    def _settle(self, log: Log) -> None:
+        settling = self.start_settling([log])
+        settling.run()
+        settling.done()
+
+    # Checkpoints
+
     def checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
-        """The work that writes down recovery points, log starts and high watermarks as they are."""
+        """The work that writes down recovery points, log starts and high watermarks as they are.
+
+        A partition whose high watermark is not given keeps the one it had.
+        """
         return [
             write
             for folder in self._online()
@@ -272,11 +305,13 @@ class Logs:
             for log in logs
             if log.log_start_offset > log.segments[0].base_offset
         }
-        known = {
-            log.partition: high_watermarks[log.partition]
-            for log in logs
-            if log.partition in high_watermarks
-        }
+        known = {}
+        for log in logs:
+            given = high_watermarks.get(log.partition, self.high_watermarks.get(log.partition))
+            if given is not None:
+                # Beyond the log's end it would be believed of what is written there next.
+                known[log.partition] = min(given, log.log_end_offset)
+        self.high_watermarks |= known
         return [
             folder.write_offsets(RECOVERY_POINT, points),
             folder.write_offsets(LOG_START_OFFSET, starts),

@@ -253,6 +253,9 @@ class Segment:
             return
         cut = self._header_at(position).base_offset
         self.file.truncate(position)
+        # What is written from here on goes to another open file: of the old one, which extents
+        # may still refer to, nothing beyond its size was ever overwritten.
+        self._file = None
         self.size = position
         self.end_offset = min(offset, cut)
         self.offset_index.truncate_to(offset)

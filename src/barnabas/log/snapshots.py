@@ -23,6 +23,15 @@ def take_snapshot(disk: Disk, folder: str, producers: ProducerStates, offset: in
     disk.replace(snapshot_path(folder, offset), producers.to_snapshot(), sync=False)
 
 
+def take_last_snapshot(
+    disk: Disk, folder: str, producers: ProducerStates, start_offset: int, end_offset: int
+) -> None:
+    """For a clean stop: that of the log's end, unless there is nothing new to tell."""
+    known_upto = snapshot_offsets(disk, folder)[-1:] or [start_offset]
+    if end_offset > known_upto[0]:
+        take_snapshot(disk, folder, producers, end_offset)
+
+
 def snapshot_offsets(disk: Disk, folder: str) -> list[int]:
     """The offsets that there are snapshots for, rising."""
     names = (name.removesuffix(SUFFIX) for name in disk.list(folder) if name.endswith(SUFFIX))

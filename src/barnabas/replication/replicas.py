@@ -1,17 +1,24 @@
-"""The partitions that this broker holds: a map, and the one answer for those it does not."""
+"""The partitions that this broker holds: a map, and the one answer for those it does not lead."""
 
 from collections.abc import Iterator
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leader import LeaderReplica
+
+Replica = LeaderReplica | FollowerReplica
 
 
 class Replicas:
-    """By topic and partition; a plain tuple is as good a key as a TopicPartition."""
+    """By topic and partition; a plain tuple is as good a key as a TopicPartition.
+
+    To iterate is to go over the leaders.
+    """
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}
+        self._followers: dict[tuple[str, int], FollowerReplica] = {}
         self._offline: set[tuple[str, int]] = set()
 
     def leader(self, topic: str, partition: int) -> LeaderReplica:
@@ -25,22 +32,48 @@ class Replicas:
         """What to answer for a partition that has no leader here."""
         if (topic, partition) in self._offline:
             return ErrorCode.kafka_storage_error
+        if (topic, partition) in self._followers:
+            return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
 
     def find(self, topic: str, partition: int) -> LeaderReplica | None:
         return self._leaders.get((topic, partition))
 
-    def put(self, leader: LeaderReplica) -> None:
-        self._leaders[leader.topic_partition] = leader
+    def follower(self, topic: str, partition: int) -> FollowerReplica | None:
+        return self._followers.get((topic, partition))
+
+    def get(self, topic_partition: TopicPartition) -> Replica | None:
+        """Whichever role it has here."""
+        return self._leaders.get(topic_partition) or self._followers.get(topic_partition)
+
+    def put(self, replica: Replica) -> None:
+        """Let the partition have this role, and no other that it had."""
+        self.remove(replica.topic_partition)
+        if isinstance(replica, LeaderReplica):
+            self._leaders[replica.topic_partition] = replica
+        else:
+            self._followers[replica.topic_partition] = replica
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
         """Its log folder failed: nobody is served from it until the next start."""
-        self._leaders.pop(topic_partition, None)
+        self.remove(topic_partition)
         self._offline.add(topic_partition)
 
-    def remove(self, topic_partition: TopicPartition) -> LeaderReplica | None:
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._offline
+
+    def remove(self, topic_partition: TopicPartition) -> Replica | None:
         self._offline.discard(topic_partition)
-        return self._leaders.pop(topic_partition, None)
+        leader = self._leaders.pop(topic_partition, None)
+        return leader or self._followers.pop(topic_partition, None)
+
+    def followers(self) -> Iterator[FollowerReplica]:
+        return iter(list(self._followers.values()))
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """How far each partition is known to be committed, in either role."""
+        replicas: list[Replica] = [*self._leaders.values(), *self._followers.values()]
+        return {replica.topic_partition: replica.high_watermark for replica in replicas}
 
     def __iter__(self) -> Iterator[LeaderReplica]:
         return iter(list(self._leaders.values()))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from barnabas.base.disk import Disk
 from barnabas.base.offload import InlineOffload, Offload
 from barnabas.znodes.journal import Journal
-from barnabas.znodes.nodes import Change, Nodes, check_path, events_of
+from barnabas.znodes.nodes import Change, Nodes, check_operation, check_path, events_of
 from barnabas.znodes.tree import (
     ANY_VERSION,
     Create,
@@ -210,7 +210,7 @@ class EmbeddedSession:
         self, operations: Sequence[Operation], plan: Plan | None = None
     ) -> list[Result]:
         for operation in operations:
-            _check(operation)
+            check_operation(operation)
         session_id = self._id
 
         def planned() -> Sequence[Operation]:
@@ -234,9 +234,3 @@ class EmbeddedSession:
         self._state = state
         for listener in self._listeners:
             self._watches.post(listener, state)
-
-
-def _check(operation: Operation) -> None:
-    check_path(operation.path)
-    if isinstance(operation, Delete) and operation.path == "/":
-        raise ValueError("the root of the tree cannot be deleted")

@@ -258,3 +258,10 @@ def check_path(path: str) -> None:
         return
     if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
         raise ValueError(f"{path!r} is not the path of a znode")
+
+
+def check_operation(operation: Operation) -> None:
+    """Raises ValueError, a bug of the caller, for what no tree can do."""
+    check_path(operation.path)
+    if isinstance(operation, Delete) and operation.path == ROOT:
+        raise ValueError("the root of the tree cannot be deleted")

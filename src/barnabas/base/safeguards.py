@@ -1,0 +1,15 @@
+"""The rules that keep records safe, each of which a test can switch off to see what it is for."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Safeguards:
+    """All in force, unless someone wants to watch a cluster lose or mix up records without one."""
+
+    epoch_truncation: bool = True  # else followers truncate to their high watermark
+    isr_version_check: bool = True  # else a leader overwrites an ISR that it has not seen
+    controller_epoch_fence: bool = True  # else brokers obey a controller of the past
+    flush_before_checkpoint: bool = True  # else recovery points may lie beyond what was flushed
+    min_insync_check: bool = True  # else acks=all is promised by however few are in sync
+    sequence_check: bool = True  # else a producer's retry may be written twice

@@ -1,0 +1,61 @@
+"""What a follower demands of the batches that its leader sent, before they enter its log."""
+
+from collections.abc import Iterator, Sequence
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.wire.batch import MAGIC, BatchHeader, check_crc, headers
+
+
+class UnexpectedOffset(BrokerError):
+    """Batches begin before the log's end; if it is empty it can begin where they do."""
+
+    def __init__(self, message: str, first: BatchHeader) -> None:
+        super().__init__(ErrorCode.corrupt_message, message)
+        self.first = first
+
+
+def check_order(
+    found: Sequence[tuple[int, BatchHeader]], folder: str, next_offset: int, epoch: int
+) -> None:
+    """Offsets may have gaps, where the leader has compacted, but they and epochs never fall.
+
+    Raises  UnexpectedOffset, BrokerError(corrupt_message)
+    """
+    for _, header in found:
+        if header.base_offset < next_offset or header.leader_epoch < epoch:
+            what = (
+                f"{folder} ends at {next_offset} in leader epoch {epoch}; a batch at "
+                f"{header.base_offset} in epoch {header.leader_epoch} cannot follow"
+            )
+            if header.base_offset < next_offset:
+                raise UnexpectedOffset(what, found[0][1])
+            raise BrokerError(ErrorCode.corrupt_message, what)
+        next_offset, epoch = header.next_offset, header.leader_epoch
+
+
+def checked_batches(records: memoryview, at_most: int) -> Iterator[memoryview]:
+    """Whole batches in a row whose CRCs are right, about `at_most` bytes at a time.
+
+    So that nobody has to take ten megabytes at once. A cut last batch is left out.
+
+    Raises  BrokerError(corrupt_message) at the first damaged one, after those before it were given
+    """
+    start = end = 0
+    try:
+        for position, header in headers(records):
+            size = header.size
+            if header.magic != MAGIC or not check_crc(records[position : position + size]):
+                raise BrokerError(
+                    ErrorCode.corrupt_message,
+                    f"the batch at offset {header.base_offset} is damaged",
+                )
+            if position + size - start > at_most and end > start:
+                yield records[start:end]
+                start = end
+            end = position + size
+    except BrokerError:
+        if end > start:
+            yield records[start:end]
+        raise
+    if end > start:
+        yield records[start:end]

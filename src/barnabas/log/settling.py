@@ -1,0 +1,32 @@
+"""What is left to do after a truncation, before anything is appended in place of what is gone."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.base.disk import Disk
+from barnabas.log.folder import CheckpointWrite
+from barnabas.log.log import Log
+
+
+class Settling(NamedTuple):
+    """Work for a thread: let the medium know where logs end now.
+
+    A crash before it is done is harmless: a log that ends before what its checkpoints say gets
+    lower ones when it is opened, and one that comes back in its old length is truncated again.
+    """
+
+    paths: Sequence[tuple[Disk, str]]
+    writes: Sequence[CheckpointWrite]
+    cuts: Sequence[tuple[Log, int]]
+
+    def run(self) -> None:
+        """Block until all is on the medium. Afterwards the loop says so: `done`."""
+        for disk, path in self.paths:
+            disk.sync(path)
+        for write in self.writes:
+            write.run()
+
+    def done(self) -> None:
+        """Let the logs be appended to, but for those that were cut again meanwhile."""
+        for log, cut in self.cuts:
+            log.on_settled(cut)

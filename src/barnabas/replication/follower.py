@@ -1,0 +1,161 @@
+"""The follower of one partition: its log becomes the leader's, batch by batch."""
+
+import logging
+import uuid
+from typing import NamedTuple
+
+from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from barnabas.log.epochs import EpochEnd
+from barnabas.log.followed import UnexpectedOffset
+from barnabas.log.log import Log
+from barnabas.log.work import Removal
+from barnabas.replication.leadership import Leadership
+from barnabas.replication.truncation import decide_truncation
+from barnabas.wire.batch import BatchHeader
+
+log = logging.getLogger("barnabas.follower")
+
+
+class Followed(NamedTuple):
+    """What came of an append."""
+
+    high_watermark_moved: bool
+    removal: Removal | None = None  # of the files of a log that had to begin elsewhere
+
+
+class FollowerReplica:
+    """Follows one leader in one epoch; a new epoch is a new object. Nothing here suspends.
+
+    After a DiskFault the log's `failure` is set, and nothing more can be followed.
+    """
+
+    __slots__ = ("broker_id", "high_watermark", "lag", "leadership", "log")
+
+    def __init__(
+        self, broker_id: BrokerId, leadership: Leadership, log: Log, high_watermark: int
+    ) -> None:
+        """`high_watermark` as it was in the role before, or as the checkpoint has it."""
+        self.broker_id = broker_id
+        self.leadership = leadership
+        self.log = log
+        within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.high_watermark = Offset(within)
+        # How far the leader's high watermark is ahead; None before its first answer.
+        self.lag: int | None = None
+        log.producers.on_high_watermark(within)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.leadership.topic_partition
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        return self.leadership.topic_id
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        return self.leadership.leader_epoch
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """How far a READ_COMMITTED consumer may read: up to the first open transaction."""
+        unstable = self.log.producers.first_unstable_offset
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return Offset(unstable)
+
+    def on_leadership(self, leadership: Leadership) -> None:
+        """Take what the controller says anew within this epoch."""
+        if leadership.partition_epoch >= self.leadership.partition_epoch:
+            self.leadership = leadership
+
+    # Following
+
+    def append(
+        self, records: memoryview, leader_high_watermark: int, leader_log_start: int, now_ms: int
+    ) -> Followed:
+        """Take whole batches that the leader sent for this log's end, none of them damaged.
+
+        The high watermark goes as far as the leader's, at most to the log's end; the log's start
+        goes with the leader's.
+
+        Keeps   REP-2  the high watermark never retreats
+        Raises  BrokerError(corrupt_message), nothing changed, if they do not fit the log's end
+                DiskFault
+        """
+        removal = None
+        try:
+            self.log.append_as_follower(records, now_ms)
+        except UnexpectedOffset as unexpected:
+            if not self._begins_within(unexpected.first):
+                raise
+            removal = self._start_at(Offset(unexpected.first.base_offset), now_ms)
+            self.log.append_as_follower(records, now_ms)
+        end = self.log.log_end_offset
+        self.lag = max(0, leader_high_watermark - end)
+        moved = self._advance_high_watermark(min(Offset(leader_high_watermark), end))
+        if leader_log_start > self.log.log_start_offset:
+            self.log.delete_records_before(min(Offset(leader_log_start), self.high_watermark))
+        return Followed(moved, removal)
+
+    def _begins_within(self, first: BatchHeader) -> bool:
+        """Whether an empty log begins inside a batch, as where the leader's records were deleted.
+
+        Then it has to begin where the batch does, and its start moves up again afterwards.
+        """
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        return start == end and first.base_offset < end < first.next_offset
+
+    def _advance_high_watermark(self, offset: Offset) -> bool:
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.log.producers.on_high_watermark(offset)
+        return True
+
+    # Truncating
+
+    def truncate_to_epoch(self, leader: EpochEnd, now_ms: int) -> Removal | None:
+        """Remove what the leader does not have, as far as its answer tells. Raises DiskFault."""
+        offset = decide_truncation(self.log, leader)
+        log.info(
+            "truncating partition=%s to=%d end=%d own_epoch=%d leader_epoch=%d leader_end=%d",
+            self.topic_partition,
+            offset,
+            self.log.log_end_offset,
+            self.log.epochs.latest,
+            leader.epoch,
+            leader.end_offset,
+        )
+        return self.truncate_to(offset, now_ms)
+
+    def truncate_to(self, offset: Offset, now_ms: int) -> Removal | None:
+        """Remove the batch that holds `offset` and all after it. Raises DiskFault."""
+        removal = self.log.truncate_to(offset, now_ms)
+        end = self.log.log_end_offset
+        if end < self.high_watermark:
+            # Only where a replica that was not in sync was elected, or a disk has lost something.
+            log.warning(
+                "truncated below the high watermark partition=%s end=%d high_watermark=%d",
+                self.topic_partition,
+                end,
+                self.high_watermark,
+            )
+            self.high_watermark = end
+        self.log.producers.on_high_watermark(self.high_watermark)
+        return removal
+
+    def start_anew_at(self, offset: Offset, now_ms: int) -> Removal:
+        """Remove everything: the leader no longer has what would follow it. Raises DiskFault."""
+        log.warning(
+            "log begins anew partition=%s at=%d end=%d: the leader has deleted what is between",
+            self.topic_partition,
+            offset,
+            self.log.log_end_offset,
+        )
+        return self._start_at(offset, now_ms)
+
+    def _start_at(self, offset: Offset, now_ms: int) -> Removal:
+        removal = self.log.truncate_fully_and_start_at(offset, now_ms)
+        self.high_watermark = offset
+        return removal

@@ -1,0 +1,109 @@
+"""The interface's operations, answers and errors in kazoo's terms, and back."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol import serialization as requests
+from kazoo.protocol.states import EventType, ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from barnabas.znodes.tree import (
+    BadVersion,
+    Check,
+    ConnectionLoss,
+    Create,
+    Delete,
+    EventKind,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Result,
+    SessionExpired,
+    Set,
+    Stat,
+    ZnodeError,
+)
+
+EVENT_KINDS: Final[dict[Any, EventKind]] = {
+    EventType.CREATED: EventKind.CREATED,
+    EventType.CHANGED: EventKind.CHANGED,
+    EventType.DELETED: EventKind.DELETED,
+    EventType.CHILD: EventKind.CHILDREN,
+}
+_ERRORS: Final[dict[type[Exception], type[ZnodeError]]] = {
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+    kazoo_errors.ConnectionClosedError: SessionExpired,
+    kazoo_errors.ConnectionLoss: ConnectionLoss,
+}
+_EPHEMERAL: Final = 1
+_SEQUENTIAL: Final = 2
+
+
+class Chroot(str):
+    """The node below which a session's tree lies, as a path without a trailing slash, or ""."""
+
+    def full(self, path: str) -> str:
+        """What the server calls the node that the session calls `path`."""
+        return self + path if path != "/" else str(self) or "/"
+
+    def inside(self, full_path: str) -> str:
+        return full_path[len(self) :] or "/"
+
+
+def request_of(operation: Operation, chroot: Chroot) -> Any:
+    """One operation as part of a transaction."""
+    path = chroot.full(operation.path)
+    match operation:
+        case Create(_, data, ephemeral, sequential):
+            flags = _EPHEMERAL * ephemeral | _SEQUENTIAL * sequential
+            return requests.Create(path, data or None, OPEN_ACL_UNSAFE, flags)
+        case Set(_, data, version):
+            return requests.SetData(path, data or None, version)
+        case Delete(_, version):
+            return requests.Delete(path, version)
+        case Check(_, version):
+            return requests.CheckVersion(path, version)
+
+
+def results_of(operations: Sequence[Operation], answers: list[Any], chroot: Chroot) -> list[Result]:
+    """What a transaction answers. Raises the error of the operation because of which it failed."""
+    for operation, answer in zip(operations, answers, strict=True):
+        failed = isinstance(answer, kazoo_errors.KazooException)
+        if failed and not isinstance(answer, kazoo_errors.RolledBackError):
+            raise error_of(operation.path, answer)
+    return [_result(answer, chroot) for answer in answers]
+
+
+def _result(answer: Any, chroot: Chroot) -> Result:
+    match answer:
+        case str():
+            return chroot.inside(answer)
+        case ZnodeStat():
+            return stat_of(answer)
+        case _:
+            return None
+
+
+def stat_of(stat: ZnodeStat) -> Stat:
+    return Stat(
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        version=stat.version,
+        cversion=stat.cversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        num_children=stat.numChildren,
+        data_length=stat.dataLength,
+    )
+
+
+def error_of(path: str, error: Exception) -> ZnodeError:
+    """The interface's error; an answer that it does not know of is a ZnodeError and no more."""
+    return _ERRORS.get(type(error), ZnodeError)(path, type(error).__name__)

@@ -1,0 +1,413 @@
+"""Coordination through ZooKeeper: one session, over kazoo, for the event loop.
+
+kazoo keeps the connection and reconnects for ever; its thread hands over all it
+hears through one mailbox (kazoo_thread.py). What this adds is the interface's view
+of a session. One that expired stays so until `renew`, which takes another client
+of kazoo's. One that was cut off is CONNECTED again only after its watches are
+back and have been told what they missed (last_seen.py); this comes in no
+particular order, for the server does not tell it.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+from barnabas.znodes.kazoo_requests import (
+    EVENT_KINDS,
+    Chroot,
+    error_of,
+    request_of,
+    results_of,
+    stat_of,
+)
+from barnabas.znodes.kazoo_thread import Mailbox, MailboxHandler, Reply
+from barnabas.znodes.last_seen import LastSeen
+from barnabas.znodes.nodes import ROOT, check_operation, check_path, parent_of
+from barnabas.znodes.tree import (
+    ANY_VERSION,
+    ConnectionLoss,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    Result,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    StateListener,
+    Watch,
+    WatchEvent,
+)
+from barnabas.znodes.watches import Watches
+
+log = logging.getLogger("barnabas.zookeeper")
+# Every attempt to reconnect is a warning to kazoo. The operator hears of each change of state.
+_kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+
+async def connect(
+    address: str, *, session_timeout_ms: int, connection_timeout_ms: int
+) -> "ZooKeeperSession":
+    """Begin a session with the servers at `host:port,host:port/chroot`; the chroot is made.
+
+    Raises  ConnectionLoss, nothing left behind, if none of them answers in time
+    """
+    hosts, _, chroot = address.partition("/")
+    session = ZooKeeperSession(hosts, session_timeout_ms)
+    try:
+        async with asyncio.timeout(connection_timeout_ms / 1000):
+            await session.renew()
+            if chroot.strip("/"):
+                await session.enter(f"/{chroot.strip('/')}")
+    except TimeoutError:
+        await session.close()
+        detail = f"no ZooKeeper at {hosts} answered within {connection_timeout_ms} ms"
+        raise ConnectionLoss(ROOT, detail) from None
+    except BaseException:
+        await session.close()
+        raise
+    return session
+
+
+class _Connection:
+    """One client of kazoo's, good for one session; `on_state` is called on the loop."""
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        mailbox: Mailbox,
+        on_state: Callable[["_Connection", str], None],
+    ) -> None:
+        self._mailbox = mailbox
+        self._on_state = on_state
+        self._handler = MailboxHandler(mailbox)
+        untyped_client: Any = KazooClient
+        untyped_retry: Any = KazooRetry
+        self.client = untyped_client(
+            hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            connection_retry=untyped_retry(**_RECONNECT, sleep_func=self._handler.sleep_func),
+            logger=_kazoo_log,
+        )
+        self.client.add_listener(self._hear)
+        self.session_id = 0
+        # Set when the session began, or never will.
+        self.settled = asyncio.Event()
+
+    def ask(self, path: str, request: Callable[[], Reply]) -> Reply:
+        """Put a request in line. Raises ConnectionLoss, nothing asked, if not connected."""
+        with self._handler.asking:
+            if not self.client.connected:
+                raise ConnectionLoss(path, "not connected")
+            return request()
+
+    def end(self, *, gently: bool) -> "asyncio.Future[None]":
+        """Stop kazoo, on a thread since it blocks; `gently` closes the session at the server."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not gently:
+            self._handler.end()
+        threading.Thread(target=self._stop, args=(ended,), daemon=True).start()
+        return ended
+
+    def _stop(self, ended: "asyncio.Future[None]") -> None:
+        with suppress(kazoo_errors.WriterNotClosedException):
+            self.client.stop()
+            self.client.close()
+        self._mailbox.post(partial(ended.set_result, None))
+
+    def _hear(self, state: str) -> None:
+        # On kazoo's thread: after this it would begin another session.
+        if state == KazooState.LOST:
+            self._handler.end()
+        elif state == KazooState.CONNECTED:
+            self.session_id = self.client.client_id[0]
+        self._mailbox.post(partial(self._on_state, self, state))
+
+
+class ZooKeeperSession:
+    """A session with ZooKeeper. It begins expired: `connect` renews it for the first time."""
+
+    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+        self._hosts = hosts
+        self._session_timeout_ms = session_timeout_ms
+        self._chroot = Chroot()
+        self._mailbox = Mailbox()
+        self._watches = Watches()
+        self._seen = LastSeen()
+        self._listeners: list[StateListener] = []
+        self._state = SessionState.EXPIRED
+        self._id = 0
+        self._connection: _Connection | None = None
+        self._ending: list[asyncio.Future[None]] = []
+
+    @property
+    def session_id(self) -> int:
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def listen(self, listener: StateListener, /) -> None:
+        self._listeners.append(listener)
+
+    async def enter(self, chroot: str) -> None:
+        """Make the node if it is missing; from now on every path is below it."""
+        with suppress(NodeExists):
+            await self.create(chroot, make_parents=True)
+        self._chroot = Chroot(self._chroot.full(chroot))
+
+    # Reading
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        def note(answer: Any) -> None:
+            self._watch_data(path, watch, answer[1])
+
+        data, stat = await self._read(path, "get_async", watch, note)
+        return data or b"", stat_of(stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        note = partial(self._watch_data, path, watch)
+        stat = await self._read(path, "exists_async", watch, note)
+        return None if stat is None else stat_of(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        def note(answer: Any) -> None:
+            if watch is not None:
+                self._watches.on_children(path, watch)
+                self._seen.saw_children(path, answer[1])
+
+        names, _ = await self._read(path, "get_children_async", watch, note, include_data=True)
+        return sorted(names)
+
+    def _watch_data(self, path: str, watch: Watch | None, stat: Any) -> None:
+        if watch is not None:
+            self._watches.on_data(path, watch)
+            self._seen.saw_data(path, stat)
+
+    async def _read(
+        self,
+        path: str,
+        method: str,
+        watch: Watch | None,
+        note: Callable[[Any], None],
+        **options: bool,
+    ) -> Any:
+        check_path(path)
+        connection = self._connected(path)
+        # kazoo knows one watch per node: it is told here for whom that is.
+        told = None if watch is None else self._on_event
+        request = partial(getattr(connection.client, method), self._chroot.full(path), told)
+        return await self._answer(path, connection, partial(request, **options), note)
+
+    # Writing: every change is a transaction, for ZooKeeper too
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        create, parents = Create(path, data, ephemeral, sequential), list[str]()
+        while True:
+            try:
+                created = (await self.multi([*map(Create, parents), create]))[-1]
+            except NodeExists as error:
+                if error.path not in parents:
+                    raise
+            except NoNode:
+                if not make_parents:
+                    raise
+            else:
+                assert isinstance(created, str)
+                return created
+            # Others may make and delete nodes meanwhile: look again.
+            parents = await self._missing_parents(path)
+
+    async def _missing_parents(self, path: str) -> list[str]:
+        missing: list[str] = []
+        while (path := parent_of(path)) != ROOT and await self.exists(path) is None:
+            missing.append(path)
+        return missing[::-1]
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        (stat,) = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
+        for operation in operations:
+            check_operation(operation)
+        path = operations[0].path if operations else ROOT
+        connection = self._connected(path)
+        if not operations:
+            return []
+        transaction = connection.client.transaction()
+        transaction.operations += [request_of(each, self._chroot) for each in operations]
+        answers = await self._answer(path, connection, transaction.commit_async)
+        return results_of(operations, answers, self._chroot)
+
+    # The session
+
+    async def renew(self) -> None:
+        """Suspends until a server answers; who gives up waiting may try again.
+
+        Raises  SessionExpired if the session is closed meanwhile
+        """
+        if self._state is not SessionState.EXPIRED:
+            return
+        if self._connection is None:
+            self._connection = _Connection(
+                self._hosts, self._session_timeout_ms, self._mailbox, self._on_state
+            )
+            self._connection.client.start_async()
+        connection = self._connection
+        await connection.settled.wait()
+        if not connection.session_id:
+            raise SessionExpired(ROOT, "closed before it began")
+
+    async def close(self) -> None:
+        self._listeners.clear()
+        self._end(gently=self._state is SessionState.CONNECTED)
+        while self._ending:
+            await asyncio.shield(self._ending[-1])
+            self._ending.pop()
+
+    def _connected(self, path: str) -> _Connection:
+        """Raises SessionExpired, ConnectionLoss."""
+        if self._state is SessionState.EXPIRED or self._connection is None:
+            raise SessionExpired(path, f"session {self._id:#x} is over")
+        if self._state is SessionState.SUSPENDED:
+            raise ConnectionLoss(path, "not connected")
+        return self._connection
+
+    async def _answer(
+        self,
+        path: str,
+        connection: _Connection,
+        request: Callable[[], Reply],
+        note: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """What kazoo answers; `note` hears of it in order with the watches."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def receive(answer: Any, error: Exception | None) -> None:
+            if error is None and note is not None:
+                note(answer)
+            if future.done():
+                return  # who asked was cancelled
+            if error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+
+        connection.ask(path, request).receiver = receive
+        try:
+            return await future
+        except kazoo_errors.KazooException as error:
+            raise error_of(path, error) from None
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        # kazoo tells all watches that the connection broke; the listeners hear that anyway.
+        if event.type in EVENT_KINDS:
+            self._notify(WatchEvent(EVENT_KINDS[event.type], self._chroot.inside(event.path)))
+
+    def _notify(self, event: WatchEvent) -> None:
+        self._seen.forget(event)
+        self._watches.notify(event)
+
+    def _on_state(self, connection: _Connection, state: str) -> None:
+        if connection is not self._connection:
+            return
+        if state == KazooState.SUSPENDED:
+            self._enter(SessionState.SUSPENDED)
+        elif state == KazooState.LOST:
+            self._end(gently=False)
+        elif self._state is SessionState.EXPIRED:
+            self._id = connection.session_id
+            self._enter(SessionState.CONNECTED)
+            connection.settled.set()
+        else:
+            self._catch_up(connection)
+
+    def _enter(self, state: SessionState) -> None:
+        if state is not self._state:
+            log.info("zookeeper session=%#x state=%s", self._id, state.value)
+            self._state = state
+            for listener in self._listeners:
+                self._watches.post(listener, state)
+
+    def _end(self, *, gently: bool) -> None:
+        """Forget the connection and what belonged to its session; does nothing without one."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        self._watches.drop()
+        self._seen.clear()
+        self._enter(SessionState.EXPIRED)
+        self._ending.append(connection.end(gently=gently))
+        connection.settled.set()
+
+    # After a reconnect
+
+    def _catch_up(self, connection: _Connection) -> None:
+        """Leave all watches again and tell them what they missed; then the session is CONNECTED.
+
+        If the connection breaks again on the way, the next one begins from the start.
+        """
+        data, children = self._seen.data_paths, self._seen.children_paths
+        awaited = len(data) + len(children)
+
+        def arrived(event: WatchEvent | None) -> None:
+            nonlocal awaited
+            if event is not None:
+                self._notify(event)
+            awaited -= 1
+            if not awaited:
+                self._enter(SessionState.CONNECTED)
+
+        def saw_data(path: str, stat: Any, error: Exception | None) -> None:
+            if not _was_cut_off(error):
+                arrived(self._seen.missed_data(path, stat))
+
+        def saw_children(path: str, answer: Any, error: Exception | None) -> None:
+            if not _was_cut_off(error):
+                stat = None if error else answer[1]
+                arrived(self._seen.missed_children(path, stat))
+
+        if not awaited:
+            self._enter(SessionState.CONNECTED)
+        client, full, told = connection.client, self._chroot.full, self._on_event
+        with suppress(ConnectionLoss):
+            for path in data:
+                request = partial(client.exists_async, full(path), told)
+                connection.ask(path, request).receiver = partial(saw_data, path)
+            for path in children:
+                request = partial(client.get_children_async, full(path), told, include_data=True)
+                connection.ask(path, request).receiver = partial(saw_children, path)
+
+
+def _was_cut_off(error: Exception | None) -> bool:
+    return isinstance(error, kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError)

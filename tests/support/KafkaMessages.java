@@ -1,0 +1,34 @@
+// Kafka's own serialisation: each line on stdin is a message's name, version and JSON; each line
+// on stdout is its bytes in hexadecimal.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.util.HexFormat;
+import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
+
+public class KafkaMessages {
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] parts = line.split(" ", 3);
+            System.out.println(HexFormat.of().formatHex(
+                written(parts[0], Short.parseShort(parts[1]), new ObjectMapper().readTree(parts[2]))));
+        }
+    }
+
+    static byte[] written(String name, short version, JsonNode json) throws Exception {
+        ApiMessage message = (ApiMessage) Class
+            .forName("org.apache.kafka.common.message." + name + "DataJsonConverter")
+            .getMethod("read", JsonNode.class, short.class)
+            .invoke(null, json, version);
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        byte[] bytes = new byte[message.size(cache, version)];
+        message.write(new ByteBufferAccessor(ByteBuffer.wrap(bytes)), cache, version);
+        return bytes;
+    }
+}

@@ -1,0 +1,54 @@
+"""Messages as Kafka's own classes write them, from what they say as JSON."""
+
+import base64
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.base.errors import ErrorCode
+from tests.support.apache_kafka import ApacheKafka
+
+_PROGRAM: Final = Path(__file__).parent / "KafkaMessages.java"
+# The one field whose name does not follow from ours.
+_NAMES: Final = {"is_kraft_controller": "isKRaftController"}
+
+
+def written_by_kafka(kafka: ApacheKafka, messages: Iterable[tuple[int, Any]]) -> list[bytes]:
+    """The bytes of each message in its version; all are written by one run of Java."""
+    lines = [f"{_class(message)} {version} {to_json(message)}\n" for version, message in messages]
+    return [bytes.fromhex(line) for line in kafka.run(str(_PROGRAM), stdin="".join(lines)).split()]
+
+
+def to_json(message: Any) -> str:
+    return json.dumps(_plain(message))
+
+
+def _class(message: Any) -> str:
+    return type(message).__name__.removesuffix("V4")
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {
+            _camel(field.name): _plain(_present(field, getattr(value, field.name)))
+            for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, uuid.UUID):
+        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    return int(value) if isinstance(value, ErrorCode) else value
+
+
+def _present(field: "dataclasses.Field[Any]", value: Any) -> Any:
+    """kio says None for the id that Kafka calls zero."""
+    is_id = field.metadata.get("kafka_type") == "uuid"
+    return uuid.UUID(int=0) if is_id and value is None else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = _NAMES.get(name, name).split("_")
+    return first + "".join(map(str.capitalize, rest))
