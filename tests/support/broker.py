@@ -27,8 +27,17 @@ main()
 class BrokerProcess:
     """One broker on a free port of 127.0.0.1; it keeps port and folder over restarts."""
 
-    def __init__(self, folder: Path, overrides: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        overrides: Sequence[str] = (),
+        *,
+        node_id: int = 0,
+        zookeeper: str | None = None,
+    ) -> None:
         self.folder = folder
+        self.node_id = node_id
+        self._zookeeper = zookeeper
         self.data = folder / "data"
         self.port = 0
         self.overrides = list(overrides)
@@ -50,8 +59,15 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Return when clients can use it. Raises AssertionError, nothing left running, if not."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Begin to start; several can do that side by side."""
         assert self._process is None, "the broker runs already"
         self._process = self._launch()
+
+    def wait_ready(self) -> None:
         try:
             ready = self._first_line()
             assert ready.startswith("ready "), f"no ready line but {ready!r}{self.log_tail()}"
@@ -65,6 +81,13 @@ class BrokerProcess:
         code = self._end(signal.SIGTERM)
         assert code == 0, f"exit code {code}{self.log_tail()}"
         assert "Traceback" not in self.log(), self.log_tail()
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing any more, and does not know."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL: what the process had not written is gone."""
@@ -100,6 +123,9 @@ class BrokerProcess:
 
     def _launch(self) -> "subprocess.Popen[bytes]":
         options = ["--listen", self.bootstrap, "--data", str(self.data)]
+        options += ["--node-id", str(self.node_id)]
+        if self._zookeeper is not None:
+            options += ["--zookeeper", self._zookeeper]
         for override in self.overrides:
             options += ["--override", override]
         with self._stderr.open("ab") as stderr:

@@ -131,9 +131,9 @@ class LogFolder:
             if partition in known:
                 checkpoint.decide({each: known[each] for each in known if each in left}).run()
 
-    def stored_cluster_id(self) -> str | None:
-        """The cluster that the folder belongs to, if it belongs to one."""
-        return self._meta().get("cluster.id")
+    def stored(self, name: str) -> str | None:
+        """What the folder says of itself: its `cluster.id`, its `broker.id`."""
+        return self._meta().get(name)
 
     def _meta(self) -> dict[str, str]:
         text = (self.disk.load(META_PROPERTIES) or b"").decode()

@@ -68,10 +68,18 @@ class Logs:
 
     def stored_cluster_id(self) -> str | None:
         """The cluster that the folders say they belong to, if any does."""
+        return self._stored("cluster.id")
+
+    def stored_broker_id(self) -> int | None:
+        """The broker that the folders say they belong to, if any does."""
+        stored = self._stored("broker.id")
+        return int(stored) if stored is not None and stored.isdecimal() else None
+
+    def _stored(self, name: str) -> str | None:
         for folder in self.folders.values():
             with suppress(DiskFault):  # found again when the folder is acquired
-                if cluster_id := folder.stored_cluster_id():
-                    return cluster_id
+                if stored := folder.stored(name):
+                    return stored
         return None
 
     # Starting and stopping

@@ -1,4 +1,4 @@
-"""Which broker holds which partition: as the client says, if that can be, or as decided here."""
+"""Which broker holds which partition, as a client wants it: refused if it cannot be."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -12,8 +12,8 @@ Assignment = Mapping[int, tuple[BrokerId, ...]]
 MOST_AT_ONCE: Final = 10_000
 
 
-def assign(brokers: Sequence[BrokerId], partitions: int, replication_factor: int) -> Assignment:
-    """Spread the partitions of a new topic over the brokers.
+def check_numbers(partitions: int, replication_factor: int, brokers: int) -> None:
+    """Refuse a topic that so many brokers cannot have.
 
     Raises  BrokerError(invalid_partitions, invalid_replication_factor, policy_violation)
     """
@@ -25,17 +25,15 @@ def assign(brokers: Sequence[BrokerId], partitions: int, replication_factor: int
         raise BrokerError(
             ErrorCode.invalid_replication_factor, "Replication factor must be larger than 0."
         )
-    if replication_factor > len(brokers):
+    if replication_factor > brokers:
         raise BrokerError(
             ErrorCode.invalid_replication_factor,
-            f"Replication factor: {replication_factor} larger than available brokers: "
-            f"{len(brokers)}.",
+            f"Replication factor: {replication_factor} larger than available brokers: {brokers}.",
         )
     if partitions > MOST_AT_ONCE:
         raise BrokerError(
             ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
         )
-    return dict.fromkeys(range(partitions), tuple(brokers[:replication_factor]))
 
 
 def check_creation(assignment: Assignment, brokers: Sequence[BrokerId]) -> None:

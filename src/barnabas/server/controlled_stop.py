@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
@@ -19,8 +20,6 @@ from barnabas.wire.peer import Peer
 log = logging.getLogger("barnabas.shutdown")
 
 VERSION: Final = 3
-# A new controller may be on its way: looked for this often within one attempt's back-off.
-LOOK_AGAIN_S: Final = 0.2
 
 AskOwn = Callable[[ControlledShutdownRequest], Awaitable[ControlledShutdownResponse]]
 
@@ -31,16 +30,20 @@ async def hand_over(
     config: BrokerConfig,
     metadata: MetadataCache,
     ask_own: AskOwn,
+    told: asyncio.Event,
 ) -> bool:
     """Whether all leaderships were handed over, or there is nobody to take them.
 
-    Tries as often as is configured, and gives up then: the broker stops anyway.
+    Tries as often as is configured, and gives up then: the broker stops anyway. `told` is set
+    whenever the metadata changed.
     """
-    if not config.bool("controlled.shutdown.enable") or len(metadata.brokers) < 2:
+    if not config.bool("controlled.shutdown.enable"):
         return True
     attempts = 1 + config.int("controlled.shutdown.max.retries")
     back_off_s = config.long("controlled.shutdown.retry.backoff.ms") / 1000
     for attempt in range(attempts):
+        if len(metadata.brokers) < 2:
+            return True
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
         try:
             if await _ask(request, broker_id, config, metadata, ask_own):
@@ -48,7 +51,7 @@ async def hand_over(
         except BarnabasError as e:
             log.warning("leaderships not handed over attempt=%d why=%s", attempt + 1, e)
         if attempt + 1 < attempts:
-            await _new_controller_within(metadata, back_off_s)
+            await _cluster_changed_within(back_off_s, metadata, told)
     return False
 
 
@@ -90,10 +93,13 @@ async def _ask_other(
     return answer
 
 
-async def _new_controller_within(metadata: MetadataCache, back_off_s: float) -> None:
-    """Wait before the next attempt, but no longer than until there is another controller."""
-    last = metadata.controller
-    loop = asyncio.get_running_loop()
-    until = loop.time() + back_off_s
-    while loop.time() < until and metadata.controller == last:
-        await asyncio.sleep(LOOK_AGAIN_S)
+async def _cluster_changed_within(
+    back_off_s: float, metadata: MetadataCache, told: asyncio.Event
+) -> None:
+    """Wait before the next attempt, but no longer than the controller and the brokers stay."""
+    last = (metadata.controller, sorted(metadata.brokers))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(back_off_s):
+            while (metadata.controller, sorted(metadata.brokers)) == last:
+                told.clear()
+                await told.wait()

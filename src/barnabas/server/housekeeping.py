@@ -115,8 +115,8 @@ class Housekeeping:
             self.remove_later(removal)
 
     def _high_watermark(self, partition: TopicPartition) -> Offset:
-        leader = self._replicas.find(*partition)
-        return Offset(0) if leader is None else leader.high_watermark
+        replica = self._replicas.get(partition)
+        return Offset(0) if replica is None else replica.high_watermark
 
     def remove_later(self, removal: Removal) -> None:
         """Carry out a removal when its delay is over."""
@@ -126,12 +126,9 @@ class Housekeeping:
         if not await self._stopped_within(removal.delay_ms):
             await self._run(removal.run)
 
-    def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        return {leader.topic_partition: leader.high_watermark for leader in self._replicas}
-
     async def checkpoint(self) -> None:
         """Write down recovery points, log starts and high watermarks, where they have changed."""
-        for write in self._logs.checkpoints(self.high_watermarks()):
+        for write in self._logs.checkpoints(self._replicas.high_watermarks()):
             await self._run(write.run)
 
     async def expire_producers(self) -> None:

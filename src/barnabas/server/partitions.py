@@ -69,7 +69,7 @@ class Partitions:
         self._one_at_a_time = asyncio.Lock()
 
     def check_controller(self, epoch: int) -> None:
-        """Raises BrokerError(stale_controller_epoch) for a past controller, else goes by this one."""
+        """Go by the newest one. Raises BrokerError(stale_controller_epoch) for a past one."""
         if epoch < self.controller_epoch:
             raise BrokerError(
                 ErrorCode.stale_controller_epoch,

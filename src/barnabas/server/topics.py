@@ -9,12 +9,14 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.controller.assignment import assign, assign_more
 from barnabas.log.logs import Logs
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.server import assignments
@@ -142,15 +144,12 @@ class Topics:
             partitions = broker.int("num.partitions")
         if replication_factor == DEFAULT:
             replication_factor = broker.int("default.replication.factor")
-        return self._spread(partitions, replication_factor)
+        racks = self._racks()
+        assignments.check_numbers(partitions, replication_factor, len(racks))
+        return assign(racks, partitions, replication_factor, self._random)
 
-    def _spread(
-        self, partitions: int, replication_factor: int, first: int = 0, start: int = -1
-    ) -> Assignment:
-        racks = {b: image.rack for b, image in self._metadata.brokers.items()}
-        return assignments.assign(
-            racks, partitions, replication_factor, self._random, first=first, start=start
-        )
+    def _racks(self) -> dict[BrokerId, str | None]:
+        return {broker: image.rack for broker, image in self._metadata.brokers.items()}
 
     # -- growing -------------------------------------------------------------
 
@@ -200,10 +199,9 @@ class Topics:
         have, replication_factor = len(topic.partitions), len(topic.partitions[0])
         assignments.check_growth(have, count)
         if assigned is None:
-            brokers = sorted(self._metadata.brokers)
-            first = topic.partitions[0][0]
-            start = brokers.index(first) if first in brokers else 0
-            return self._spread(count - have, replication_factor, first=have, start=start)
+            racks = self._racks()
+            assignments.check_numbers(count - have, replication_factor, len(racks))
+            return assign_more(racks, topic.partitions, count - have)
         added = dict(enumerate(assigned, have))
         assignments.check_added(
             added, count - have, replication_factor, list(self._metadata.brokers)
@@ -225,11 +223,8 @@ class Topics:
             raise BrokerError(ErrorCode.unknown_topic_id)
         if image is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition)
-        with coordinating():
-            try:
-                await self._coordination.create(paths.delete_topic_path(name))
-            except NodeExists:
-                pass  # asked for already
+        with coordinating(), suppress(NodeExists):  # asked for already
+            await self._coordination.create(paths.delete_topic_path(name))
         log.info("topic to be deleted topic=%s partitions=%d", name, len(image.partitions))
 
     def check_deletion_enabled(self) -> None:

@@ -1,0 +1,74 @@
+"""Which handler serves which API; the hot ones are joined in node.py."""
+
+from functools import partial
+
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import MessageHandler
+from barnabas.server.handlers import (
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    api_versions,
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_controller,
+    describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
+    incremental_alter_configs,
+    init_producer_id,
+    leader_and_isr,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_for_leader_epoch,
+    stop_replica,
+    update_metadata,
+)
+from barnabas.server.handlers.find_coordinator import FindCoordinator
+from barnabas.wire.apis import ApiKey
+
+# What only a controller asks; its own broker is asked by a direct call.
+CONTROL = {
+    ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
+    ApiKey.STOP_REPLICA: stop_replica.handle,
+    ApiKey.UPDATE_METADATA: update_metadata.handle,
+}
+
+_OTHERS = {
+    ApiKey.METADATA: metadata.handle,
+    ApiKey.LIST_OFFSETS: list_offsets.handle,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+    ApiKey.CREATE_TOPICS: create_topics.handle,
+    ApiKey.CREATE_PARTITIONS: create_partitions.handle,
+    ApiKey.DELETE_TOPICS: delete_topics.handle,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
+    ApiKey.ALTER_CONFIGS: alter_configs.handle,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
+    ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.handle,
+    ApiKey.ELECT_LEADERS: elect_leaders.handle,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
+    ApiKey.ALTER_PARTITION: alter_partition.handle,
+    ApiKey.ALLOCATE_PRODUCER_IDS: allocate_producer_ids.handle,
+    ApiKey.DESCRIBE_CONTROLLER: describe_controller.handle,
+}
+
+
+def message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
+    """Every API that is served message by message."""
+    with_broker = {key: partial(handle, broker) for key, handle in (_OTHERS | CONTROL).items()}
+    return {
+        **with_broker,
+        ApiKey.API_VERSIONS: api_versions.handle,
+        ApiKey.FIND_COORDINATOR: FindCoordinator(),
+    }

@@ -1,0 +1,424 @@
+"""Joins the parts of one broker, bottom up; the only place that knows them all."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.clock import Clock
+from barnabas.base.disk import Disk
+from barnabas.base.errors import ConfigError, DiskFault, PeerGone
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.listeners import Listener
+from barnabas.base.offload import Offload
+from barnabas.base.randomness import Random
+from barnabas.controller.batch import ControlRequest
+from barnabas.controller.context import LiveBroker
+from barnabas.controller.controller import Controller
+from barnabas.controller.events import SessionExpired, SessionRenewed, Startup, UncleanAllowed
+from barnabas.log.logs import Logs
+from barnabas.purgatory.operations import Purgatory
+from barnabas.purgatory.timer import Timer
+from barnabas.replication.fetcher import FetcherPorts, ReplicaFetchers
+from barnabas.replication.isr import IsrTracker
+from barnabas.replication.replicas import Replicas
+from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.server import api
+from barnabas.server.broker import Broker
+from barnabas.server.cleaning import LogCleaner
+from barnabas.server.config_changes import ConfigChanges
+from barnabas.server.configs import Configs
+from barnabas.server.controlled_stop import hand_over
+from barnabas.server.delayed import Delayed
+from barnabas.server.dispatch import Dispatch, MessageHandler
+from barnabas.server.fetch_sessions import FetchSessions
+from barnabas.server.follower_fetches import FollowerFetches
+from barnabas.server.handlers import api_versions, controlled_shutdown
+from barnabas.server.handlers.fetch import Fetch
+from barnabas.server.handlers.produce import Produce
+from barnabas.server.housekeeping import Housekeeping
+from barnabas.server.listeners import Listeners
+from barnabas.server.membership import Registration
+from barnabas.server.metadata import BrokerImage, MetadataCache
+from barnabas.server.partitions import Partitions
+from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.read_replicas import read_replica_selector
+from barnabas.server.replies import Work
+from barnabas.server.settings import (
+    advertised,
+    cleaner_settings,
+    controller_settings,
+    fetcher_settings,
+    intervals,
+    limits,
+)
+from barnabas.server.topics import MetadataAwaited, Topics
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.control.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from barnabas.wire.peer import Peer
+from barnabas.wire.schema import Message
+from barnabas.znodes import layout, paths
+from barnabas.znodes.tree import Coordination, ZnodeError
+
+log = logging.getLogger("barnabas.broker")
+
+# Kafka evicts a fetch session only when it was not used for this long.
+SESSION_STALE_MS: Final = 120_000
+# How long a broker that starts waits for a controller before it lets itself be used without one.
+TOLD_WITHIN_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What differs between a machine and a simulation of one."""
+
+    clock: Clock
+    random: Random
+    offload: Offload
+    disk: Callable[[str], Disk]
+
+
+class Node:
+    """All parts of one broker, each made of those above it; none is started by being made."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        seams: Seams,
+        coordination: Coordination,
+        logs: Logs,
+        broker_id: BrokerId,
+        cluster_id: str,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._broker_id = broker_id
+        self._config = config
+        self._seams = seams
+        self._coordination = coordination
+        self._fail = fail
+        self._now_ms = lambda: loop.time() * 1000
+        # Set whenever the controller has told this broker something.
+        self._told = asyncio.Event()
+        self.logs = logs
+        self.timer = Timer(loop, fail)
+        self.work = Work(fail)
+        self._delayed = Delayed(self.timer)
+        self._replicas = Replicas()
+        self._metadata = MetadataCache(cluster_id)
+        self._configs = Configs(
+            coordination,
+            broker_id,
+            config,
+            self._metadata,
+            topic_changed=self._topic_changed,
+            broker_changed=self._broker_changed,
+        )
+        self._config_changes = ConfigChanges(coordination, self._configs.refresh)
+        self.housekeeping = Housekeeping(
+            logs,
+            self._replicas,
+            seams.clock,
+            seams.offload,
+            intervals(config),
+            self._disk_failed,
+            fail,
+            producer_expiration_ms=lambda: self._configs.broker.int("producer.id.expiration.ms"),
+        )
+        self.cleaner = LogCleaner(
+            logs,
+            self._replicas,
+            seams.clock,
+            seams.offload,
+            lambda: cleaner_settings(self._configs.broker),
+            self.housekeeping.remove_later,
+            self._disk_failed,
+            fail,
+        )
+        self.isr = IsrTracker(
+            coordination,
+            self._replicas,
+            self._replicas.find,
+            lambda: self._configs.broker.int("replica.lag.time.max.ms"),
+            self._delayed.on_partition,
+            fail,
+        )
+        self._registration = Registration(
+            coordination,
+            seams.clock,
+            config.int("zookeeper.session.timeout.ms"),
+            lost=self._session_lost,
+            renewed=self._session_renewed,
+        )
+        self._leader_throttle = ReplicationThrottle(broker_id, loop.time)
+        self._follower_throttle = ReplicationThrottle(broker_id, loop.time)
+        self.fetchers = ReplicaFetchers(
+            FetcherPorts(
+                broker_id,
+                logs,
+                seams.clock,
+                seams.offload,
+                self._follower_throttle,
+                lambda: fetcher_settings(self._configs.broker),
+                lambda: self._registration.epoch,
+                self.housekeeping.remove_later,
+                lambda follower: self._delayed.on_high_watermark(follower.topic_partition),
+                self._disk_failed,
+                fail,
+            )
+        )
+        self._partitions = Partitions(
+            broker_id,
+            logs,
+            self._replicas,
+            self._configs,
+            self.fetchers,
+            self._now_ms,
+            role_changed=self._delayed.on_partition,
+            remove_later=self.housekeeping.remove_later,
+            disk_failed=self._disk_failed,
+        )
+        awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
+        self._topics = Topics(
+            coordination, seams.random, self._configs, logs, self._metadata, awaited
+        )
+        self.controller = Controller(
+            broker_id,
+            coordination,
+            clock=seams.clock,
+            random=seams.random,
+            settings=lambda: controller_settings(self._configs.broker),
+            connect=self._connect,
+            local=self._tell_own,
+            on_fatal=fail,
+            inter_broker_listener=config.inter_broker_listener_name(),
+        )
+        self.broker = Broker(
+            broker_id=broker_id,
+            clock=seams.clock,
+            registration=self._registration,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            partitions=self._partitions,
+            logs=logs,
+            topics=self._topics,
+            configs=self._configs,
+            producer_ids=ProducerIds(coordination, broker_id),
+            controller=self.controller,
+            disk_failed=self._disk_failed,
+        )
+        self.listeners = Listeners(self._dispatch(), limits(config), self.timer, fail)
+
+    def _dispatch(self) -> Dispatch:
+        sessions = FetchSessions(
+            self._config.int("max.incremental.fetch.session.cache.slots"),
+            SESSION_STALE_MS,
+            self._seams.random,
+            self._now_ms,
+        )
+        produce = Produce(
+            self._replicas,
+            self._seams.clock,
+            self._seams.offload,
+            self._delayed,
+            self._disk_failed,
+            self.work,
+        )
+        fetch = Fetch(
+            self._replicas,
+            self._metadata,
+            sessions,
+            self._delayed,
+            self._seams.offload,
+            self._config.int("fetch.max.bytes"),
+            self._disk_failed,
+            self.work,
+            FollowerFetches(
+                self._delayed, self._leader_throttle, self.isr.submit, self._now_ms
+            ),
+            read_replica_selector(
+                self._config.optional_str("replica.selector.class"), self._metadata
+            ),
+        )
+        handlers = api.message_handlers(self.broker, self._delayed)
+        return Dispatch(
+            {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
+            handlers | {key: self._noting(handlers[key]) for key in api.CONTROL},
+            api_versions.unsupported,
+            self.work,
+        )
+
+    # -- beginning -----------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read what was before: properties, logs."""
+        await self._config_changes.start()
+        await self._configs.load()
+        for removal in self.logs.open_all(self._configs.topic, _progress):
+            self.housekeeping.remove_later(removal)
+
+    async def serve(self) -> list[Listener]:
+        """Open the listeners, tell the cluster, and return when the controller has answered."""
+        config = self._config
+        endpoints = [
+            await self.listeners.open(listener, accept=False) for listener in config.listeners()
+        ]
+        await self.listeners.follow(limits(self._configs.broker))
+        image = BrokerImage(
+            self._broker_id, advertised(config, endpoints), config.optional_str("broker.rack")
+        )
+        await self._registration.enter(image)
+        self.controller.start()
+        self.controller.put(Startup())
+        await self.listeners.accept()
+        try:
+            async with asyncio.timeout(TOLD_WITHIN_S):
+                await self._until_told()
+        except TimeoutError:
+            log.warning("no controller has told this broker what to lead; going on without")
+        return endpoints
+
+    async def _until_told(self) -> None:
+        while not self._knows_its_roles():
+            await self._told.wait()
+            self._told.clear()
+
+    def _knows_its_roles(self) -> bool:
+        if self._broker_id not in self._metadata.brokers:
+            return False
+        return all(
+            self._has_role(TopicPartition(topic.name, index))
+            for topic in self._metadata.topics()
+            for index, partition in topic.partitions.items()
+            if self._broker_id in partition.replicas
+        )
+
+    def _has_role(self, partition: TopicPartition) -> bool:
+        return self._replicas.get(partition) is not None or self._replicas.is_offline(partition)
+
+    # -- ending --------------------------------------------------------------
+
+    async def hand_over(self) -> None:
+        """Let others lead what this broker leads, while it still serves."""
+        await hand_over(
+            self._broker_id,
+            lambda: self._registration.epoch,
+            self._configs.broker,
+            self._metadata,
+            self._ask_own,
+            self._told,
+        )
+
+    async def leave(self) -> None:
+        """Control nothing and hear nothing any more."""
+        await self.controller.stop()
+        await self._registration.leave()
+        await self._config_changes.stop()
+
+    async def close_logs(self) -> None:
+        offsets, epoch = self._replicas.high_watermarks(), self._registration.epoch
+        await self._seams.offload(lambda: self.logs.close(offsets, epoch))
+
+    # -- the controller's messages -------------------------------------------
+
+    def _noting(self, handle: MessageHandler) -> MessageHandler:
+        async def handle_and_note(request: Message, call: object) -> Message:
+            answer: Message = await handle(request, call)  # type: ignore[misc, arg-type]  # all of these suspend
+            self._told.set()
+            return answer
+
+        return handle_and_note
+
+    async def _tell_own(self, request: ControlRequest) -> Message:
+        """Carry out what the controller in this very broker says."""
+        try:
+            answer: Message = await api.CONTROL[request.key](self.broker, request.message, None)
+        except ZnodeError as lost:
+            raise PeerGone(f"this broker: {lost}") from lost
+        self._told.set()
+        return answer
+
+    async def _connect(self, broker: LiveBroker) -> Peer:
+        listener = self._config.inter_broker_listener_name()
+        endpoints = {each.listener: each for each in broker.registration.endpoints}
+        if listener not in endpoints:
+            raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
+        return await Peer.connect(
+            endpoints[listener].host,
+            endpoints[listener].port,
+            client_id=str(self._broker_id),
+            timeout_s=self._config.int("controller.socket.timeout.ms") / 1000,
+        )
+
+    async def _ask_own(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        return await controlled_shutdown.handle(self.broker, request, None)
+
+    # -- what changes --------------------------------------------------------
+
+    def _session_lost(self) -> None:
+        led = self._partitions.stop_leading()
+        log.warning("leads nothing until the controller speaks again stopped=%d", led)
+        self.controller.put(SessionExpired())
+
+    async def _session_renewed(self) -> None:
+        await self._config_changes.start()
+        await self._configs.reload()
+        self.controller.put(SessionRenewed())
+
+    async def _broker_changed(self) -> None:
+        config = self._configs.broker
+        try:
+            await self.listeners.follow(limits(config))
+        except ConfigError as e:
+            log.warning("connection limits stay as they were: %s", e)
+        self._leader_throttle.bytes_per_second = config.long("leader.replication.throttled.rate")
+        self._follower_throttle.bytes_per_second = config.long(
+            "follower.replication.throttled.rate"
+        )
+        self.fetchers.resize()
+
+    def _topic_changed(self, name: str) -> None:
+        config = self._configs.topic(name)
+        image = self._metadata.topic(name)
+        self._partitions.config_changed(name, image.partitions if image is not None else ())
+        self._leader_throttle.set_topic(name, config.leader_replication_throttled_replicas)
+        self._follower_throttle.set_topic(name, config.follower_replication_throttled_replicas)
+        if config.unclean_leader_election_enable and self.controller.is_active:
+            self.controller.put(UncleanAllowed(name))
+
+    def _disk_failed(self, fault: DiskFault) -> None:
+        """A folder failed: its partitions answer KAFKA_STORAGE_ERROR, all others go on."""
+        if fault.folder in self.logs.offline:
+            return
+        log.error("log folder offline folder=%s cause=%s", fault.folder, fault.cause)
+        try:
+            lost = self.logs.take_offline(fault)
+        except DiskFault:
+            log.error("no log folder is left, the broker stops")
+            self._fail(fault)
+            return
+        for partition in lost:
+            self.fetchers.stop(partition)
+            self._replicas.take_offline(partition)
+            self._metadata.take_offline(partition, self._broker_id)
+            self._delayed.on_partition(partition)
+        self.housekeeping.soon(self._tell_of_failed_folder)
+
+    async def _tell_of_failed_folder(self) -> None:
+        """Let the controller ask which replicas are gone with the folder."""
+        try:
+            await self._coordination.create(
+                paths.LOG_DIR_EVENT, layout.encode_log_dir_event(self._broker_id), sequential=True
+            )
+        except (ZnodeError, DiskFault) as e:
+            log.warning("the controller does not know of the failed folder: %s", e)
+
+
+def _progress(done: int, total: int) -> None:
+    if done == total or done % 200 == 0:
+        log.info("logs opened done=%d total=%d", done, total)

@@ -1,0 +1,35 @@
+"""Asks a broker anything that is in the schemas, and waits for the answer."""
+
+import socket
+from struct import Struct
+from typing import Any, Final
+
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.requests import read_response, write_request
+from barnabas.wire.schema import request_type
+
+ANSWER_WITHIN_S: Final = 10.0
+_SIZE = Struct(">i")
+
+
+def ask(port: int, key: ApiKey, /, version: int | None = None, **fields: Any) -> Any:
+    """The answer of the broker at a port of 127.0.0.1, in the newest version.
+
+    Raises  OSError, if there is none
+    """
+    version = APIS[key].highest if version is None else version
+    message = request_type(key, version)(**fields)
+    with socket.create_connection(("127.0.0.1", port), ANSWER_WITHIN_S) as connection:
+        connection.sendall(write_request(key, version, 1, "test", message))
+        (size,) = _SIZE.unpack(_read(connection, _SIZE.size))
+        return read_response(key, version, memoryview(_read(connection, size))[4:])
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise ConnectionError("the broker closed the connection")
+        data += part
+    return data
