@@ -274,9 +274,20 @@ def test_of_a_topic_that_is_deleted_metadata_says_that_nobody_leads() -> None:
     context = one((1, 2), leading(1, [1]))
     context.apply_deleting(["t"])
     told = batch(context)
-    told.add_update_metadata(None, None)
+    told.add_update_metadata(None, [T0])
     state = states(message(told.build()[ME], ApiKey.UPDATE_METADATA))[T0]
     assert (state.leader, state.leader_epoch, state.zk_version, state.isr) == (-2, 0, 0, (1,))
+
+
+def test_metadata_of_all_partitions_leaves_out_what_is_being_deleted() -> None:
+    state = (Assignment(brokers(1, 2)), leading(1, [1]))
+    context = context_of({T0: state, T1: state, U0: state})
+    context.apply_deleting(["t"])
+    told = batch(context)
+    told.add_update_metadata(brokers(2), None)
+    requests = told.build()
+    assert list(requests) == [2]
+    assert list(states(message(requests[BrokerId(2)], ApiKey.UPDATE_METADATA))) == [U0]
 
 
 def test_metadata_of_no_partition_tells_of_brokers_only() -> None:
