@@ -18,14 +18,16 @@ from barnabas.base.listeners import Listener
 from barnabas.base.offload import Offload, ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
-from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
+from barnabas.replication.isr import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.server.broker import Broker
 from barnabas.server.cleaning import LogCleaner
 from barnabas.server.configs import Configs
+from barnabas.server.delayed import Delayed
 from barnabas.server.dispatch import Dispatch, MessageHandler
 from barnabas.server.fetch_sessions import FetchSessions
+from barnabas.server.follower_fetches import FollowerFetches, Unthrottled
 from barnabas.server.handlers import (
     alter_configs,
     api_versions,
@@ -43,7 +45,7 @@ from barnabas.server.handlers import (
     metadata,
     offset_for_leader_epoch,
 )
-from barnabas.server.handlers.fetch import DelayedFetch, Fetch
+from barnabas.server.handlers.fetch import Fetch
 from barnabas.server.handlers.find_coordinator import FindCoordinator
 from barnabas.server.handlers.produce import Produce
 from barnabas.server.housekeeping import Housekeeping
@@ -51,6 +53,7 @@ from barnabas.server.listeners import Listeners
 from barnabas.server.membership import find_cluster_id, join, register
 from barnabas.server.metadata import BrokerImage, MetadataCache
 from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.read_replicas import read_replica_selector
 from barnabas.server.replies import Work
 from barnabas.server.settings import (
     advertised,
@@ -141,6 +144,8 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     await node.load()
     # In the order of stopping, read from below: sockets, requests at hand, duties, the logs.
     ending.push_async_callback(_close_logs, node, failed)
+    node.isr.start()
+    ending.push_async_callback(node.isr.stop)
     node.housekeeping.start()
     ending.push_async_callback(node.housekeeping.stop)
     if config.bool("log.cleaner.enable"):
@@ -172,7 +177,7 @@ class _Node:
         self._fail = fail
         self.logs = logs
         self.timer = Timer(loop, fail)
-        self._fetches: Purgatory[DelayedFetch] = Purgatory(self.timer)
+        self._delayed = Delayed(self.timer)
         self._replicas = Replicas()
         self._metadata = MetadataCache(cluster_id, controller=broker_id)
         self._configs = Configs(
@@ -227,6 +232,14 @@ class _Node:
             disk_failed=self._disk_failed,
         )
         self.work = Work(fail)
+        self.isr = IsrTracker(
+            coordination,
+            self._replicas,
+            self._replicas.find,
+            lambda: self._configs.broker.int("replica.lag.time.max.ms"),
+            self._delayed.on_partition,
+            fail,
+        )
         self.listeners = Listeners(self._dispatch(loop), limits(config), self.timer, fail)
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> Dispatch:
@@ -240,7 +253,7 @@ class _Node:
             self._replicas,
             self._seams.clock,
             self._seams.offload,
-            self._fetches.check_and_complete,
+            self._delayed,
             self._disk_failed,
             self.work,
         )
@@ -248,11 +261,17 @@ class _Node:
             self._replicas,
             self._metadata,
             sessions,
-            self._fetches,
+            self._delayed,
             self._seams.offload,
             self._config.int("fetch.max.bytes"),
             self._disk_failed,
             self.work,
+            FollowerFetches(
+                self._delayed, Unthrottled(), self.isr.submit, lambda: loop.time() * 1000
+            ),
+            read_replica_selector(
+                self._config.optional_str("replica.selector.class"), self._metadata
+            ),
         )
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
@@ -291,8 +310,7 @@ class _Node:
             log.warning("connection limits stay as they were: %s", e)
 
     def _partition_gone(self, partition: TopicPartition) -> None:
-        for operation in self._fetches.cancel_for(partition):
-            operation.force_complete()
+        self._delayed.on_partition(partition)
 
     def _disk_failed(self, fault: DiskFault) -> None:
         """A folder failed: its partitions answer KAFKA_STORAGE_ERROR, all others go on."""

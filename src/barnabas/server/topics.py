@@ -19,6 +19,7 @@ from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal
 from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leadership import Leadership
 from barnabas.replication.replicas import Replicas
 from barnabas.server import assignments
 from barnabas.server.assignments import Assignment
@@ -282,8 +283,29 @@ class Topics:
             self._take_offline(topic_partition)
             return
         partition_log.config = config
-        epoch = image.partitions[index].leader_epoch
-        self._replicas.put(LeaderReplica(topic_partition, image.topic_id, epoch, partition_log))
+        leadership = Leadership(
+            topic_partition,
+            image.topic_id,
+            leader=self._broker_id,
+            leader_epoch=image.partitions[index].leader_epoch,
+            isr=(self._broker_id,),
+            partition_epoch=0,
+            replicas=(self._broker_id,),
+            controller_epoch=0,
+        )
+        try:
+            leader = LeaderReplica(
+                self._broker_id,
+                leadership,
+                partition_log,
+                high_watermark=partition_log.log_end_offset,
+                now_ms=0,
+            )
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            self._take_offline(topic_partition)
+            return
+        self._replicas.put(leader)
 
     def _create_log(self, partition: TopicPartition, image: TopicImage) -> Log | None:
         """A new log, in another folder if one fails; None if none is left."""
