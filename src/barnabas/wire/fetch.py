@@ -15,7 +15,6 @@ from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 FLEXIBLE: Final = 12
 BY_TOPIC_ID: Final = 13
-NO_REPLICA: Final = -1
 
 Buffer = bytes | bytearray | memoryview
 
@@ -221,7 +220,6 @@ class PartitionFetched(NamedTuple):
     records: Buffer = b""
     aborted: tuple[tuple[int, int], ...] | None = None
     diverging_epoch: tuple[int, int] | None = None  # epoch, end offset
-    preferred_read_replica: int = NO_REPLICA
 
 
 class TopicFetched(NamedTuple):
@@ -235,6 +233,7 @@ _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _FETCHED = struct.Struct(">ihqqq")
 _FETCHED_V4 = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
+_NO_PREFERRED_REPLICA = _INT.pack(-1)
 
 
 def write_fetch(
@@ -302,7 +301,7 @@ def _partition_head(head: bytearray, version: int, got: PartitionFetched, flexib
             if flexible:
                 head += b"\0"
     if version >= 11:
-        head += _INT.pack(got.preferred_read_replica)
+        head += _NO_PREFERRED_REPLICA
     head += _count(len(got.records), flexible)
 
 
