@@ -15,6 +15,7 @@ from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 FLEXIBLE: Final = 12
 BY_TOPIC_ID: Final = 13
+NO_REPLICA: Final = -1
 
 Buffer = bytes | bytearray | memoryview
 
@@ -220,6 +221,7 @@ class PartitionFetched(NamedTuple):
     records: Buffer = b""
     aborted: tuple[tuple[int, int], ...] | None = None
     diverging_epoch: tuple[int, int] | None = None  # epoch, end offset
+    preferred_read_replica: int = NO_REPLICA
 
 
 class TopicFetched(NamedTuple):
@@ -233,7 +235,6 @@ _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _FETCHED = struct.Struct(">ihqqq")
 _FETCHED_V4 = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
-_NO_PREFERRED_REPLICA = _INT.pack(-1)
 
 
 def write_fetch(
@@ -301,7 +302,7 @@ def _partition_head(head: bytearray, version: int, got: PartitionFetched, flexib
             if flexible:
                 head += b"\0"
     if version >= 11:
-        head += _NO_PREFERRED_REPLICA
+        head += _INT.pack(got.preferred_read_replica)
     head += _count(len(got.records), flexible)
 
 

@@ -69,6 +69,7 @@ class SinglePartition(NamedTuple):
     partition: int
     records: memoryview
     sized_at: int  # where in the frame the size of the records stands
+    timeout_ms: int
 
 
 _SINGLE_FLEXIBLE = struct.Struct(">BhiBB")  # no transaction, acks, timeout, one topic, name size
@@ -83,14 +84,14 @@ def read_single(version: int, frame: memoryview, position: int) -> SinglePartiti
     """The request if it is for one partition; None leaves it to `read_produce`, also if damaged."""
     try:
         if version < FLEXIBLE:
-            absent, acks, _, topics, length = _SINGLE_CLASSIC.unpack_from(frame, position)
+            absent, acks, timeout_ms, topics, length = _SINGLE_CLASSIC.unpack_from(frame, position)
             name_at, name_end = position + 14, position + 14 + length
             one, partition = _ONE_PARTITION_CLASSIC.unpack_from(frame, name_end)
             sized_at = name_end + 8
             if absent != -1 or topics != 1 or one != 1:
                 return None
         else:
-            absent, acks, _, topics, length = _SINGLE_FLEXIBLE.unpack_from(frame, position)
+            absent, acks, timeout_ms, topics, length = _SINGLE_FLEXIBLE.unpack_from(frame, position)
             name_at, name_end = position + 9, position + 8 + length
             one, partition = _ONE_PARTITION_FLEXIBLE.unpack_from(frame, name_end)
             sized_at = name_end + 5
@@ -100,7 +101,7 @@ def read_single(version: int, frame: memoryview, position: int) -> SinglePartiti
         if records is None:
             return None
         topic = str(frame[name_at:name_end], "utf-8")
-        return SinglePartition(acks, topic, partition, records, sized_at)
+        return SinglePartition(acks, topic, partition, records, sized_at, timeout_ms)
     except (struct.error, UnicodeDecodeError):
         return None
 
