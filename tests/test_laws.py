@@ -4,7 +4,6 @@ import ast
 import re
 from pathlib import Path
 from typing import NamedTuple
-from uuid import UUID
 
 import pytest
 
@@ -14,10 +13,10 @@ from barnabas.base.ids import LeaderEpoch
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
-from barnabas.replication.leader import LeaderReplica
 from barnabas.server.replies import Pending
 from barnabas.wire.batch import read_header
 from tests.log.batches import CONFIG, NOW, PARTITION, append, batch_of, fill, open_partition
+from tests.replication.leading import sole_leader
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "barnabas"
@@ -129,7 +128,7 @@ def test_a_second_log_for_a_partition_is_not_made(tmp_path: Path) -> None:
 def test_a_high_watermark_cannot_be_taken_back(tmp_path: Path) -> None:
     log = open_partition(tmp_path)
     append(log, batch_of(3))
-    leader = LeaderReplica(PARTITION, UUID(int=1), LeaderEpoch(0), log)
+    leader = sole_leader(log)
     with pytest.raises(LawBroken, match="REP-2"):
         leader._advance_high_watermark(log.log_start_offset)
     assert leader.high_watermark == 3

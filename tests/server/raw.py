@@ -18,10 +18,10 @@ from kio.serial import entity_reader
 
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import SystemClock
-from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader import LeaderReplica
 from barnabas.server import compose
+from barnabas.server.delayed import Delayed
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.listeners import Listeners
 from barnabas.server.topics import NewTopic
@@ -245,7 +245,7 @@ class Insight:
     running: compose.RunningBroker = field(init=False)
     listeners: Listeners = field(init=False)
     timer: Timer = field(init=False)
-    purgatory: Purgatory[Any] = field(init=False)
+    delayed: Delayed = field(init=False)
     sessions: FetchSessions = field(init=False)
     clients: list[RawClient] = field(default_factory=list)
 
@@ -266,14 +266,19 @@ class Insight:
         overrides = {name.replace("_", "."): value for name, value in configs.items()}
         wanted = NewTopic(topic, partitions=partitions, overrides=overrides)
         await self.running.broker.topics.create(wanted, validate_only=False)
-        return self.leader(topic).topic_id
+        return self.topic_id(topic)
+
+    def topic_id(self, topic: str) -> uuid.UUID:
+        topic_id = self.leader(topic).topic_id
+        assert topic_id is not None
+        return topic_id
 
     async def is_at_rest(self) -> None:
         """Wait until no connection, wait, timer or task of a request is left."""
         for client in self.clients:
             await client.close()
         await until(lambda: len(self.listeners) == 0)
-        await until(lambda: (self.purgatory.delayed, self.purgatory.watched) == (0, 0))
+        await until(lambda: (self.delayed.waiting, self.delayed.watched) == (0, 0))
         await until(lambda: len(self.timer) == 0)
 
 
@@ -302,7 +307,7 @@ async def broker(folder: Path, **properties: object) -> AsyncIterator[Insight]:
         patch.object(compose, "Listeners", seen("listeners", Listeners)),
         patch.object(compose, "Timer", seen("timer", Timer)),
         patch.object(compose, "FetchSessions", seen("sessions", FetchSessions)),
-        patch.object(compose, "Purgatory", seen("purgatory", Purgatory)),
+        patch.object(compose, "Delayed", seen("delayed", Delayed)),
     ):
         insight.running = await compose.start(config)
     async with insight.running:

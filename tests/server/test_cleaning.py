@@ -7,23 +7,22 @@ from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
-from uuid import UUID
 
 import pytest
 
 from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault, LawBroken
-from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
+from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal
-from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cleaning import CleanerSettings, LogCleaner
 from tests.log.batches import NOW
 from tests.log.compaction import COMPACT, append_pairs, pairs_of
+from tests.replication.leading import sole_leader
 
 P = ParamSpec("P")
 
@@ -87,7 +86,7 @@ class Setting:
         for n in range(60):
             append_pairs(log, [(f"key-{n % 4}", "value" * 10)])
         log.flush(NOW)
-        self.replicas.put(LeaderReplica(partition, UUID(int=1), LeaderEpoch(0), log))
+        self.replicas.put(sole_leader(log))
         return log
 
     def log(self, number: int = 0) -> Log:

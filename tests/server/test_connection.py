@@ -129,7 +129,7 @@ def test_answers_keep_the_order_of_requests_when_one_of_them_waits(tmp_path: Pat
         client, other = await insight.connect(), await insight.connect()
         waiting = fetch(("orders", 0, 0), max_wait_ms=30_000, correlation_id=1)
         await client.send(waiting + b"".join(api_versions(n) for n in range(2, 50)))
-        await until(lambda: insight.purgatory.delayed == 1)
+        await until(lambda: insight.delayed.waiting == 1)
         # Nobody else waits with it.
         await other.send(api_versions(99))
         assert await other.correlation_id() == 99
@@ -146,7 +146,7 @@ def test_several_long_polls_on_one_connection_wait_one_after_the_other(tmp_path:
         polls = [fetch(("orders", 0, n), max_wait_ms=30_000, correlation_id=n) for n in range(3)]
         await client.send(b"".join(polls))
         for n in range(3):
-            await until(lambda: insight.purgatory.delayed == 1)
+            await until(lambda: insight.delayed.waiting == 1)
             await other.ask(produce(("orders", 0, batch())))
             assert await client.correlation_id() == n
 
@@ -160,7 +160,7 @@ def test_a_client_that_sends_while_its_request_waits_is_not_read_beyond_its_buff
         await insight.create("orders")
         client, other = await insight.connect(), await insight.connect()
         await client.send(fetch(("orders", 0, 0), max_wait_ms=60_000, correlation_id=-1))
-        await until(lambda: insight.purgatory.delayed == 1)
+        await until(lambda: insight.delayed.waiting == 1)
         behind = [
             produce(("orders", 0, batch(bytes(100_000))), correlation_id=n) for n in range(300)
         ]
@@ -186,7 +186,7 @@ def test_a_frame_announced_while_a_request_waits_is_refused_only_then_and_takes_
         await insight.create("orders")
         client, other = await insight.connect(), await insight.connect()
         await client.send(fetch(("orders", 0, 0), max_wait_ms=60_000))
-        await until(lambda: insight.purgatory.delayed == 1)
+        await until(lambda: insight.delayed.waiting == 1)
         client.writer.write(struct.pack(">i", 2**31 - 1) + bytes(30 * MEGABYTE))
         waiting = next(one for one in connections(insight) if one.busy)
         await until(lambda: waiting._read_paused)
@@ -361,7 +361,7 @@ def test_a_client_that_goes_while_its_fetch_waits_leaves_nothing(tmp_path: Path,
         client = await insight.connect()
         waiting = fetch(("orders", 0, 0), max_wait_ms=600_000, session_epoch=0)
         await client.send(waiting + api_versions())
-        await until(lambda: insight.purgatory.delayed == 1)
+        await until(lambda: insight.delayed.waiting == 1)
         if by == "closing":
             await client.close()
         else:
@@ -385,7 +385,7 @@ def test_a_stopping_broker_does_not_wait_for_long_polls_or_clients_that_do_not_r
         deaf.stop_reading()
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(100)))
         await until(lambda: any(one._write_blocked for one in connections(insight)))
-        await until(lambda: insight.purgatory.delayed == 1)
+        await until(lambda: insight.delayed.waiting == 1)
         return waiting, deaf
 
     async def scenario() -> None:

@@ -47,7 +47,7 @@ async def filled(insight: Insight, topic: str, batches: int = 3, partitions: int
 def test_every_version_gives_what_is_there(tmp_path: Path, version: int) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
-        topic_id = insight.leader("orders").topic_id
+        topic_id = insight.topic_id("orders")
         topic = topic_id if version >= BY_ID else "orders"
         # With and without a session: two ways through the broker.
         for epoch in (0, -1) if version >= 7 else (-1,):
@@ -71,7 +71,7 @@ def test_a_reader_of_committed_records_is_told_of_aborted_transactions(
 ) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
-        topic = insight.leader("orders").topic_id if version >= BY_ID else "orders"
+        topic = insight.topic_id("orders") if version >= BY_ID else "orders"
         for offset in (0, 3):
             partition = only(
                 await client.ask(fetch((topic, 0, offset), version=version, isolation_level=1))
@@ -90,7 +90,7 @@ def test_a_reader_of_committed_records_is_told_of_aborted_transactions(
 def test_an_offset_out_of_range_is_told_at_once(tmp_path: Path, offset: int, version: int) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
-        topic = insight.leader("orders").topic_id if version >= BY_ID else "orders"
+        topic = insight.topic_id("orders") if version >= BY_ID else "orders"
         partition = only(
             await client.ask(fetch((topic, 0, offset), version=version, max_wait_ms=60_000))
         )
@@ -258,7 +258,7 @@ def test_a_fetch_without_time_to_wait_is_answered_empty(tmp_path: Path) -> None:
         client = await filled(insight, "orders", batches=0)
         for wait in (0, -1):
             assert not only(await client.ask(fetch(("orders", 0, 0), max_wait_ms=wait))).records
-        assert insight.purgatory.delayed == 0
+        assert insight.delayed.waiting == 0
 
     with_broker(tmp_path, scenario)
 
@@ -269,9 +269,9 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
         consumer = await insight.connect()
         await consumer.send(fetch(("orders", 0, 0), max_wait_ms=60_000, min_bytes=2500))
         for waiting in (1, 1, 0):
-            await until(lambda: insight.purgatory.delayed == 1)
+            await until(lambda: insight.delayed.waiting == 1)
             await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
-            assert insight.purgatory.delayed == waiting
+            assert insight.delayed.waiting == waiting
         await consumer.receive()
 
     with_broker(tmp_path, scenario)
@@ -336,7 +336,7 @@ def test_whoever_waits_on_a_topic_that_is_deleted_is_told(tmp_path: Path) -> Non
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", batches=0)
         await client.send(fetch(("orders", 0, 0), max_wait_ms=60_000, version=4))
-        await until(lambda: insight.purgatory.delayed == 1)
+        await until(lambda: insight.delayed.waiting == 1)
         await insight.running.broker.topics.delete("orders")
         await client.receive()
 
@@ -379,7 +379,7 @@ def test_a_session_that_waits_is_woken_by_any_of_its_partitions(tmp_path: Path) 
         session = (await consumer.ask(fetch(*wanted, session_epoch=0))).session_id
         waiting = fetch(session_id=session, session_epoch=1, max_wait_ms=60_000)
         answer = asyncio.ensure_future(consumer.ask(waiting))
-        await until(lambda: insight.purgatory.watched == 3)
+        await until(lambda: insight.delayed.watched == 3)
         await producer.ask(produce(("orders", 2, batch())))
         assert only(await answer).partition_index == 2
 

@@ -145,6 +145,7 @@ FETCHED = st.builds(
     records=st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: memoryview(data)),
     aborted=st.none() | st.lists(st.tuples(LONG, LONG), max_size=3).map(tuple),
     diverging_epoch=st.none() | st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
+    preferred_read_replica=INT,
 )
 TOPICS = st.lists(
     st.builds(TopicFetched, TEXT, st.uuids(allow_nil=False), st.lists(FETCHED, max_size=3)),
@@ -193,6 +194,8 @@ def _partition(schema: Any, got: PartitionFetched) -> Any:
     if got.diverging_epoch is not None:
         epoch, end_offset = got.diverging_epoch
         extra["diverging_epoch"] = schema.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    if "preferred_read_replica" in schema.PartitionData.__dataclass_fields__:
+        extra["preferred_read_replica"] = got.preferred_read_replica
     aborted = None
     if got.aborted is not None:
         aborted = tuple(

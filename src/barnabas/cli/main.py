@@ -25,7 +25,9 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "produce": "produce",
     "consume": "consume",
     "configs": "configs",
+    "controller": "controller",
     "elect": "elect",
+    "reassign": "reassign",
     "log": "log",
     "demo": "demo",
 }

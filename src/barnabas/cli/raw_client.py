@@ -119,12 +119,17 @@ def _named(topic: str) -> Message:
 
 
 def ask_cluster(bootstrap: str, work: Callable[[RawClient], Awaitable[Result]]) -> Result:
-    """Run `work` with a client that is closed afterwards."""
+    """Run `work` with a client that is closed afterwards.
+
+    Raises  CommandFailed, also for a broker that goes away amid it
+    """
 
     async def run() -> Result:
         client = RawClient(bootstrap)
         try:
             return await work(client)
+        except PeerGone as gone:
+            raise CommandFailed(str(gone)) from None
         finally:
             client.close()
 

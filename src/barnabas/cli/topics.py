@@ -1,7 +1,7 @@
 """`barnabas topics`: create, list, describe, alter and delete topics."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -15,11 +15,7 @@ from barnabas.cli.options import (
     check_topics,
     parse_pairs,
 )
-from barnabas.cli.show import counted, show_json, show_table
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._metadata import ClusterMetadata
+from barnabas.cli.show import counted, show_json
 
 app = command_group(
     """Create, list, describe, alter and delete topics.
@@ -122,125 +118,53 @@ def describe(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Without NAME, also internal ones.")
     ] = False,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions with replicas out of sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only partitions without a live leader.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr", help="Only those that can lose no replica more.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr", help="Only those that refuse acks=all.")
+    ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
     """Show partitions with leaders, replicas and offsets, and the configs that were set.
 
+    With one of the `Only` options, or several, those partitions that fit any of them.
+
     \b
     Examples:
       barnabas topics describe orders
+      barnabas topics describe --under-replicated --unavailable
       barnabas topics describe --json | jq '.[].partitions[].latest'
     """
     from barnabas.cli.client import Cluster, find_topic
+    from barnabas.cli.topic_descriptions import describe_topics, keep_only, show_topic
 
     client, metadata = Cluster(bootstrap, properties).admin()
     for name in names or ():
         find_topic(metadata, name)
     chosen = names or [n for n in sorted(metadata.topics) if show_all or not n.startswith("__")]
-    described = _describe(client, metadata, list(dict.fromkeys(chosen))) if chosen else []
+    described = describe_topics(client, metadata, list(dict.fromkeys(chosen))) if chosen else []
+    wanted = {
+        "under-replicated": under_replicated,
+        "unavailable": unavailable,
+        "at min isr": at_min_isr,
+        "under min isr": under_min_isr,
+    }
+    if any(wanted.values()):
+        described = keep_only(described, [state for state in wanted if wanted[state]])
     if json:
         show_json(described)
     else:
         for topic in described:
-            _show(topic)
-
-
-def _describe(
-    client: "AdminClient", metadata: "ClusterMetadata", names: list[str]
-) -> list[dict[str, Any]]:
-    from confluent_kafka import TopicPartition
-
-    from barnabas.cli.client import admin, await_all
-
-    partitions = [
-        TopicPartition(name, partition)
-        for name in names
-        for partition in sorted(metadata.topics[name].partitions)
-        if metadata.topics[name].partitions[partition].leader >= 0
-    ]
-    resources = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in names]
-    asked = (
-        client.list_offsets(dict.fromkeys(partitions, admin.OffsetSpec.earliest())),
-        client.list_offsets(dict.fromkeys(partitions, admin.OffsetSpec.latest())),
-        client.describe_configs(resources),
-    )
-    offsets = [
-        {
-            (tp.topic, tp.partition): found.offset
-            for tp, found in zip(each, await_all(each), strict=True)
-        }
-        for each in asked[:2]
-    ]
-    configs = dict(zip(names, await_all(asked[2]), strict=True))
-    ids = _topic_ids(client, names)
-    return [
-        {
-            "topic": name,
-            "id": ids.get(name),
-            "replication_factor": max(len(p.replicas) for p in topic.partitions.values()),
-            "configs": {e.name: e.value for e in configs[name].values() if _is_set(e)},
-            "partitions": [
-                {
-                    "partition": number,
-                    "leader": partition.leader,
-                    "replicas": list(partition.replicas),
-                    "isr": list(partition.isrs),
-                    "earliest": offsets[0].get((name, number)),
-                    "latest": offsets[1].get((name, number)),
-                }
-                for number, partition in sorted(topic.partitions.items())
-            ],
-        }
-        for name in names
-        for topic in [metadata.topics[name]]
-    ]
-
-
-def _is_set(entry: Any) -> bool:
-    from barnabas.cli.client import admin
-
-    source = admin.ConfigSource
-    return bool(source(entry.source) == source.DYNAMIC_TOPIC_CONFIG)
-
-
-def _topic_ids(client: "AdminClient", names: list[str]) -> dict[str, str]:
-    """The id of each topic, as far as the broker gives ids."""
-    from confluent_kafka import TopicCollection
-
-    from barnabas.cli.client import await_all
-
-    answers = await_all(client.describe_topics(TopicCollection(names)))
-    # Kafka writes ids in the alphabet that is safe in names of files.
-    return {a.name: str(a.topic_id).replace("+", "-").replace("/", "_") for a in answers}
-
-
-def _show(topic: dict[str, Any]) -> None:
-    facts = [
-        counted(len(topic["partitions"]), "partition"),
-        f"replication factor {topic['replication_factor']}",
-        *([f"id {topic['id']}"] if topic["id"] else []),
-    ]
-    print(f"topic {topic['topic']}: {', '.join(facts)}")
-    for key, value in sorted(topic["configs"].items()):
-        print(f"  {key}={value}")
-    columns = ("partition", "leader", "replicas", "isr", "earliest", "latest")
-    show_table(
-        columns,
-        [
-            [
-                _join(row[column]) if isinstance(row[column], list) else row[column]
-                for column in columns
-            ]
-            for row in topic["partitions"]
-        ],
-    )
-    print()
-
-
-def _join(brokers: list[int]) -> str:
-    return ",".join(map(str, brokers))
+            show_topic(topic)
 
 
 @app.command()

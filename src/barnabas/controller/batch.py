@@ -124,13 +124,21 @@ class RequestBatch:
     def add_update_metadata(
         self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition] | None
     ) -> None:
-        """None is every broker, every partition. All that are told are told of the same."""
+        """None is every broker, every partition that is not being deleted.
+
+        All that are told are told of the same.
+        """
         if brokers is None:
             self._metadata_to_all = True
         else:
             self._metadata_to.update(dict.fromkeys(brokers))
-        told = self._context.partitions() if partitions is None else partitions
+        told = self._all_that_stay() if partitions is None else partitions
         self._metadata_of.update(dict.fromkeys(told))
+
+    def _all_that_stay(self) -> Iterator[TopicPartition]:
+        for topic in self._context.topics:
+            if not self._context.is_deleting(topic):
+                yield from self._context.partitions_of(topic)
 
     def build(self) -> dict[BrokerId, list[ControlRequest]]:
         """The requests for each broker, to be sent in their order; the batch is empty then."""
@@ -185,6 +193,7 @@ class RequestBatch:
         self, broker: LiveBroker, by_topic: ByTopic[LeaderAndIsrPartitionState]
     ) -> ControlRequest:
         leaders = {state.leader for states in by_topic.values() for state in states}
+        # `type` stays unknown, as in Kafka: only what migrates a cluster to KRaft says more.
         message = LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,

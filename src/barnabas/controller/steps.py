@@ -6,12 +6,12 @@ the failure is logged and returned, and the event that repairs it comes later.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, Context, Replica
 from barnabas.controller.states import PartitionState, ReplicaState
 
 
@@ -77,7 +77,10 @@ class RaiseLeaderEpochs(NamedTuple):
 
 
 class TellMetadata(NamedTuple):
-    """Send UpdateMetadata; None is every broker, every partition; () no partition: brokers only."""
+    """Send UpdateMetadata; None is every broker, every partition that is not being deleted.
+
+    With () for partitions only the brokers that live are told of.
+    """
 
     brokers: tuple[BrokerId, ...] | None = None
     partitions: tuple[TopicPartition, ...] | None = None
@@ -130,6 +133,16 @@ class MarkEligible(NamedTuple):
     topics: tuple[str, ...]
 
 
+class Then(NamedTuple):
+    """What follows is decided when this is reached, from what the steps before it led to.
+
+    For what must not be done unless they succeeded, or unless the tree says what it did say: once
+    they have written a partition's `state`, its leader cannot change it behind our back.
+    """
+
+    decide: Callable[[Context], "Steps"]
+
+
 Step: TypeAlias = (
     MovePartitions
     | MoveReplicas
@@ -145,5 +158,6 @@ Step: TypeAlias = (
     | BeginDeletion
     | MarkIneligible
     | MarkEligible
+    | Then
 )
 Steps: TypeAlias = tuple[Step, ...]

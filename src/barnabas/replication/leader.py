@@ -1,17 +1,25 @@
-"""The leader of one partition: takes batches from producers, says how far consumers may read."""
+"""The leader of one partition: takes batches from producers, says how far consumers may read.
 
-import uuid
+The high watermark is the least log end among the in-sync replicas. It may move at four moments:
+when this replica becomes leader, when the in-sync replicas change, when a batch is appended (if
+no other replica is in sync), and when a follower fetches.
+"""
+
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
+from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.laws import law
 from barnabas.base.topic_config import TopicConfig
-from barnabas.log.extent import Extent
 from barnabas.log.log import Log
 from barnabas.log.validation import NO_LIMIT, SMALLEST_RECORD, looks_at_records, validate
+from barnabas.replication.in_sync import InSyncReplicas
+from barnabas.replication.leadership import Leadership
+from barnabas.replication.progress import Follower, FollowerProgress, IsrChange
+from barnabas.replication.reading import Reading, last_stable_offset
 from barnabas.wire.batch import (
     CRC_START,
     HEADER,
@@ -23,8 +31,7 @@ from barnabas.wire.batch import (
 )
 from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
 
-# This one: a partition has no other replicas yet.
-IN_SYNC: Final = 1
+MAX_LAG_MS: Final = 30_000  # what `replica.lag.time.max.ms` is by default
 LAST_CODEC: Final = int(Codec.ZSTD)
 
 
@@ -37,39 +44,202 @@ class Produced(NamedTuple):
 
 
 class LeaderReplica:
-    """Leads one partition in one epoch; a new epoch is a new object."""
+    """Leads one partition in one epoch; a new epoch is a new object.
+
+    Times (`now_ms` of followers, not that of appends) are of a clock that never jumps.
+    """
 
     __slots__ = (
         "_config",
+        "_in_sync",
         "_is_plain",
         "_largest",
+        "_max_lag_ms",
+        "_now_ms",
         "epoch",
+        "epoch_start_offset",
         "high_watermark",
+        "is_sole",
         "log",
         "topic_id",
         "topic_partition",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, epoch: LeaderEpoch, log: Log
+        self,
+        broker_id: BrokerId,
+        leadership: Leadership,
+        log: Log,
+        *,
+        high_watermark: Offset,
+        now_ms: float,
+        max_lag_ms: float = MAX_LAG_MS,
+        is_alive: Callable[[BrokerId], bool] = lambda _: True,
     ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.epoch = epoch
+        """Begin to lead, with the high watermark that this replica knew before.
+
+        The epoch begins in the log here, before it has records: followers that ask where
+        theirs ended must find it.
+
+        Raises  DiskFault, if that cannot be written down
+        """
+        self.topic_partition = leadership.topic_partition
+        self.topic_id = leadership.topic_id
+        self.epoch = leadership.leader_epoch
         self.log = log
-        # The only replica in sync is this one: all that it has is committed.
-        self.high_watermark: Offset = log.log_end_offset
+        if self.epoch > log.epochs.latest and log.epochs.assign(self.epoch, log.log_end_offset):
+            log.write_epochs()
+        self.epoch_start_offset = log.log_end_offset
+        within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.high_watermark: Offset = Offset(within)
+        self._max_lag_ms = max_lag_ms
+        self._now_ms = now_ms
         self._config: TopicConfig | None = None  # what the two below were taken from
         self._is_plain = False
         self._largest = 0
+        self._in_sync = InSyncReplicas(broker_id, leadership, now_ms, is_alive)
+        self.is_sole = not self._in_sync.followers
+        self._move_high_watermark()
+
+    # Replicas
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self._in_sync.broker_id
+
+    @property
+    def leadership(self) -> Leadership:
+        """As the controller last told it; `isr` and `partition_epoch` may be newer."""
+        return self._in_sync.leadership
+
+    @property
+    def isr(self) -> tuple[BrokerId, ...]:
+        """The in-sync replicas, as far as they are known to be in the tree."""
+        return self._in_sync.committed
+
+    @property
+    def partition_epoch(self) -> int:
+        return self._in_sync.partition_epoch
+
+    @property
+    def followers(self) -> tuple[Follower, ...]:
+        return tuple(self._in_sync.followers.values())
+
+    def on_leadership(self, leadership: Leadership) -> bool:
+        """Take what the controller says anew within this epoch; whether the high watermark moved.
+
+        What is older than what is known changes nothing.
+        """
+        if not self._in_sync.on_leadership(leadership):
+            return False
+        self.is_sole = not self._in_sync.followers
+        return self._move_high_watermark()
+
+    def check_follower(self, replica: int, known_epoch: int) -> None:
+        """Refuse a fetch of a replica that this partition is not assigned to, as far as is known.
+
+        Raises  BrokerError, upon which the follower tries again
+        """
+        if replica not in self._in_sync.followers:
+            raise BrokerError(
+                ErrorCode.unknown_leader_epoch
+                if known_epoch >= 0
+                else ErrorCode.not_leader_or_follower
+            )
+
+    def on_follower_fetch(
+        self, replica: int, fetch_offset: int, follower_log_start: int, now_ms: float
+    ) -> FollowerProgress:
+        """Take note of a fetch that was checked: the follower has all before `fetch_offset`.
+
+        It is let in sync if it lacks nothing that may have been acknowledged: neither what is
+        below the high watermark, nor what was here when this epoch began, as the leader before
+        may have acknowledged more than this one has learned of yet. It then holds the high
+        watermark at once, before that can move past it.
+        """
+        in_sync = self._in_sync
+        follower = in_sync.followers[BrokerId(replica)]
+        self._now_ms = now_ms
+        log_start_moved = follower.log_start_offset != follower_log_start
+        end_moved = follower.log_end_offset != fetch_offset
+        follower.on_fetch(fetch_offset, follower_log_start, self.log.log_end_offset, now_ms)
+        change = in_sync.decide_expansion(
+            follower, max(self.high_watermark, self.epoch_start_offset)
+        )
+        if change is not None:
+            in_sync.begin(change)
+        moved = end_moved and self._move_high_watermark()
+        return FollowerProgress(moved, log_start_moved, change)
+
+    def decide_shrink(self, now_ms: float, max_lag_ms: float) -> IsrChange | None:
+        """To let go of the followers that have not caught up for too long, if there are any."""
+        return self._in_sync.decide_shrink(self.log.log_end_offset, now_ms, max_lag_ms)
+
+    def begin_isr_change(self, change: IsrChange) -> None:
+        """Let a change be on its way to the tree; no other begins until that is decided."""
+        self._in_sync.begin(change)
+
+    def apply_isr(self, isr: tuple[BrokerId, ...], partition_epoch: int) -> bool:
+        """Take what the tree holds, written by whomever; whether the high watermark moved.
+
+        Nothing changes if as much is known already.
+        """
+        if partition_epoch <= self.partition_epoch:
+            return False
+        self._in_sync.apply(isr, partition_epoch)
+        return self._move_high_watermark()
+
+    def on_time(self, now_ms: float, max_lag_ms: float) -> bool:
+        """Wait no longer for followers that fell behind; whether the high watermark moved."""
+        self._now_ms = now_ms
+        self._max_lag_ms = max_lag_ms
+        return self._move_high_watermark()
+
+    # How far the log is committed
+
+    @property
+    def min_isr(self) -> int:
+        """How many in-sync replicas it takes to promise a batch to be on all of them."""
+        return min(self.log.config.min_insync_replicas, len(self._in_sync.followers) + 1)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return len(self.isr) < self.min_isr
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The least log start among the replicas that are alive."""
+        return self._in_sync.least_start(self.log.log_start_offset)
+
+    def _move_high_watermark(self) -> bool:
+        """Let it rise as far as it can; too few replicas in sync commit nothing."""
+        if self.is_under_min_isr:
+            return False
+        least = self._in_sync.least_end(self.log.log_end_offset, self._now_ms, self._max_lag_ms)
+        if least <= self.high_watermark:
+            return False
+        self._advance_high_watermark(least)
+        return True
+
+    def _advance_high_watermark(self, offset: Offset) -> None:
+        if offset < self.high_watermark:
+            law(
+                False,
+                "REP-2 the high watermark never retreats",
+                new=offset,
+                old=self.high_watermark,
+            )
+        self.high_watermark = offset
+        self.log.producers.on_high_watermark(offset)
 
     @property
     def last_stable_offset(self) -> Offset:
         """How far a READ_COMMITTED consumer may read: up to the first open transaction."""
-        unstable = self.log.producers.first_unstable_offset
-        if unstable is None or unstable > self.high_watermark:
-            return self.high_watermark
-        return Offset(unstable)
+        return last_stable_offset(self.log, self.high_watermark)
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.log, self.high_watermark, self.epoch)
 
     @property
     def is_plain(self) -> bool:
@@ -85,11 +255,11 @@ class LeaderReplica:
 
         Raises  BrokerError(not_enough_replicas)
         """
-        wanted = self.log.config.min_insync_replicas
-        if wanted > IN_SYNC:
+        if self.is_under_min_isr:
             raise BrokerError(
                 ErrorCode.not_enough_replicas,
-                f"{IN_SYNC} replica is in sync, min.insync.replicas is {wanted}.",
+                f"{len(self.isr)} of {len(self.followers) + 1} replicas are in sync, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}.",
             )
 
     def must_block(self, records: memoryview | None) -> bool:
@@ -143,7 +313,10 @@ class LeaderReplica:
         given = self.log.append_unsequenced(
             records, length, count, max_timestamp, self.epoch, now_ms
         )
-        self.high_watermark = self.log.log_end_offset
+        if self.is_sole:
+            self.high_watermark = self.log.log_end_offset
+        elif len(self._in_sync.maximal) == 1:
+            self._move_high_watermark()
         return given
 
     def append_validated(self, records: memoryview, header: BatchHeader, now_ms: int) -> Produced:
@@ -159,59 +332,37 @@ class LeaderReplica:
                 time_ms = before.timestamp if header.log_append_time else -1
                 return Produced(Offset(before.base_offset), time_ms, Offset(before.last_offset + 1))
         appended = log.append(records, header, self.epoch, now_ms)
-        self._advance_high_watermark(appended.end)
+        if self.is_sole:
+            self._advance_high_watermark(appended.end)
+        elif len(self._in_sync.maximal) == 1:
+            self._move_high_watermark()
         return Produced(
             appended.base_offset,
             header.max_timestamp if header.log_append_time else -1,
             appended.end,
         )
 
-    def _advance_high_watermark(self, offset: Offset) -> None:
-        if offset < self.high_watermark:
-            law(
-                False,
-                "REP-2 the high watermark never retreats",
-                new=offset,
-                old=self.high_watermark,
-            )
-        self.high_watermark = offset
-        self.log.producers.on_high_watermark(offset)
-
     def check_epoch(self, known_epoch: int) -> None:
         """Refuse a client whose metadata is older or newer than this leader's; -1 asks nothing."""
-        if known_epoch < 0 or known_epoch == self.epoch:
-            return
-        if known_epoch < self.epoch:
-            raise BrokerError(ErrorCode.fenced_leader_epoch)
-        raise BrokerError(ErrorCode.unknown_leader_epoch)
-
-    def locate(
-        self, offset: int, max_bytes: int, *, read_committed: bool, minimum_one: bool
-    ) -> Extent:
-        """Where the batches are that a consumer at `offset` may read now."""
-        upto = self.last_stable_offset if read_committed else self.high_watermark
-        return self.log.locate(Offset(offset), max_bytes, upto, minimum_one=minimum_one)
-
-    def has_more(self, offset: int, extent: Extent, *, read_committed: bool) -> bool:
-        """Whether the consumer may read more now than the `extent` that was located for it."""
-        whole = self.locate(offset, NO_LIMIT, read_committed=read_committed, minimum_one=True)
-        ends_early = extent.size > 0 and offset < self.log.segments[-1].base_offset
-        return whole.size > extent.size or ends_early
+        if known_epoch >= 0 and known_epoch != self.epoch:
+            self.reading.check_epoch(known_epoch)
 
     def delete_records_before(self, offset: int) -> Offset:
-        """Move the log's start up to `offset` (-1: the high watermark) and return where it is."""
+        """Move the log's start up to `offset` (-1: the high watermark); says what that is.
+
+        It is done everywhere once `low_watermark` is there.
+        """
         wanted = self.high_watermark if offset == -1 else offset
         if not 0 <= wanted <= self.high_watermark:
             raise BrokerError(ErrorCode.offset_out_of_range)
         self.log.delete_records_before(Offset(wanted))
-        return self.log.log_start_offset
+        return Offset(wanted)
 
 
 def _is_plain(config: TopicConfig) -> bool:
     """Whether nothing is asked of a batch but that it be appended: the case to be fast in."""
     return (
         config.flush_messages == TopicConfig().flush_messages
-        and config.min_insync_replicas <= 1
         and config.compression_type == "producer"
         and config.message_timestamp_type == "CreateTime"
         and not config.compacts

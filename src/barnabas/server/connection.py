@@ -53,7 +53,7 @@ class Serve(Protocol):
 class Shortcut(Protocol):
     """Serves a frame whose beginning is known already; None if it needs the long way after all."""
 
-    def __call__(self, frame: memoryview, correlation_id: int, /) -> Answer | None: ...
+    def __call__(self, frame: memoryview, correlation_id: int, /) -> Reply: ...
 
 
 class Registry(Protocol):

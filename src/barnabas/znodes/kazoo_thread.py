@@ -14,6 +14,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from kazoo.handlers.threading import SequentialThreadingHandler
@@ -38,10 +39,8 @@ class Mailbox:
         self._letters.append(letter)
         if not self._announced:
             self._announced = True
-            try:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left who wants to know
                 self._loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:
-                return  # the loop is closed, and with it everyone who could want to know
 
     def _deliver(self) -> None:
         # First, so that who posts from now on announces it again.
@@ -78,10 +77,12 @@ class Reply:
 class Bell:
     """Both ends of the pair by which kazoo wakes its thread: rung once per request.
 
-    Ringing never blocks, however many requests wait: only the first makes a system call.
+    Ringing never blocks, however many requests wait. It sounds when the loop has
+    done what it is doing, so that all requests made at once wake the thread once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
         self._rings: deque[None] = deque()
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
@@ -97,8 +98,12 @@ class Bell:
         self._rings.append(None)
         if not self._sounds:
             self._sounds = True
-            self._writer.send(b"\0")
+            self._mailbox.post(self._sound)
         return 1
+
+    def _sound(self) -> None:
+        with suppress(OSError):  # closed meanwhile: nobody is to be woken
+            self._writer.send(b"\0")
 
     def recv(self, _: int) -> bytes:
         """Take one ring."""
@@ -147,20 +152,16 @@ class BufferedSocket:
     def flush(self) -> None:
         """Send as much as the network takes now."""
         if self.unsent:
-            try:
+            with suppress(BlockingIOError):
                 del self.unsent[: self._connection.send(self.unsent)]
-            except BlockingIOError:
-                return
 
     def close(self) -> None:
         self._connection.close()
 
     def break_off(self) -> None:
         """From any thread: let whoever waits for this connection see its end."""
-        try:
+        with suppress(OSError):  # it has ended already
             self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it has ended already
 
 
 class _Event(threading.Event):
@@ -214,7 +215,7 @@ class MailboxHandler(SequentialThreadingHandler):
         self.mailbox.post(lambda: callback.func(*callback.args))
 
     def create_socket_pair(self) -> tuple[Bell, Bell]:
-        bell = Bell()
+        bell = Bell(self.mailbox)
         return bell, bell
 
     def create_connection(
@@ -241,14 +242,14 @@ class MailboxHandler(SequentialThreadingHandler):
         if writers:
             return [], list(writers), []
         while True:
-            rung = [each for each in readers if isinstance(each, Bell) and each.pending()]
+            pending = [each for each in readers if each.pending()]
             connections = [each for each in readers if isinstance(each, BufferedSocket)]
-            if rung and all(len(each.unsent) < _BUFFER_BYTES for each in connections):
-                return list(rung), [], []
+            full = any(len(each.unsent) >= _BUFFER_BYTES for each in connections)
+            if pending and not full:
+                return pending, [], []
             for connection in connections:
                 connection.flush()
-            waits = 0 if any(each.pending() for each in readers) else timeout
-            events = _poll(readers, waits)
+            events = _poll(readers, 0 if pending else timeout)
             ready = [each for each in readers if each.pending() or events.get(each.fileno())]
             if ready or not events:
                 return ready, [], []

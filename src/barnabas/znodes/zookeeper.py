@@ -113,9 +113,11 @@ class _Connection:
     def ask(self, path: str, request: Callable[[], Reply]) -> Reply:
         """Put a request in line. Raises ConnectionLoss, nothing asked, if not connected."""
         with self._handler.asking:
-            if not self.client.connected:
-                raise ConnectionLoss(path, "not connected")
-            return request()
+            if self.client.connected:
+                return request()
+        # kazoo knows already; so may who asked.
+        self._on_state(self, KazooState.SUSPENDED)
+        raise ConnectionLoss(path, "not connected")
 
     def end(self, *, gently: bool) -> "asyncio.Future[None]":
         """Stop kazoo, on a thread since it blocks; `gently` closes the session at the server."""
@@ -316,6 +318,9 @@ class ZooKeeperSession:
         def receive(answer: Any, error: Exception | None) -> None:
             if error is None and note is not None:
                 note(answer)
+            # kazoo says so after this; but who is told here must not find the state unchanged.
+            if isinstance(error, kazoo_errors.ConnectionLoss):
+                self._on_state(connection, KazooState.SUSPENDED)
             if future.done():
                 return  # who asked was cancelled
             if error is None:

@@ -39,7 +39,8 @@ def _partition(
         leader = broker.replicas.leader(topic, asked.partition_index)
         if not leader.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation)
-        low_watermark = leader.delete_records_before(asked.offset)
+        leader.delete_records_before(asked.offset)
+        low_watermark = leader.low_watermark
     except BrokerError as e:
         code = e.code
     except DiskFault as fault:

@@ -1,7 +1,9 @@
 """Fetch (1): batches from the page cache to the socket, now or when there is enough of them.
 
 A fetch that finds less than `min_bytes`, and leaves nothing behind that it could read, waits in
-the purgatory for an append to one of its partitions, or for `max_wait_ms`. Rules on size:
+the purgatory until there is more in one of its partitions, or for `max_wait_ms`. Consumers read
+what is committed, from the leader or, since version 11, from a follower; followers read all that
+the leader has, and tell by it what they have themselves (`follower_fetches`). Rules on size:
 `max_bytes` bounds the answer and each partition's own limit its share, but the first batch of
 the first partition that has any is always sent, however large, so that a consumer never gets
 stuck.
@@ -14,18 +16,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import LeaderEpoch, Offset
+from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.log.extent import Extent
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.log.extent import NOTHING, Extent
+from barnabas.purgatory.operations import DelayedOperation
 from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.reading import Followed, Reading
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
+from barnabas.server.delayed import Delayed
 from barnabas.server.fetch_sessions import FetchContext, FetchSessions, TopicKey, Wanted
+from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.metadata import MetadataCache
+from barnabas.server.read_replicas import RackAware
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.fetch import (
     BY_TOPIC_ID,
+    NO_REPLICA,
     Buffer,
     FetchPartition,
     FetchRequest,
@@ -40,6 +47,8 @@ log = logging.getLogger("barnabas.fetch")
 
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
+CONSUMER: Final = -1
+FROM_FOLLOWERS_SINCE: Final = 11
 
 _LONG = struct.Struct(">q")
 
@@ -64,28 +73,37 @@ class Fetched:
 
 
 class Fetch:
-    """Serves consumers from the partitions that this broker leads."""
+    """Serves consumers and followers from the partitions that this broker leads.
+
+    Consumers also from those that it follows: `find_follower` gives those.
+    """
 
     def __init__(
         self,
         replicas: Replicas,
         metadata: MetadataCache,
         sessions: FetchSessions,
-        purgatory: "Purgatory[DelayedFetch]",
+        delayed: Delayed,
         offload: Offload,
         max_bytes: int,
         disk_failed: Callable[[DiskFault], None],
         work: Work,
+        follower_fetches: FollowerFetches,
+        selector: RackAware | None = None,
+        find_follower: Callable[[str, int], Followed | None] = lambda _topic, _partition: None,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._sessions = sessions
-        self._purgatory = purgatory
+        self._delayed = delayed
         self._offload = offload
         self.max_bytes = max_bytes
         self._disk_failed = disk_failed
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
         self._work = work
+        self._follower_fetches = follower_fetches
+        self._selector = selector
+        self._find_follower = find_follower
 
     def __call__(
         self,
@@ -96,7 +114,7 @@ class Fetch:
         connection: Connection,
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
-        if single is not None:
+        if single is not None and self._selector is None:
             ready = self._answer_ready(version, single)
             answer = self._single(single, ready, Offset(single.fetch_offset), correlation_id)
             if answer is not None:
@@ -108,18 +126,31 @@ class Fetch:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
         except BrokerError as e:
             return write_fetch(version, correlation_id, (), int(e.code))
+        if request.replica_id >= 0:
+            self._follower_fetches.on_fetch(request.replica_id, self._led(context))
         operation = DelayedFetch(self, request, context, version, correlation_id)
-        fetched = self.collect(request, context)
+        fetched = self.collect(request, context, version)
         if operation.is_enough(fetched) or request.max_wait_ms <= 0:
             return self.answer(operation, fetched)
-        operation.pending = Pending(on_abandoned=lambda: self._purgatory.cancel(operation))
+        delayed = self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
+        operation.pending = Pending(on_abandoned=lambda: delayed.cancel(operation))
         keys = [
             (name, wanted.partition.partition)
             for wanted in context.wanted
             if (name := self._name_of(wanted.topic)) is not None
         ]
-        self._purgatory.try_complete_else_watch(operation, keys, request.max_wait_ms)
+        delayed.try_complete_else_watch(operation, keys, request.max_wait_ms)
         return operation.pending
+
+    def _led(self, context: FetchContext) -> list[tuple[LeaderReplica, FetchPartition]]:
+        """What is fetched of the partitions that are led here."""
+        led = []
+        for topic, partition in context.wanted:
+            name = self._name_of(topic)
+            leader = None if name is None else self._replicas.find(name, partition.partition)
+            if leader is not None:
+                led.append((leader, partition))
+        return led
 
     def _answer_ready(self, version: int, single: SingleFetch) -> SingleAnswer:
         key = (version, single.topic, single.partition, single.read_committed)
@@ -159,48 +190,58 @@ class Fetch:
             correlation_id, leader.high_watermark, stable, leader.log.log_start_offset, records
         )
 
-    def collect(self, request: FetchRequest, context: FetchContext) -> Fetched:
+    def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
         """Look at each wanted partition, in order, until `max_bytes` are found."""
         left = min(request.max_bytes, self.max_bytes)
         fetched = Fetched([], 0, False)
         for wanted in context.wanted:
-            found = self._look(wanted, left, fetched.size, request)
+            found = self._look(wanted, left, fetched.size, request, version)
             fetched.found.append(found)
             if found.extent is not None:
                 fetched.size += found.extent.size
                 left = max(0, left - found.extent.size)
-            if found.more or found.answer.code or found.answer.diverging_epoch:
+            answer = found.answer
+            if (
+                found.more
+                or answer.code
+                or answer.diverging_epoch
+                or answer.preferred_read_replica != NO_REPLICA
+            ):
                 fetched.urgent = True
         return fetched
 
-    def _look(self, wanted: Wanted, left: int, before: int, request: FetchRequest) -> Found:
+    def _look(
+        self, wanted: Wanted, left: int, before: int, request: FetchRequest, version: int
+    ) -> Found:
         """What one partition has, where those before it gave `before` bytes."""
-        partition, read_committed = wanted.partition, request.read_committed
+        partition, offset = wanted.partition, wanted.partition.fetch_offset
         try:
-            leader = self._leader(wanted)
-            leader.check_epoch(partition.current_leader_epoch)
-            diverging = _diverging(leader, partition)
+            leader, reading = self._find(wanted, request, version)
+            reading.check_epoch(partition.current_leader_epoch)
+            if leader is not None and request.replica_id >= 0:
+                leader.check_follower(request.replica_id, partition.current_leader_epoch)
             answer = PartitionFetched(
                 partition.partition,
                 0,
-                leader.high_watermark,
-                leader.last_stable_offset,
-                leader.log.log_start_offset,
-                aborted=() if read_committed else None,
-                diverging_epoch=diverging,
+                reading.high_watermark,
+                reading.last_stable_offset,
+                reading.log.log_start_offset,
+                aborted=() if request.read_committed else None,
             )
+            if (better := self._better_replica(leader, request, offset)) is not None:
+                return Found(wanted.topic, answer._replace(preferred_read_replica=better))
+            diverging = reading.diverging_epoch(partition.last_fetched_epoch, offset)
             if diverging is not None:
-                return Found(wanted.topic, answer)
-            extent = leader.locate(
-                partition.fetch_offset,
-                min(partition.max_bytes, left),
-                read_committed=read_committed,
-                minimum_one=before == 0,
-            )
-            more = before + extent.size < request.min_bytes and leader.has_more(
-                partition.fetch_offset, extent, read_committed=read_committed
-            )
-            return Found(wanted.topic, answer, extent if extent.size else None, more)
+                return Found(wanted.topic, answer._replace(diverging_epoch=diverging))
+            upto = _readable(reading, request)
+            limit = min(partition.max_bytes, left)
+            extent = reading.log.locate(Offset(offset), limit, upto, minimum_one=before == 0)
+            if extent.size and self._must_wait(leader, request):
+                extent = NOTHING
+            elif before + extent.size < request.min_bytes:
+                more = reading.has_more(offset, upto, extent)
+                return Found(wanted.topic, answer, extent if extent.size else None, more)
+            return Found(wanted.topic, answer, extent if extent.size else None)
         except BrokerError as e:
             return Found(wanted.topic, PartitionFetched(partition.partition, int(e.code)))
         except DiskFault as fault:
@@ -208,17 +249,49 @@ class Fetch:
             code = int(ErrorCode.kafka_storage_error)
             return Found(wanted.topic, PartitionFetched(partition.partition, code))
 
-    def _leader(self, wanted: Wanted) -> LeaderReplica:
-        name = self._name_of(wanted.topic)
+    def _find(
+        self, wanted: Wanted, request: FetchRequest, version: int
+    ) -> tuple[LeaderReplica | None, Reading]:
+        """The replica to read from: the leader, or a follower where that will do."""
+        name, index = self._name_of(wanted.topic), wanted.partition.partition
         if name is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
-        return self._replicas.leader(name, wanted.partition.partition)
+        leader = self._replicas.find(name, index)
+        if leader is not None:
+            return leader, leader.reading
+        if request.replica_id < 0 and version >= FROM_FOLLOWERS_SINCE:
+            follower = self._find_follower(name, index)
+            if follower is not None:
+                epoch = follower.leadership.leader_epoch
+                return None, Reading(follower.log, follower.high_watermark, epoch)
+        raise BrokerError(self._replicas.why_not(name, index))
+
+    def _better_replica(
+        self, leader: LeaderReplica | None, request: FetchRequest, offset: int
+    ) -> BrokerId | None:
+        if leader is None or self._selector is None or request.replica_id != CONSUMER:
+            return None
+        return self._selector.select(leader, request.rack_id, offset)
+
+    def _must_wait(self, leader: LeaderReplica | None, request: FetchRequest) -> bool:
+        replica = request.replica_id
+        return replica >= 0 and (
+            leader is not None and self._follower_fetches.must_wait(leader, replica)
+        )
 
     def _name_of(self, topic: TopicKey) -> str | None:
         if isinstance(topic, str):
             return topic
         image = self._metadata.topic_by_id(topic)
         return None if image is None else image.name
+
+    def count_sent(self, replica: int, fetched: Fetched) -> None:
+        """Let the throttle know what a follower is given."""
+        for found in fetched.found:
+            name = self._name_of(found.topic)
+            if found.extent is not None and name is not None:
+                partition = TopicPartition(name, found.answer.partition)
+                self._follower_fetches.on_sent(partition, replica, found.extent.size)
 
     # -- the answer ----------------------------------------------------------
 
@@ -309,7 +382,7 @@ class DelayedFetch(DelayedOperation):
         return fetched.urgent or fetched.size >= self._min_bytes or not self._context.wanted
 
     def try_complete(self) -> bool:
-        fetched = self._fetch.collect(self._request, self._context)
+        fetched = self._fetch.collect(self._request, self._context, self._version)
         self._fetched = fetched if self.is_enough(fetched) else None
         return self._fetched is not None
 
@@ -317,7 +390,9 @@ class DelayedFetch(DelayedOperation):
         assert self.pending is not None
         answer: Answer | Pending | Refusal = Refusal("a bug in the broker")
         try:
-            fetched = self._fetched or self._fetch.collect(self._request, self._context)
+            fetched = self._fetched or self._fetch.collect(
+                self._request, self._context, self._version
+            )
             answer = self._fetch.answer(self, fetched)
         finally:
             if not isinstance(answer, Pending):
@@ -329,6 +404,8 @@ class DelayedFetch(DelayedOperation):
             return write_fetch(
                 self._version, self._correlation_id, (), code, self._context.session_id
             )
+        if self._request.replica_id >= 0:
+            self._fetch.count_sent(self._request.replica_id, fetched)
         topics: list[TopicFetched] = []
         last: TopicKey | None = None
         for found, records in zip(fetched.found, buffers, strict=True):
@@ -348,13 +425,8 @@ class DelayedFetch(DelayedOperation):
         )
 
 
-def _diverging(leader: LeaderReplica, wanted: FetchPartition) -> tuple[int, int] | None:
-    """Where the fetcher's log parts from ours (KIP-595), if it does."""
-    if wanted.last_fetched_epoch < 0:
-        return None
-    epoch, end = leader.log.end_offset_for_epoch(LeaderEpoch(wanted.last_fetched_epoch))
-    if epoch < 0 or end < 0:
-        raise BrokerError(ErrorCode.offset_out_of_range)
-    if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
-        return epoch, end
-    return None
+def _readable(reading: Reading, request: FetchRequest) -> Offset:
+    """How far the one who asks may read: all but consumers up to the end of the log."""
+    if request.replica_id != CONSUMER:
+        return reading.log.log_end_offset
+    return reading.last_stable_offset if request.read_committed else reading.high_watermark

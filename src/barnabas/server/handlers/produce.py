@@ -1,21 +1,27 @@
 """Produce (0): batches from the receive buffer into the log, answered before the next frame.
 
+With acks=all the answer waits until all in-sync replicas have the batches; `delayed_produce` says
+how. Where a partition has no other replica that is at once.
+
 Version notes. Served from 3, the first with record batches of magic 2; zstd needs 7;
 per-record errors and messages are told from 8.
 """
 
+import asyncio
 import logging
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
+from barnabas.server.delayed import Delayed
+from barnabas.server.delayed_produce import Awaited, DelayedProduce
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.compression import Codec
@@ -39,6 +45,8 @@ ZSTD_SINCE: Final = 7
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
 
+_WENT_WELL: Final = (ErrorCode.none,)
+
 Validated = tuple[memoryview, BatchHeader]
 
 
@@ -46,8 +54,15 @@ class SilentFailure(BarnabasError):
     """A request with acks=0 failed: closing the connection is the only way to tell."""
 
 
+class Done(NamedTuple):
+    """The answer for one partition, and what it has to wait for, if anything."""
+
+    produced: PartitionProduced
+    awaited: Awaited | None = None
+
+
 class Produce:
-    """Appends as leader; `appended` is told of every partition that grew.
+    """Appends as leader; those that wait in `delayed` are told of every partition that grew.
 
     What would block the loop (decompressing a batch to look at its records, an fsync that
     `flush.messages` asks for) is done in a thread, and the connection waits.
@@ -58,14 +73,15 @@ class Produce:
         replicas: Replicas,
         clock: Clock,
         offload: Offload,
-        appended: Callable[[tuple[str, int]], object],
+        delayed: Delayed,
         disk_failed: Callable[[DiskFault], None],
         work: Work,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._offload = offload
-        self._appended = appended
+        self._delayed = delayed
+        self._consumers = delayed.consumers.check_and_complete
         self._disk_failed = disk_failed
         self._successes: dict[tuple[int, str, int], Success] = {}
         self._work = work
@@ -89,10 +105,8 @@ class Produce:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
                 return self._in_thread(version, correlation_id, request, connection)
-        produced = [
-            self._partition(version, request.acks, batches) for batches in request.partitions
-        ]
-        return _reply(version, correlation_id, request.acks, _by_topic(request, produced))
+        done = [self._partition(version, request.acks, batches) for batches in request.partitions]
+        return self._finish(version, correlation_id, request, done)
 
     def _single(
         self,
@@ -102,26 +116,94 @@ class Produce:
         leader: LeaderReplica,
         frame: memoryview,
         connection: Connection,
-    ) -> bytes | None:
+    ) -> bytes | Pending | None:
         """One batch for one partition that asks for nothing special: the case to be fast in."""
-        acks, topic, partition, records, _ = single
-        log_append_time_ms = -1
+        acks, topic, partition, records, _, timeout_ms = single
         try:
+            if acks == ALL and not leader.is_sole:
+                leader.check_in_sync()
             now_ms = self._clock.now_ms()
             base_offset = leader.append_plain(records, now_ms)
             if base_offset is None:
-                base_offset, log_append_time_ms, _ = leader.append(records, now_ms)
-            elif acks:
-                self._offer_shortcut(version, frame, single, connection)
+                produced = leader.append(records, now_ms)
+            else:
+                produced = Produced(base_offset, -1, leader.log.log_end_offset)
+                if acks:
+                    self._offer_shortcut(version, frame, single, connection)
         except (BrokerError, DiskFault) as e:
             refused = self._refused(partition, e)
             return _reply(version, correlation_id, acks, [(topic, [refused])])
-        self._appended((topic, partition))
+        if not leader.is_sole:
+            return self._replicated(version, correlation_id, leader, produced, acks, timeout_ms)
+        self._consumers((topic, partition))
         if acks == 0:
             return None
         return self._success(version, topic, partition).response(
-            correlation_id, base_offset, log_append_time_ms, leader.log.log_start_offset
+            correlation_id, produced[0], produced[1], leader.log.log_start_offset
         )
+
+    def _replicated(
+        self,
+        version: int,
+        correlation_id: int,
+        leader: LeaderReplica,
+        produced: Produced,
+        acks: int,
+        timeout_ms: int,
+    ) -> bytes | Pending | None:
+        """The answer for one batch of a partition with followers, at once unless acks=all."""
+        self._grown(leader)
+        if acks == 0:
+            return None
+        topic, partition = leader.topic_partition
+        success = self._success(version, topic, partition)
+        base_offset, time_ms, end = produced
+
+        def respond(codes: Sequence[ErrorCode]) -> bytes:
+            start = leader.log.log_start_offset
+            if codes[0] is ErrorCode.none:
+                return success.response(correlation_id, base_offset, time_ms, start)
+            failed = PartitionProduced(partition, int(codes[0]), base_offset, time_ms, start)
+            return write_produce(version, correlation_id, [(topic, [failed])])
+
+        if acks != ALL or leader.high_watermark >= end:
+            return respond(_WENT_WELL)
+        operation = DelayedProduce(self._replicas, (Awaited(leader, end),), respond)
+        keys = (leader.topic_partition,)
+        self._delayed.produces.try_complete_else_watch(operation, keys, timeout_ms)
+        return operation.pending
+
+    def _grown(self, leader: LeaderReplica) -> None:
+        """Wake those who wait for what was appended to a partition, or for its being committed."""
+        key = leader.topic_partition
+        if not leader.is_sole:
+            self._delayed.on_append(key)
+        if leader.high_watermark == leader.log.log_end_offset:
+            self._delayed.on_high_watermark(key)
+
+    def _finish(
+        self, version: int, correlation_id: int, request: ProduceRequest, done: list[Done]
+    ) -> bytes | Pending | None:
+        """The answer, when nothing of it has to wait any more."""
+        awaited = [each.awaited for each in done if each.awaited is not None]
+        if not awaited:
+            topics = _by_topic(request, [each.produced for each in done])
+            return _reply(version, correlation_id, request.acks, topics)
+
+        def respond(codes: Sequence[ErrorCode]) -> bytes:
+            fared = iter(codes)
+            produced = [
+                each.produced
+                if each.awaited is None
+                else each.produced._replace(code=int(next(fared)))
+                for each in done
+            ]
+            return write_produce(version, correlation_id, _by_topic(request, produced))
+
+        operation = DelayedProduce(self._replicas, awaited, respond)
+        keys = [each.leader.topic_partition for each in awaited]
+        self._delayed.produces.try_complete_else_watch(operation, keys, request.timeout_ms)
+        return operation.pending
 
     def _success(self, *key: *tuple[int, str, int]) -> Success:
         success = self._successes.get(key)
@@ -147,8 +229,11 @@ class Produce:
                 single.sized_at,
                 self._replicas,
                 self._clock,
-                self._appended,
+                self._consumers,
                 self._refuse,
+                self._replicated,
+                single.acks,
+                single.timeout_ms,
             ),
         )
 
@@ -170,27 +255,31 @@ class Produce:
 
     def _partition(
         self, version: int, acks: int, batches: PartitionBatches, validated: Validated | None = None
-    ) -> PartitionProduced:
+    ) -> Done:
         topic, partition, records = batches
         leader = self._replicas.find(topic, partition)
         if leader is None:
-            return refusal(partition, self._replicas.why_not(topic, partition))
+            return Done(refusal(partition, self._replicas.why_not(topic, partition)))
         try:
             if validated is not None:
+                if acks == ALL:
+                    leader.check_in_sync()  # it may have changed while a thread looked at the batch
                 produced = leader.append_validated(*validated, self._clock.now_ms())
             else:
                 whole = _checked(version, acks, records, leader)
                 produced = leader.append(whole, self._clock.now_ms())
         except (BrokerError, DiskFault) as e:
-            return self._refused(partition, e)
-        self._appended((topic, partition))
-        return PartitionProduced(
+            return Done(self._refused(partition, e))
+        self._grown(leader)
+        waits = acks == ALL and produced.end > leader.high_watermark
+        answer = PartitionProduced(
             partition,
             0,
             produced.base_offset,
             produced.log_append_time_ms,
             leader.log.log_start_offset,
         )
+        return Done(answer, Awaited(leader, produced.end) if waits else None)
 
     # -- the slow path -------------------------------------------------------
 
@@ -206,41 +295,39 @@ class Produce:
         )
 
         async def produce() -> Answer | Refusal:
-            produced = [
+            done = [
                 await self._slow_partition(version, kept.acks, batches)
                 for batches in kept.partitions
             ]
             try:
-                topics = _by_topic(kept, produced)
-                return _reply(version, correlation_id, kept.acks, topics) or b""
+                reply = self._finish(version, correlation_id, kept, done)
             except SilentFailure as e:
                 return Refusal(str(e))
+            return await _given(reply) if isinstance(reply, Pending) else reply or b""
 
         return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
 
-    async def _slow_partition(
-        self, version: int, acks: int, batches: PartitionBatches
-    ) -> PartitionProduced:
+    async def _slow_partition(self, version: int, acks: int, batches: PartitionBatches) -> Done:
         topic, partition, records = batches
         leader = self._replicas.find(topic, partition)
         if leader is None:
-            return refusal(partition, self._replicas.why_not(topic, partition))
+            return Done(refusal(partition, self._replicas.why_not(topic, partition)))
         try:
             whole = _checked(version, acks, records, leader)
             header = read_header(whole)
             config, now_ms = leader.log.config, self._clock.now_ms()
             validated = await self._offload(lambda: validate(whole, header, config, now_ms))
         except BrokerError as e:
-            return self._refused(partition, e)
-        produced = self._partition(version, acks, batches, validated)
-        if not produced.code and leader.log.is_flush_due(now_ms):
+            return Done(self._refused(partition, e))
+        done = self._partition(version, acks, batches, validated)
+        if not done.produced.code and leader.log.is_flush_due(now_ms):
             flush = leader.log.start_flush()
             try:
                 await self._offload(flush.run)
             except DiskFault as fault:
-                return self._refused(partition, fault)
+                return Done(self._refused(partition, fault))
             leader.log.on_flushed(flush, self._clock.now_ms())
-        return produced
+        return done
 
 
 class RepeatedProduce:
@@ -251,13 +338,16 @@ class RepeatedProduce:
     """
 
     __slots__ = (
+        "_acks",
         "_appended",
         "_clock",
         "_key",
         "_refuse",
         "_replicas",
+        "_replicated",
         "_sized_at",
         "_success",
+        "_timeout_ms",
         "_version",
     )
 
@@ -271,7 +361,13 @@ class RepeatedProduce:
         clock: Clock,
         appended: Callable[[tuple[str, int]], object],
         refuse: Callable[[int, int, tuple[str, int], DiskFault], bytes],
+        replicated: Callable[[int, int, LeaderReplica, Produced, int, int], bytes | Pending | None],
+        acks: int,
+        timeout_ms: int,
     ) -> None:
+        self._replicated = replicated
+        self._acks = acks
+        self._timeout_ms = timeout_ms
         self._refuse = refuse
         self._version = version
         self._key = key
@@ -281,11 +377,14 @@ class RepeatedProduce:
         self._clock = clock
         self._appended = appended
 
-    def __call__(self, frame: memoryview, correlation_id: int) -> bytes | None:
+    def __call__(self, frame: memoryview, correlation_id: int) -> bytes | Pending | None:
         """The answer, or None if the request takes the long way."""
         key = self._key
         leader = self._replicas.find(*key)
         if leader is None or not leader.is_plain:
+            return None
+        is_sole = leader.is_sole
+        if not is_sole and self._acks == ALL and leader.is_under_min_isr:
             return None
         try:
             records = last_records(self._version, frame, self._sized_at)
@@ -298,6 +397,11 @@ class RepeatedProduce:
             return self._refuse(self._version, correlation_id, key, fault)
         if base_offset is None:
             return None
+        if not is_sole:
+            produced = Produced(base_offset, -1, leader.log.log_end_offset)
+            return self._replicated(
+                self._version, correlation_id, leader, produced, self._acks, self._timeout_ms
+            )
         self._appended(key)
         return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
 
@@ -317,6 +421,13 @@ def _checked(
             ErrorCode.unsupported_compression_type, "zstd needs Produce version 7 or newer."
         )
     return records
+
+
+async def _given(pending: Pending) -> Answer | Refusal:
+    """The answer of another, once it is there."""
+    answer: asyncio.Future[Answer | Refusal] = asyncio.get_running_loop().create_future()
+    pending.deliver_to(lambda given: None if answer.done() else answer.set_result(given))
+    return await answer
 
 
 def _by_topic(

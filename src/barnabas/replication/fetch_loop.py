@@ -1,0 +1,203 @@
+"""Copies from one leader, over one connection: asks, takes what comes, asks again.
+
+    cut      partitions without epochs, to their high watermark; all others as the answers tell
+    ask      for all that do not wait, in a session: only what has changed is named
+    take     each partition's answer on its own
+
+Partitions may be followed and stopped at any time. An answer counts only for those that are
+still followed as they were when it was asked for, and whose log still ends there.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from barnabas.base.errors import ErrorCode, LawBroken, PeerGone
+from barnabas.base.ids import BrokerId
+from barnabas.replication.fetch_session import FetchSession, Key
+from barnabas.replication.fetcher_ports import FetcherPorts, FetcherSettings
+from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.following import Following, Followings
+from barnabas.replication.taking import Taking
+from barnabas.wire.fetch_follower import (
+    FollowerFetch,
+    FollowerFetched,
+    read_fetch_response,
+    write_fetch_request,
+)
+from barnabas.wire.peer import Peer
+from barnabas.wire.requests import MalformedResponse
+
+log = logging.getLogger("barnabas.fetcher")
+
+# A fetch that still waits so long after a partition was added is cut short for it.
+PATIENCE_S: Final = 0.02
+
+SESSION_ERRORS: Final = (
+    ErrorCode.fetch_session_id_not_found,
+    ErrorCode.invalid_fetch_session_epoch,
+    ErrorCode.fetch_session_topic_id_error,
+)
+
+
+class FetchLoop:
+    """One connection's partitions. `run` ends by itself once nothing is left to follow."""
+
+    def __init__(
+        self, ports: FetcherPorts, leader: BrokerId, fetcher: int, host: str, port: int
+    ) -> None:
+        self.leader = leader
+        self.fetcher = fetcher
+        self.address = (host, port)
+        self.followings = Followings()
+        self.is_over = False
+        self._ports = ports
+        self._taking = Taking(ports, self.followings)
+        self._session = FetchSession()
+        self._peer: Peer | None = None
+        self._in_flight: dict[Key, Following] | None = None
+        self._is_dropped = False
+        self._is_reached = True  # not known yet, so the first failure is told
+        self._woken = asyncio.Event()
+        self._hurry: asyncio.TimerHandle | None = None
+
+    def follow(self, follower: FollowerReplica, host: str, port: int) -> None:
+        """Copy this partition, too, from where the leader listens now."""
+        if (host, port) != self.address:
+            self.address = (host, port)
+            self._drop_peer()
+        if self.followings.add(follower):
+            self._woken.set()
+            if self._in_flight is not None and self._hurry is None:
+                loop = asyncio.get_running_loop()
+                self._hurry = loop.call_later(PATIENCE_S, self._cut_short)
+
+    def _cut_short(self) -> None:
+        """The leader may hold an answer back for long: those that came since must not wait.
+
+        Producers do, until a new leader's followers have asked for the first time.
+        """
+        self._hurry = None
+        asked = self._in_flight
+        if asked is not None and any(each.key not in asked for each in self.followings):
+            self._drop_peer()
+
+    def _drop_peer(self) -> None:
+        if self._peer is not None:
+            self._is_dropped = True
+            self._peer.close()
+
+    # The loop
+
+    async def run(self, *, after_failure: bool = False) -> None:
+        """Copy until nothing is left to copy; DiskFaults and broken laws go to their owner."""
+        try:
+            if after_failure:
+                await self._rest(self._ports.settings().backoff_s)
+            while await self._has_work():
+                try:
+                    await self._round()
+                except PeerGone as gone:
+                    await self._on_gone(gone)
+        except LawBroken as broken:
+            self._ports.fail(broken)
+        finally:
+            self.is_over = True
+            if self._hurry is not None:
+                self._hurry.cancel()
+            if self._peer is not None:
+                self._peer.close()
+
+    async def _has_work(self) -> bool:
+        if not self.followings:
+            self._woken.clear()
+            await self._rest(self._ports.settings().backoff_s)
+        return len(self.followings) > 0
+
+    async def _round(self) -> None:
+        settings = self._ports.settings()
+        await self._taking.cut_first()
+        if self._peer is None or self._peer.closed:
+            await self._connect(settings)
+        now = asyncio.get_running_loop().time()
+        self._woken.clear()
+        ready, wait_s = self.followings.decide_ready(now, self._ports.throttle, settings.backoff_s)
+        if not ready:
+            await self._rest(settings.backoff_s if wait_s is None else wait_s)
+            return
+        answer = await self._ask(ready, settings)
+        if self._session.on_answer(answer.error, answer.session_id):
+            await self._taking.take(answer.partitions, ready, self._connected())
+        elif answer.error not in SESSION_ERRORS:
+            log.warning("fetch refused leader=%d why=%s", self.leader, answer.error.name)
+            await self._rest(settings.backoff_s)
+
+    async def _ask(self, ready: dict[Key, Following], settings: FetcherSettings) -> FollowerFetched:
+        peer = self._connected()
+        by_epoch = self._ports.safeguards.epoch_truncation
+        wanted = {
+            key: following.wanted(settings.max_bytes, by_epoch=by_epoch)
+            for key, following in ready.items()
+        }
+        topics, forgotten = self._session.decide(wanted)
+        fetch = FollowerFetch(
+            self._ports.broker_id,
+            settings.wait_max_ms,
+            settings.min_bytes,
+            settings.response_max_bytes,
+            topics,
+            forgotten,
+            self._session.session_id,
+            self._session.epoch,
+            self._ports.broker_epoch(),
+        )
+        self._ports.statistics.fetches += 1
+        self._in_flight = ready
+        try:
+            body = await peer.exchange(
+                lambda number: write_fetch_request(number, peer.client_id, fetch),
+                settings.timeout_s,
+            )
+            return read_fetch_response(body)
+        except MalformedResponse as malformed:
+            peer.close()
+            raise PeerGone(f"{peer.name} answers what cannot be read: {malformed}") from malformed
+        finally:
+            self._in_flight = None
+
+    def _connected(self) -> Peer:
+        assert self._peer is not None
+        return self._peer
+
+    # The connection
+
+    async def _connect(self, settings: FetcherSettings) -> None:
+        address = self.address
+        client_id = f"broker-{self._ports.broker_id}-fetcher-{self.fetcher}"
+        self._session.on_lost()
+        peer = await self._ports.connect(*address, client_id, settings.timeout_s)
+        self._peer, self._is_dropped = peer, False
+        if address != self.address:
+            self._drop_peer()
+            raise PeerGone(f"{peer.name} is no longer where the leader listens")
+        if not self._is_reached:
+            log.info("leader is reached again leader=%d address=%s:%d", self.leader, *address)
+        self._is_reached = True
+
+    async def _on_gone(self, gone: PeerGone) -> None:
+        if self._is_dropped:
+            self._is_dropped = False
+            return
+        self._ports.statistics.connections_lost += 1
+        if self._is_reached:
+            log.warning("leader is not reached leader=%d why=%s", self.leader, gone)
+        self._is_reached = False
+        self._woken.clear()
+        await self._rest(self._ports.settings().backoff_s)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but no longer than until something new is to be followed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()

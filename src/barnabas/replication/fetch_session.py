@@ -1,0 +1,79 @@
+"""The follower's side of a fetch session (KIP-227): only what has changed is asked for again."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import ErrorCode
+from barnabas.wire.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+FULL: Final = 0
+_LAST_EPOCH: Final = 2**31 - 1
+NO_TOPIC_ID: Final = uuid.UUID(int=0)
+
+Key = tuple[uuid.UUID, int]
+
+
+class Asked(NamedTuple):
+    """What the next request has to name."""
+
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+
+
+class FetchSession:
+    """With one leader. After any error it begins anew with all that is wanted."""
+
+    def __init__(self) -> None:
+        self.session_id = 0
+        self.epoch = FULL
+        self._asked: dict[Key, FetchPartition] = {}
+
+    def decide(self, wanted: Mapping[Key, FetchPartition]) -> Asked:
+        """What to name, so that the leader knows all that is wanted and nothing else."""
+        known = self._asked if self.epoch != FULL else {}
+        changed = {key: each for key, each in wanted.items() if known.get(key) != each}
+        gone = [key for key in known if key not in wanted]
+        self._asked = dict(wanted)
+        return Asked(_topics(changed), _forgotten(gone))
+
+    def asked(self, key: Key) -> FetchPartition | None:
+        """What the leader's next answer for a partition is about."""
+        return self._asked.get(key)
+
+    def on_answer(self, error: ErrorCode, session_id: int) -> bool:
+        """Whether the answer counts; the session goes on from it if the leader keeps one."""
+        if error is not ErrorCode.none:
+            self.on_lost()
+            if error is ErrorCode.fetch_session_id_not_found:
+                self.session_id = 0
+            return False
+        if session_id == 0:
+            self.session_id, self.epoch = 0, FULL
+        elif session_id == self.session_id and self.epoch != FULL:
+            self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+        else:
+            self.session_id, self.epoch = session_id, 1
+        return True
+
+    def on_lost(self) -> None:
+        """No answer came, or none that helps: the next request ends this session and asks for
+        another."""
+        self.epoch = FULL
+
+
+def _topics(wanted: Mapping[Key, FetchPartition]) -> list[FetchTopic]:
+    topics: dict[uuid.UUID, FetchTopic] = {}
+    for (topic_id, _), partition in wanted.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = FetchTopic(None, topic_id, [])
+        topic.partitions.append(partition)
+    return list(topics.values())
+
+
+def _forgotten(keys: Iterable[Key]) -> list[ForgottenTopic]:
+    partitions: dict[uuid.UUID, list[int]] = {}
+    for topic_id, partition in keys:
+        partitions.setdefault(topic_id, []).append(partition)
+    return [ForgottenTopic(None, topic_id, tuple(each)) for topic_id, each in partitions.items()]

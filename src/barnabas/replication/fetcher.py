@@ -1,0 +1,121 @@
+"""All that this broker copies from others: a loop for each leader, or a few of them.
+
+A partition always goes by the same of its leader's `num.replica.fetchers` connections.
+"""
+
+import asyncio
+import logging
+import zlib
+
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.replication.fetch_loop import FetchLoop
+from barnabas.replication.fetcher_ports import (
+    FetcherPorts,
+    FetcherSettings,
+    FetcherStatistics,
+    connect_peer,
+)
+from barnabas.replication.follower import FollowerReplica
+
+__all__ = [
+    "FetcherPorts",
+    "FetcherSettings",
+    "FetcherStatistics",
+    "ReplicaFetchers",
+    "connect_peer",
+]
+
+log = logging.getLogger("barnabas.fetcher")
+
+LoopKey = tuple[BrokerId, int]
+
+
+class ReplicaFetchers:
+    """Follows partitions, each until it is stopped; what one of them suffers is its own.
+
+    Once `stop` has returned nothing more is written to the partition's log from here.
+    """
+
+    def __init__(self, ports: FetcherPorts) -> None:
+        self._ports = ports
+        self._loops: dict[LoopKey, FetchLoop] = {}
+        self._tasks: dict[asyncio.Task[None], FetchLoop] = {}
+        self._followed: dict[TopicPartition, tuple[FollowerReplica, FetchLoop]] = {}
+
+    @property
+    def statistics(self) -> FetcherStatistics:
+        return self._ports.statistics
+
+    def follow(self, follower: FollowerReplica, host: str, port: int) -> None:
+        """Copy from the leader that listens there; fine if it is copied from it already."""
+        partition = follower.topic_partition
+        key = (follower.leadership.leader, self._fetcher_of(partition))
+        loop = self._loops.get(key)
+        if loop is None or loop.is_over:
+            loop = self._loops[key] = FetchLoop(self._ports, *key, host, port)
+            self._start(loop)
+        known = self._followed.get(partition)
+        if known is not None and known[1] is not loop:
+            known[1].followings.remove(partition)
+        self._followed[partition] = (follower, loop)
+        if known is None or known[0] is not follower:
+            self.statistics.failed.pop(partition, None)
+        loop.follow(follower, host, port)
+
+    def stop(self, partition: TopicPartition) -> None:
+        """Copy no more; fine if it was not copied."""
+        self.statistics.failed.pop(partition, None)
+        known = self._followed.pop(partition, None)
+        if known is not None:
+            known[1].followings.remove(partition)
+
+    def resize(self) -> None:
+        """Go by as many connections as are wanted now."""
+        for follower, loop in list(self._followed.values()):
+            self.follow(follower, *loop.address)
+
+    async def close(self) -> None:
+        """Stop everything; returns when no loop runs any more."""
+        tasks = list(self._tasks)
+        self._loops.clear()
+        self._followed.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Metrics
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """How many records each partition is behind its leader's high watermark, where known."""
+        return {
+            partition: follower.lag
+            for partition, (follower, _) in self._followed.items()
+            if follower.lag is not None
+        }
+
+    def max_lag(self) -> int:
+        return max(self.lags().values(), default=0)
+
+    # Loops
+
+    def _fetcher_of(self, partition: TopicPartition) -> int:
+        number = zlib.crc32(partition.topic.encode()) + partition.partition
+        return number % max(1, self._ports.settings().fetchers)
+
+    def _start(self, loop: FetchLoop, *, after_failure: bool = False) -> None:
+        task = asyncio.ensure_future(loop.run(after_failure=after_failure))
+        self._tasks[task] = loop
+        task.add_done_callback(self._on_ended)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        loop = self._tasks.pop(task)
+        key = (loop.leader, loop.fetcher)
+        if self._loops.get(key) is not loop:
+            return
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug of ours; others must not fall behind for good because of it.
+            log.error("fetch loop failed leader=%d fetcher=%d", *key, exc_info=error)
+            loop.is_over = False
+            self._start(loop, after_failure=True)
+        else:
+            del self._loops[key]

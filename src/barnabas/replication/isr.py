@@ -1,0 +1,222 @@
+"""Brings changes of the in-sync replicas to the coordination tree, and tells the controller.
+
+A leader writes the `state` of its partition with the version that it knows expected: it cannot
+undo what it has not seen. What it reads after a version that does not fit settles the matter:
+
+    its own leader epoch     that is what holds now, be it what was wanted (an answer was lost)
+                             or what another wrote
+    a newer leader epoch     it was deposed; the change stays undecided until the controller says so
+
+A lost connection leaves it open whether a write came through: it is tried again until the tree
+answers. The controller hears of changes by a node under /isr_change_notification: of the first
+at once, of those that follow shortly after it together.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from barnabas.base.errors import DiskFault, LawBroken
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.progress import IsrChange
+from barnabas.znodes import layout, paths
+from barnabas.znodes.tree import BadVersion, ConnectionLoss, Coordination, ZnodeError
+
+log = logging.getLogger("barnabas.isr")
+
+# No two announcements come closer together than Kafka waits for further changes.
+ANNOUNCE_EVERY_S: Final = 5.0
+FIRST_RETRY_S: Final = 0.1
+LAST_RETRY_S: Final = 2.0
+
+
+class IsrTracker:
+    """Shrinks what lags, writes what leaders decide, announces what was written.
+
+    `find` tells which leader there is now: one that another took the place of is left alone.
+    `changed` is called when the in-sync replicas of a partition, and so perhaps its high
+    watermark, have changed, and when a high watermark moved for time having passed.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        leaders: Iterable[LeaderReplica],
+        find: Callable[[str, int], LeaderReplica | None],
+        max_lag_ms: Callable[[], int],
+        changed: Callable[[TopicPartition], None],
+        fail: Callable[[LawBroken], None],
+    ) -> None:
+        """`leaders` can be gone through again and again, and gives those of now."""
+        self._coordination = coordination
+        self._leaders = leaders
+        self._find = find
+        self._max_lag_ms = max_lag_ms
+        self._changed = changed
+        self._fail = fail
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unannounced: dict[TopicPartition, None] = {}
+        self._to_announce = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self.shrinks = 0
+        self.expands = 0
+        self.failed_updates = 0
+
+    def start(self) -> None:
+        self._spawn(self._shrink_regularly())
+        self._spawn(self._announce_always())
+
+    async def stop(self) -> None:
+        """End everything; a change that was not written yet may or may not be."""
+        self._stopping.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(self._supervised(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _supervised(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except LawBroken as broken:
+            self._fail(broken)
+
+    # -- shrinking -----------------------------------------------------------
+
+    async def _shrink_regularly(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._max_lag_ms() / 2000)
+            self.shrink(loop.time() * 1000)
+
+    def shrink(self, now_ms: float) -> None:
+        """Let go of every follower that lags for too long."""
+        max_lag_ms = self._max_lag_ms()
+        for leader in self._leaders:
+            if leader.is_sole:
+                continue
+            if leader.on_time(now_ms, max_lag_ms):
+                self._changed(leader.topic_partition)
+            change = leader.decide_shrink(now_ms, max_lag_ms)
+            if change is not None:
+                leader.begin_isr_change(change)
+                self.submit(leader, change)
+
+    # -- writing -------------------------------------------------------------
+
+    def submit(self, leader: LeaderReplica, change: IsrChange) -> None:
+        """Bring a change that the leader has begun to the tree."""
+        self._spawn(self._commit(leader, change))
+
+    async def _commit(self, leader: LeaderReplica, change: IsrChange) -> None:
+        retry_s = FIRST_RETRY_S
+        while self._find(*change.topic_partition) is leader:
+            try:
+                isr, partition_epoch = await self._write(change)
+            except ConnectionLoss:
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, LAST_RETRY_S)
+                continue
+            except (ZnodeError, DiskFault, _Deposed) as e:
+                self.failed_updates += 1
+                log.warning(
+                    "isr not changed partition=%s isr=%s wanted=%s why=%s",
+                    change.topic_partition,
+                    _listed(change.before),
+                    _listed(change.isr),
+                    e,
+                )
+                return
+            self._written(leader, change, isr, partition_epoch)
+            return
+
+    async def _write(self, change: IsrChange) -> tuple[tuple[BrokerId, ...], int]:
+        """What the tree holds of the in-sync replicas after the attempt, and in which version.
+
+        Raises  ConnectionLoss: unknown; _Deposed, ZnodeError, DiskFault: not ours to write any more
+        """
+        path = paths.partition_state_path(change.topic_partition)
+        wanted = layout.PartitionState(
+            change.leader, change.leader_epoch, change.controller_epoch, change.isr
+        )
+        try:
+            stat = await self._coordination.set(
+                path, layout.encode_partition_state(wanted), change.partition_epoch
+            )
+            return change.isr, stat.version
+        except BadVersion:
+            data, stat = await self._coordination.get(path)
+        found = layout.decode_partition_state(change.topic_partition, data)
+        if (found.leader, found.leader_epoch) != (change.leader, change.leader_epoch):
+            raise _Deposed(f"broker {found.leader} leads in epoch {found.leader_epoch}")
+        return found.isr, stat.version
+
+    def _written(
+        self, leader: LeaderReplica, change: IsrChange, isr: tuple[BrokerId, ...], version: int
+    ) -> None:
+        # Another took its place while the tree answered: what it wrote is for that one to learn.
+        if self._find(*change.topic_partition) is not leader:
+            return
+        if isr != change.isr:
+            self.failed_updates += 1
+        elif change.is_shrink:
+            self.shrinks += 1
+        else:
+            self.expands += 1
+        log.info(
+            "isr %s partition=%s from=%s to=%s partition_epoch=%d high_watermark=%d end=%d",
+            "taken over" if isr != change.isr else "shrunk" if change.is_shrink else "expanded",
+            change.topic_partition,
+            _listed(change.before),
+            _listed(isr),
+            version,
+            leader.high_watermark,
+            leader.log.log_end_offset,
+        )
+        leader.apply_isr(isr, version)
+        self._unannounced[change.topic_partition] = None
+        self._to_announce.set()
+        self._changed(change.topic_partition)
+
+    # -- announcing ----------------------------------------------------------
+
+    async def _announce_always(self) -> None:
+        while True:
+            await self._to_announce.wait()
+            self._to_announce.clear()
+            partitions, self._unannounced = self._unannounced, {}
+            await self._announce(list(partitions))
+            await asyncio.sleep(ANNOUNCE_EVERY_S)
+
+    async def _announce(self, partitions: list[TopicPartition]) -> None:
+        """Tell the controller; twice if it is not known whether the first time came through."""
+        retry_s = FIRST_RETRY_S
+        while True:
+            try:
+                await self._coordination.create(
+                    paths.ISR_CHANGE,
+                    layout.encode_partitions(partitions),
+                    sequential=True,
+                    make_parents=True,
+                )
+                return
+            except ConnectionLoss:
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, LAST_RETRY_S)
+            except (ZnodeError, DiskFault) as e:
+                # A new session begins with the controller reading everything anew.
+                log.warning("isr changes not announced partitions=%d why=%s", len(partitions), e)
+                return
+
+
+class _Deposed(Exception):
+    """The tree knows of another leader."""
+
+
+def _listed(isr: Iterable[int]) -> str:
+    return ",".join(map(str, isr))

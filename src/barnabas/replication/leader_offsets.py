@@ -1,0 +1,51 @@
+"""Asks a leader where its log begins or ends, for a follower whose own end the leader has not."""
+
+from typing import Final, cast
+
+from kio.schema.list_offsets.v9.request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kio.schema.list_offsets.v9.response import ListOffsetsResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import Offset
+from barnabas.replication.follower import FollowerReplica
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.peer import Peer
+
+VERSION: Final = 9
+LATEST: Final = -1
+EARLIEST: Final = -2
+_READ_UNCOMMITTED: Final = i8(0)
+
+
+async def ask_offset(
+    peer: Peer, follower: FollowerReplica, timestamp: int, timeout_s: float
+) -> Offset:
+    """The leader's log end (LATEST) or log start (EARLIEST), as it tells its replicas.
+
+    Raises  BrokerError with the leader's complaint, PeerGone
+    """
+    topic, partition = follower.topic_partition
+    asked = ListOffsetsPartition(
+        partition_index=i32(partition),
+        current_leader_epoch=i32(follower.epoch),
+        timestamp=i64(timestamp),
+    )
+    request = ListOffsetsRequest(
+        replica_id=BrokerId(i32(follower.broker_id)),
+        isolation_level=_READ_UNCOMMITTED,
+        topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(asked,)),),
+    )
+    response = await peer.request(ApiKey.LIST_OFFSETS, VERSION, request, timeout_s)
+    for answered in cast(ListOffsetsResponse, response).topics:
+        for told in answered.partitions:
+            if (answered.name, told.partition_index) == (topic, partition):
+                if told.error_code is not ErrorCode.none:
+                    raise BrokerError(told.error_code)
+                return Offset(told.offset)
+    raise BrokerError(ErrorCode.unknown_server_error, "the leader told of another partition")

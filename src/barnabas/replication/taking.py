@@ -1,0 +1,218 @@
+"""What a follower does with its leader's answers: append, truncate, start over, or wait."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import NO_LEADER_EPOCH
+from barnabas.log.epochs import EpochEnd
+from barnabas.log.followed import checked_batches
+from barnabas.log.work import Removal
+from barnabas.replication.fetch_session import Key
+from barnabas.replication.fetcher_ports import FetcherPorts
+from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.following import Following, Followings
+from barnabas.replication.leader_offsets import EARLIEST, LATEST, ask_offset
+from barnabas.wire.fetch_follower import FetchedPartition
+from barnabas.wire.peer import Peer
+
+log = logging.getLogger("barnabas.fetcher")
+
+# How much is appended before others get their turn.
+AT_ONCE: Final = 512 * 1024
+# Complaints that pass by themselves, once all brokers have heard the same of the controller.
+PASSING: Final = (
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.inconsistent_topic_id,
+    ErrorCode.offset_out_of_range,
+)
+
+
+class Taking:
+    """For the partitions of one loop; what goes wrong with one of them is its own matter.
+
+    After everything that suspends it is asked anew whether the partition is still followed.
+    """
+
+    def __init__(self, ports: FetcherPorts, followings: Followings) -> None:
+        self._ports = ports
+        self._followings = followings
+        self._since_turn = 0
+
+    # Answers
+
+    async def take(
+        self, answers: Sequence[FetchedPartition], asked: Mapping[Key, Following], peer: Peer
+    ) -> None:
+        """Do what each partition's answer asks for. Raises PeerGone, LawBroken."""
+        cut: list[FollowerReplica] = []
+        out_of_range: list[Following] = []
+        for answer in answers:
+            following = asked.get((answer.topic_id, answer.partition))
+            if following is None or not self._is_as_asked(following):
+                continue
+            if answer.error is ErrorCode.offset_out_of_range:
+                out_of_range.append(following)
+            elif answer.error is not ErrorCode.none:
+                self._complain(following, BrokerError(answer.error))
+            elif answer.diverging_epoch is not None:
+                with self._alone(following):
+                    self._truncate(following.follower, EpochEnd(*answer.diverging_epoch))
+                    cut.append(following.follower)
+            else:
+                await self._append(following, answer)
+        await self._settle(cut)
+        for following in out_of_range:
+            await self._start_over(following, peer)
+
+    def _is_as_asked(self, following: Following) -> bool:
+        """Whether it is followed as when its fetch was sent, and its log still ends there."""
+        return self._followings.holds(following) and following.is_at_end
+
+    async def _append(self, following: Following, answer: FetchedPartition) -> None:
+        taken = 0
+        with self._alone(following):
+            for batches in checked_batches(answer.records, AT_ONCE):
+                self._append_some(following.follower, batches, answer)
+                taken += len(batches)
+                if await self._gave_way(len(batches)) and not self._followings.holds(following):
+                    return
+            if not taken:
+                self._append_some(following.follower, answer.records[:0], answer)
+            following.trouble = None
+        if taken and self._followings.holds(following):
+            self._followings.move_to_end(following)
+
+    def _append_some(
+        self, follower: FollowerReplica, batches: memoryview, answer: FetchedPartition
+    ) -> None:
+        ports = self._ports
+        followed = follower.append(
+            batches, answer.high_watermark, answer.log_start_offset, ports.clock.now_ms()
+        )
+        ports.statistics.bytes_in += len(batches)
+        if ports.throttle.is_throttled(*follower.topic_partition):
+            ports.throttle.record(len(batches))
+        self._remove_later(followed.removal)
+        if followed.high_watermark_moved:
+            ports.high_watermark_moved(follower)
+
+    async def _gave_way(self, size: int) -> bool:
+        self._since_turn += size
+        if self._since_turn < AT_ONCE:
+            return False
+        self._since_turn = 0
+        await asyncio.sleep(0)
+        return True
+
+    # Truncation
+
+    async def cut_first(self) -> None:
+        """Before a partition's first fetch: what epochs cannot tell goes by the high watermark."""
+        cut: list[FollowerReplica] = []
+        by_epoch = self._ports.safeguards.epoch_truncation
+        for following in self._followings:
+            follower = following.follower
+            if following.is_cut:
+                continue
+            following.is_cut = True
+            if not by_epoch or follower.log.epochs.latest == NO_LEADER_EPOCH:
+                with self._alone(following):
+                    now_ms = self._ports.clock.now_ms()
+                    self._remove_later(follower.truncate_to(follower.high_watermark, now_ms))
+                    cut.append(follower)
+        await self._settle(cut)
+
+    def _truncate(self, follower: FollowerReplica, leader: EpochEnd) -> None:
+        self._remove_later(follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
+        self._ports.statistics.truncations += 1
+
+    async def _start_over(self, following: Following, peer: Peer) -> None:
+        """The leader has no records at our end: it ends before, or begins behind.
+
+        It ends before only if it was elected though it was not in sync; its epochs could not say
+        where the logs part.
+        """
+        follower, timeout_s = following.follower, self._ports.settings().timeout_s
+        with self._alone(following):
+            leader_end = await ask_offset(peer, follower, LATEST, timeout_s)
+            if not self._is_as_asked(following):
+                return
+            if leader_end < follower.log.log_end_offset:
+                now_ms = self._ports.clock.now_ms()
+                self._remove_later(follower.truncate_to(leader_end, now_ms))
+            else:
+                leader_start = await ask_offset(peer, follower, EARLIEST, timeout_s)
+                if not self._is_as_asked(following):
+                    return
+                if leader_start <= follower.log.log_end_offset:
+                    raise BrokerError(ErrorCode.offset_out_of_range)  # no longer: ask again
+                now_ms = self._ports.clock.now_ms()
+                self._remove_later(follower.start_anew_at(leader_start, now_ms))
+        await self._settle([follower])
+
+    async def _settle(self, cut: Sequence[FollowerReplica]) -> None:
+        """Let the medium know, before anything is appended; see `Logs.start_settling`."""
+        known = self._ports.logs
+        logs = [
+            each.log
+            for each in cut
+            if each.log.is_unsettled and known.get(each.topic_partition) is each.log
+        ]
+        if logs:
+            settling = known.start_settling(logs)
+            try:
+                await self._ports.offload(settling.run)
+            except DiskFault as fault:
+                self._ports.disk_failed(fault)
+            else:
+                settling.done()
+
+    def _remove_later(self, removal: Removal | None) -> None:
+        if removal is not None:
+            self._ports.remove_later(removal)
+
+    # What goes wrong
+
+    @contextmanager
+    def _alone(self, following: Following) -> Iterator[None]:
+        """Let an error be that of one partition."""
+        try:
+            yield
+        except BrokerError as error:
+            if self._followings.holds(following):
+                self._complain(following, error)
+        except DiskFault as fault:
+            self._followings.remove(following.follower.topic_partition)
+            self._ports.disk_failed(fault)
+
+    def _complain(self, following: Following, error: BrokerError) -> None:
+        """Wait a while before this partition is asked for again, or until the controller speaks."""
+        partition, code = following.follower.topic_partition, error.code
+        if code is ErrorCode.fenced_leader_epoch:
+            self._followings.remove(partition)
+            self._ports.statistics.failed[partition] = code.name
+            log.info(
+                "following ends until the controller speaks partition=%s epoch=%d: it is past",
+                partition,
+                following.follower.epoch,
+            )
+            return
+        now = asyncio.get_running_loop().time()
+        following.not_before = now + self._ports.settings().backoff_s
+        if code is not following.trouble:
+            log.log(
+                logging.INFO if code in PASSING else logging.ERROR,
+                "partition cannot be followed now partition=%s leader=%d offset=%d why=%s",
+                partition,
+                following.follower.leadership.leader,
+                following.follower.log.log_end_offset,
+                error,
+            )
+        following.trouble = code

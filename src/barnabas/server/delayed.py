@@ -1,0 +1,55 @@
+"""The requests that wait for something to happen in a partition, and who is told when it has.
+
+Consumers wait for the high watermark, followers for the end of the log; producers that want all
+in-sync replicas to have a batch wait for the high watermark, too, and whoever deletes records
+for the low watermark. Each kind has its own purgatory, so that an append to a partition with
+followers looks at none of those that it cannot help.
+"""
+
+from collections.abc import Iterator
+
+from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.timer import Timer
+
+Key = tuple[str, int]
+
+
+class Delayed:
+    """By partition; a plain tuple is as good a key as a TopicPartition."""
+
+    def __init__(self, timer: Timer) -> None:
+        self.consumers: Purgatory[DelayedOperation] = Purgatory(timer)
+        self.followers: Purgatory[DelayedOperation] = Purgatory(timer)
+        self.produces: Purgatory[DelayedOperation] = Purgatory(timer)
+        self.deletions: Purgatory[DelayedOperation] = Purgatory(timer)
+
+    def __iter__(self) -> Iterator[Purgatory[DelayedOperation]]:
+        return iter((self.produces, self.deletions, self.followers, self.consumers))
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return sum(purgatory.delayed for purgatory in self)
+
+    @property
+    def watched(self) -> int:
+        """How many partitions they wait for, all told."""
+        return sum(purgatory.watched for purgatory in self)
+
+    def on_append(self, key: Key) -> None:
+        """The log of a partition with followers grew."""
+        self.followers.check_and_complete(key)
+
+    def on_high_watermark(self, key: Key) -> None:
+        """More is committed; in a partition without followers, whenever its log grew."""
+        self.consumers.check_and_complete(key)
+        self.produces.check_and_complete(key)
+
+    def on_log_start(self, key: Key) -> None:
+        """A replica's log begins later than before."""
+        self.deletions.check_and_complete(key)
+
+    def on_partition(self, key: Key) -> None:
+        """Anything else changed: who leads it, who is in sync, or whether it is here at all."""
+        for purgatory in self:
+            purgatory.check_and_complete(key)

@@ -1,0 +1,354 @@
+"""A session with ZooKeeper that is cut off: what it may assume, what it missed, when it is over."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from barnabas.znodes.tree import (
+    ConnectionLoss,
+    Create,
+    EventKind,
+    NodeExists,
+    SessionExpired,
+    SessionState,
+    WatchEvent,
+)
+from barnabas.znodes.zookeeper import ZooKeeperSession, connect
+from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from tests.znodes.contract import Heard
+from tests.znodes.proxy import Proxy, proxy_to
+
+FreshZooKeeper = Callable[[], ZooKeeperServer]
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, timeout=60))
+    assert [each.name for each in threading.enumerate() if "zk_loop" in each.name] == []
+
+
+async def begin(address: str, session_timeout_ms: int = 6000) -> ZooKeeperSession:
+    return await connect(
+        address, session_timeout_ms=session_timeout_ms, connection_timeout_ms=10000
+    )
+
+
+@asynccontextmanager
+async def cut_off_and_whole(
+    address: str, session_timeout_ms: int = 6000
+) -> AsyncIterator[tuple[Proxy, ZooKeeperSession, ZooKeeperSession]]:
+    """A session that can be cut off, and one that cannot, on the same tree."""
+    target, _, chroot = address.partition("/")
+    async with proxy_to(target) as proxy:
+        one = await begin(f"127.0.0.1:{proxy.port}/{chroot}", session_timeout_ms)
+        other = await begin(address)
+        yield proxy, one, other
+        proxy.mend()
+        await one.close()
+        await other.close()
+
+
+def listened(session: ZooKeeperSession) -> Heard[SessionState]:
+    states = Heard[SessionState]()
+    session.listen(states)
+    return states
+
+
+async def while_cut_off(
+    proxy: Proxy, session: ZooKeeperSession, change: Callable[[], Coroutine[Any, Any, object]]
+) -> None:
+    """Return when the session is connected again."""
+    states = listened(session)
+    proxy.cut()
+    await states.until(SessionState.SUSPENDED)
+    await change()
+    proxy.mend()
+    await states.until(SessionState.CONNECTED)
+
+
+def test_a_session_that_is_cut_off_says_so_at_once_and_goes_on_when_it_is_not(
+    zookeeper_chroot: str,
+) -> None:
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, _):
+            await one.create("/mine", ephemeral=True)
+            session_id = one.session_id
+
+            async def refused() -> None:
+                for attempt in (one.get("/mine"), one.set("/mine", b"x"), one.multi([])):
+                    with pytest.raises(ConnectionLoss):
+                        await asyncio.wait_for(attempt, timeout=0.5)
+                assert one.state is SessionState.SUSPENDED
+
+            states = listened(one)
+            await while_cut_off(proxy, one, refused)
+            assert states.all == [SessionState.SUSPENDED, SessionState.CONNECTED]
+            assert one.session_id == session_id
+            _, stat = await one.get("/mine")
+            assert stat.ephemeral_owner == session_id
+            assert stat.version == 0
+
+    run(scenario())
+
+
+def test_watches_survive_a_broken_connection(zookeeper_chroot: str) -> None:
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, other):
+            data, children, absent = (Heard[WatchEvent]() for _ in range(3))
+            await one.create("/a/b", make_parents=True)
+            await one.get("/a", data)
+            await one.children("/a", children)
+            await one.exists("/c", absent)
+            await while_cut_off(proxy, one, lambda: other.create("/unrelated"))
+            await while_cut_off(proxy, one, lambda: other.set("/a/b", b"not watched"))
+            assert data.all == children.all == absent.all == []
+            await other.set("/a", b"1")
+            await other.create("/c")
+            await other.delete("/a/b")
+            assert await data.first(1) == [WatchEvent(EventKind.CHANGED, "/a")]
+            assert await absent.first(1) == [WatchEvent(EventKind.CREATED, "/c")]
+            assert await children.first(1) == [WatchEvent(EventKind.CHILDREN, "/a")]
+
+    run(scenario())
+
+
+def test_watches_are_told_what_they_missed_before_the_session_is_connected_again(
+    zookeeper_chroot: str,
+) -> None:
+    expected = [
+        WatchEvent(EventKind.CHANGED, "/changed"),
+        WatchEvent(EventKind.CHILDREN, "/grown"),
+        WatchEvent(EventKind.CREATED, "/absent"),
+        WatchEvent(EventKind.DELETED, "/empty"),
+        WatchEvent(EventKind.DELETED, "/gone"),
+        WatchEvent(EventKind.DELETED, "/replaced"),
+    ]
+
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, other):
+            news = Heard[object]()
+            for path in ("/changed", "/gone", "/replaced", "/grown", "/empty", "/same"):
+                await one.create(path)
+            for path in ("/changed", "/gone", "/replaced", "/absent", "/same"):
+                await one.exists(path, news)
+            for path in ("/grown", "/empty", "/same"):
+                await one.children(path, news)
+            one.listen(news)
+
+            async def change() -> None:
+                await other.set("/changed", b"1")
+                await other.set("/changed", b"2")
+                await other.delete("/gone")
+                await other.delete("/replaced")
+                await other.create("/replaced")
+                await other.create("/absent")
+                await other.create("/grown/child")
+                await other.delete("/empty")
+                await other.set("/grown", b"its data is not watched")
+
+            await while_cut_off(proxy, one, change)
+            assert news.all[0] is SessionState.SUSPENDED
+            assert news.all[-1] is SessionState.CONNECTED
+            told = [event for event in news.all if isinstance(event, WatchEvent)]
+            assert sorted(told, key=lambda event: (event.kind.value, event.path)) == expected
+            await other.set("/changed", b"3")
+            await other.set("/same", b"still watched")
+            assert (await news.first(9))[8] == WatchEvent(EventKind.CHANGED, "/same")
+
+    run(scenario())
+
+
+def test_a_session_that_is_cut_off_for_too_long_is_over_until_renewed(
+    zookeeper_chroot: str,
+) -> None:
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot, 1000) as (proxy, one, other):
+            gone, lost, states = Heard[WatchEvent](), Heard[WatchEvent](), listened(one)
+            await one.create("/broker", ephemeral=True)
+            await one.exists("/later", lost)
+            await other.exists("/broker", gone)
+            proxy.cut()
+            await gone.first(1)
+            with pytest.raises(ConnectionLoss):
+                await one.get("/")
+            proxy.mend()
+            await states.until(SessionState.EXPIRED)
+            with pytest.raises(SessionExpired):
+                await one.get("/")
+            old = one.session_id
+            await asyncio.gather(one.renew(), one.renew())
+            assert one.session_id != old
+            await states.until(SessionState.CONNECTED)
+            await one.create("/broker", ephemeral=True)
+            await while_cut_off(proxy, one, lambda: other.create("/later"))
+            assert lost.all == []
+            assert await one.exists("/broker") is not None
+
+    run(scenario())
+
+
+def test_what_a_writer_was_not_told_of_happened_before_it_can_look_or_never(
+    zookeeper_chroot: str,
+) -> None:
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, other):
+            states, doubtful = listened(one), dict[str, bool]()
+
+            async def write(path: str) -> None:
+                try:
+                    await one.create(path)
+                except ConnectionLoss:
+                    while one.state is not SessionState.CONNECTED:
+                        await states.first(len(states.all) + 1)
+                    doubtful[path] = await one.exists(path) is not None
+
+            for round in range(5):
+                writing = [asyncio.create_task(write(f"/{round}-{n}")) for n in range(300)]
+                for _ in range(round):
+                    await asyncio.sleep(0)
+                proxy.cut()
+                await states.until(SessionState.SUSPENDED)
+                proxy.mend()
+                await states.until(SessionState.CONNECTED)
+                await asyncio.gather(*writing)
+            assert doubtful
+            found = await asyncio.gather(*(other.exists(path) for path in doubtful))
+            assert [stat is not None for stat in found] == list(doubtful.values())
+
+    run(scenario())
+
+
+def test_nothing_is_done_after_the_session_expired(zookeeper_chroot: str) -> None:
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot, 1000) as (proxy, one, other):
+            gone, failed = Heard[WatchEvent](), list[str]()
+            await one.create("/broker", ephemeral=True)
+            await other.exists("/broker", gone)
+            proxy.cut()
+            await gone.first(1)
+            proxy.mend()
+            while one.state is not SessionState.EXPIRED:
+                path = f"/n{len(failed)}"
+                try:
+                    await one.create(path)
+                except (ConnectionLoss, SessionExpired):
+                    failed.append(path)
+                await asyncio.sleep(0)
+            assert await other.children("/") == []
+
+    run(scenario())
+
+
+def test_a_server_that_stands_still_suspends_its_sessions_and_no_longer(
+    fresh_zookeeper: FreshZooKeeper,
+) -> None:
+    server = fresh_zookeeper()
+
+    async def scenario() -> None:
+        session, heard = await begin(server.address, 2000), Heard[WatchEvent]()
+        states, before = listened(session), session.session_id
+        await session.create("/mine", ephemeral=True)
+        await session.exists("/a", heard)
+        server.pause()
+        with pytest.raises(ConnectionLoss):
+            await session.create("/a")
+        server.resume()
+        await states.until(SessionState.CONNECTED)
+        # The server had received it.
+        assert await heard.first(1) == [WatchEvent(EventKind.CREATED, "/a")]
+        assert session.session_id == before
+        assert await session.exists("/mine") is not None
+        await session.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_server_that_was_away_finds_its_sessions_again(
+    fresh_zookeeper: FreshZooKeeper, end: str
+) -> None:
+    server = fresh_zookeeper()
+
+    async def scenario() -> None:
+        session, heard = await begin(f"{server.address}/chroot"), Heard[WatchEvent]()
+        states = listened(session)
+        await session.create("/mine", ephemeral=True)
+        await session.children("/", heard)
+        getattr(server, end)()
+        await states.until(SessionState.SUSPENDED)
+        with pytest.raises(ConnectionLoss):
+            await session.create("/refused")
+        server.start()
+        await states.until(SessionState.CONNECTED)
+        assert heard.all == []
+        await session.create("/after")
+        assert await heard.first(1) == [WatchEvent(EventKind.CHILDREN, "/")]
+        assert await session.children("/") == ["after", "mine"]
+        with pytest.raises(NodeExists):
+            await session.multi([Create("/mine")])
+        await session.close()
+
+    run(scenario())
+
+
+def test_renewing_waits_for_a_server_and_closing_does_not(fresh_zookeeper: FreshZooKeeper) -> None:
+    server = fresh_zookeeper()
+
+    async def scenario() -> None:
+        session, abandoned = await begin(server.address, 1000), await begin(server.address, 1000)
+        states = listened(session)
+        async with proxy_to(server.address) as proxy:
+            await session.create("/mine", ephemeral=True)
+            cut = await begin(f"127.0.0.1:{proxy.port}", 1000)
+            heard, its_states = Heard[WatchEvent](), listened(cut)
+            await cut.create("/cut", ephemeral=True)
+            await session.exists("/cut", heard)
+            proxy.cut()
+            await heard.first(1)
+            proxy.mend()
+            await its_states.until(SessionState.EXPIRED)
+            server.kill()
+            await states.until(SessionState.SUSPENDED)
+            renewing = asyncio.create_task(cut.renew())
+            await abandoned.close()
+            assert not renewing.done()
+            server.start()
+            await renewing
+            assert cut.state is SessionState.CONNECTED
+            await cut.close()
+        await session.close()
+
+    run(scenario())
+
+
+def test_without_a_server_connecting_fails_in_time_and_leaves_nothing_running(
+    fresh_zookeeper: FreshZooKeeper,
+) -> None:
+    server = fresh_zookeeper()
+    server.stop()
+
+    async def scenario() -> None:
+        with pytest.raises(ConnectionLoss, match="answered within 300 ms"):
+            await connect(server.address, session_timeout_ms=6000, connection_timeout_ms=300)
+
+    run(scenario())
+
+
+def test_closing_a_session_that_is_being_renewed_ends_the_waiting(
+    fresh_zookeeper: FreshZooKeeper,
+) -> None:
+    server = fresh_zookeeper()
+    server.stop()
+
+    async def scenario() -> None:
+        session = ZooKeeperSession(server.address, 6000)
+        renewing = asyncio.create_task(session.renew())
+        await asyncio.sleep(0)
+        await session.close()
+        with pytest.raises(SessionExpired):
+            await renewing
+
+    run(scenario())
