@@ -87,9 +87,13 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     # In the order of stopping, read from below: leaderships, sockets, requests at hand, what is
     # copied from others, duties, the logs; the session with the tree was begun first.
     ending.push_async_callback(_unless_broken, failed, node.close_logs)
-    for part in (node.housekeeping, node.cleaner, node.isr):
-        part.start()
-        ending.push_async_callback(part.stop)
+    node.housekeeping.start()
+    ending.push_async_callback(node.housekeeping.stop)
+    if config.bool("log.cleaner.enable"):
+        node.cleaner.start()
+    ending.push_async_callback(node.cleaner.stop)
+    node.isr.start()
+    ending.push_async_callback(node.isr.stop)
     ending.push_async_callback(node.fetchers.close)
     ending.push_async_callback(node.work.finished)
     ending.push_async_callback(node.listeners.close)

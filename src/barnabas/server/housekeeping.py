@@ -83,6 +83,13 @@ class Housekeeping:
             except Exception:
                 log.exception("housekeeping failed duty=%s", getattr(duty, "__name__", duty))
 
+    def soon(self, duty: Callable[[], Awaitable[None]]) -> None:
+        """Do this once, as soon as the loop can."""
+        self._spawn(self._once(duty))
+
+    async def _once(self, duty: Callable[[], Awaitable[None]]) -> None:
+        await duty()
+
     async def _stopped_within(self, delay_ms: int) -> bool:
         """Wait; returns early, and True, when the duties end."""
         try:

@@ -244,6 +244,7 @@ class Node:
             read_replica_selector(
                 self._config.optional_str("replica.selector.class"), self._metadata
             ),
+            self._replicas.follower,
         )
         handlers = api.message_handlers(self.broker, self._delayed)
         return Dispatch(

@@ -6,6 +6,8 @@ from typing import Final
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError
 from barnabas.base.listeners import Listener
+from barnabas.controller.reign import ControllerSettings
+from barnabas.replication.fetcher import FetcherSettings
 from barnabas.server.cleaning import CleanerSettings
 from barnabas.server.housekeeping import Intervals
 from barnabas.server.listeners import Limits
@@ -61,6 +63,29 @@ def intervals(config: BrokerConfig) -> Intervals:
         retention_ms=config.long("log.retention.check.interval.ms"),
         checkpoint_ms=max(1, config.int("log.flush.offset.checkpoint.interval.ms")),
         producer_expiration_ms=config.int("producer.id.expiration.check.interval.ms"),
+    )
+
+
+def controller_settings(config: BrokerConfig) -> ControllerSettings:
+    return ControllerSettings(
+        auto_leader_rebalance=config.bool("auto.leader.rebalance.enable"),
+        imbalance_percentage=config.int("leader.imbalance.per.broker.percentage"),
+        imbalance_check_interval_s=config.long("leader.imbalance.check.interval.seconds"),
+        delete_topic_enabled=config.bool("delete.topic.enable"),
+        unclean_leader_election=config.bool("unclean.leader.election.enable"),
+        request_timeout_s=config.int("controller.socket.timeout.ms") / 1000,
+    )
+
+
+def fetcher_settings(config: BrokerConfig) -> FetcherSettings:
+    return FetcherSettings(
+        fetchers=config.int("num.replica.fetchers"),
+        wait_max_ms=config.int("replica.fetch.wait.max.ms"),
+        min_bytes=config.int("replica.fetch.min.bytes"),
+        max_bytes=config.int("replica.fetch.max.bytes"),
+        response_max_bytes=config.int("replica.fetch.response.max.bytes"),
+        backoff_ms=config.int("replica.fetch.backoff.ms"),
+        socket_timeout_ms=config.int("replica.socket.timeout.ms"),
     )
 
 
