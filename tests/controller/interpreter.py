@@ -1,0 +1,244 @@
+"""Performs steps on a tree in memory, and builds the context that a new controller reads of it.
+
+The smallest thing that can stand for a cluster: who lives, what the znodes say, which replicas
+have a log. It does what performing steps does, synchronously; `perform` can stop before any write.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Replica, Topic
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.steps import (
+    AssumeAssignments,
+    BeginDeletion,
+    DropDeletion,
+    DropReassignments,
+    EndTopic,
+    MarkEligible,
+    MarkIneligible,
+    MovePartitions,
+    MoveReplicas,
+    QueueDeletions,
+    RaiseLeaderEpochs,
+    Refusal,
+    SetAssignments,
+    Step,
+    Steps,
+    Then,
+)
+from barnabas.controller.transitions import (
+    PartitionMoves,
+    decide_leader_epochs,
+    decide_partitions,
+    decide_replicas,
+)
+from barnabas.znodes.layout import BrokerRegistration
+from barnabas.znodes.layout import PartitionState as Leading
+
+
+class Crash(Exception):
+    """The controller stopped before a step."""
+
+
+@dataclass
+class Cluster:
+    """The tree, and the logs on the brokers."""
+
+    live: dict[BrokerId, int] = field(default_factory=dict)
+    topics: dict[str, dict[int, Assignment]] = field(default_factory=dict)
+    states: dict[TopicPartition, Led] = field(default_factory=dict)
+    marks: dict[str, None] = field(default_factory=dict)
+    asked: dict[TopicPartition, None] = field(default_factory=dict)
+    logs: dict[Replica, None] = field(default_factory=dict)
+    controller_epoch: int = 0
+
+    def assignment(self, partition: TopicPartition) -> Assignment:
+        return self.topics[partition.topic][partition.partition]
+
+    def isr(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        return self.states[partition].state.isr
+
+    def write_isr(self, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
+        """As the leader does, which knows the newest state."""
+        led = self.states[partition]
+        state = led.state
+        self.states[partition] = Led(
+            Leading(state.leader, state.leader_epoch, state.controller_epoch, tuple(isr)),
+            led.version + 1,
+        )
+
+    def catch_up(self, partition: TopicPartition) -> None:
+        """Every living replica of the assignment that has a log joins the ISR, if one leads."""
+        isr = self.isr(partition)
+        if self.states[partition].state.leader in self.live:
+            joined = (
+                broker
+                for broker in self.assignment(partition).replicas
+                if broker in self.live and Replica(partition, broker) in self.logs
+            )
+            self.write_isr(partition, dict.fromkeys((*isr, *joined)))
+
+    def elect_controller(self) -> Context:
+        """What a new controller reads, and the states that it gives to all there is."""
+        self.controller_epoch += 1
+        context = Context(epoch=self.controller_epoch)
+        context.apply_brokers(live(self.live))
+        for name, partitions in self.topics.items():
+            context.apply_topic(name, Topic(uuid.UUID(int=1), dict(partitions), 0))
+        for partition, led in self.states.items():
+            context.apply_led(partition, led)
+        states = {each: _first_state(context, each) for each in context.partitions()}
+        replicas = context.replicas_of(states)
+        context.apply_initial_states(
+            states, {each: _first_replica_state(context, each) for each in replicas}
+        )
+        return context
+
+
+def live(epochs: Mapping[BrokerId, int]) -> dict[BrokerId, LiveBroker]:
+    registration = BrokerRegistration(endpoints=(), timestamp_ms=0)
+    return {b: LiveBroker(b, epoch, registration) for b, epoch in epochs.items()}
+
+
+def _first_state(context: Context, partition: TopicPartition) -> PartitionState:
+    led = context.led.get(partition)
+    if led is None:
+        return PartitionState.NEW
+    alive = context.is_online(led.state.leader, partition)
+    return PartitionState.ONLINE if alive else PartitionState.OFFLINE
+
+
+def _first_replica_state(context: Context, replica: Replica) -> ReplicaState:
+    alive = context.is_online(replica.broker_id, replica.topic_partition)
+    return ReplicaState.ONLINE if alive else ReplicaState.DELETION_INELIGIBLE
+
+
+class Controller:
+    """Performs steps; `performed` are those it did, `refused` what it could not do."""
+
+    def __init__(self, cluster: Cluster, crash_after: int | None = None) -> None:
+        self.cluster = cluster
+        self.context = cluster.elect_controller()
+        self.performed: list[Step] = []
+        self.refused: list[tuple[TopicPartition | Replica, Refusal]] = []
+        self._crash_after = crash_after
+
+    def perform(self, steps: Steps) -> None:
+        """Raises Crash before the step that is one too many."""
+        for step in steps:
+            if self._crash_after is not None and len(self.performed) >= self._crash_after:
+                raise Crash
+            self.performed.append(step)
+            self._perform(step)
+
+    def read_states(self, *partitions: TopicPartition) -> None:
+        for each in partitions:
+            self.context.apply_led(each, self.cluster.states[each])
+
+    def _perform(self, step: Step) -> None:
+        context, cluster = self.context, self.cluster
+        match step:
+            case MovePartitions(partitions, to, by):
+                self._read_again(partitions)
+                moves = decide_partitions(context, partitions, to, by, lambda _: False)
+                self._write(moves, to)
+            case RaiseLeaderEpochs(partitions, new):
+                self._read_again(partitions)
+                self._write(decide_leader_epochs(context, partitions, new), None)
+            case MoveReplicas(replicas, to):
+                self._move_replicas(replicas, to)
+            case SetAssignments(topic, assignments):
+                cluster.topics[topic] = {**cluster.topics[topic], **assignments}
+                context.apply_assignment(topic, assignments)
+            case AssumeAssignments(assumption):
+                for each, assumed in assumption.items():
+                    context.apply_assignment(each.topic, {each.partition: assumed})
+            case EndTopic(topic):
+                for each in list(context.partitions_of(topic)):
+                    cluster.states.pop(each, None)
+                del cluster.topics[topic]
+                cluster.marks.pop(topic)
+                context.apply_topic_gone(topic)
+            case DropDeletion(topics):
+                for topic in topics:
+                    cluster.marks.pop(topic)
+            case DropReassignments(partitions):
+                for each in partitions:
+                    cluster.asked.pop(each, None)
+            case QueueDeletions(topics):
+                context.apply_deleting(topics)
+            case BeginDeletion(topics):
+                for topic in topics:
+                    context.apply_deletion_begun(topic)
+            case MarkIneligible(topics, why):
+                context.apply_ineligible(topics, why)
+            case MarkEligible(topics):
+                context.apply_eligible(topics)
+            case Then(decide):
+                self.perform(decide(context))
+
+    def _read_again(self, partitions: Iterable[TopicPartition]) -> None:
+        """Performing meets what a leader wrote meanwhile, reads it and decides again."""
+        self.read_states(*(each for each in partitions if each in self.cluster.states))
+
+    def _write(self, moves: PartitionMoves, to: PartitionState | None) -> None:
+        for partition, state in moves.creates.items():
+            self._wrote(partition, Led(state, 0))
+        for partition, (state, version) in moves.updates.items():
+            self._wrote(partition, Led(state, version + 1))
+        for partition in (*moves.moved, *moves.creates, *moves.updates):
+            if to is not None:
+                self.context.apply_partition_state(partition, to)
+            if to in (PartitionState.ONLINE, None):
+                self._tell(partition)
+        self.refused.extend(moves.refused.items())
+
+    def _wrote(self, partition: TopicPartition, led: Led) -> None:
+        self.cluster.states[partition] = led
+        self.context.apply_led(partition, led)
+
+    def _tell(self, partition: TopicPartition) -> None:
+        """LeaderAndIsr: whoever lives and is told makes its log."""
+        for broker in self.context.assignment(partition).replicas:
+            if broker in self.cluster.live:
+                self.cluster.logs[Replica(partition, broker)] = None
+
+    def _move_replicas(self, replicas: Iterable[Replica], to: ReplicaState) -> None:
+        replicas = list(replicas)
+        self._read_again(each.topic_partition for each in replicas)
+        moves = decide_replicas(self.context, replicas, to)
+        for partition, (state, version) in moves.updates.items():
+            self._wrote(partition, Led(state, version + 1))
+        for replica in moves.moved:
+            self.context.apply_replica_state(replica, to)
+            if replica.broker_id not in self.cluster.live:
+                continue
+            if to is ReplicaState.DELETION_STARTED:
+                self.cluster.logs.pop(replica, None)
+            elif to in (ReplicaState.NEW, ReplicaState.ONLINE):
+                self.cluster.logs[replica] = None
+        self.refused.extend(moves.refused.items())
+
+
+def partition_led_by(
+    leader: int, isr: Iterable[int], epoch: int = 0, controller_epoch: int = 0
+) -> Led:
+    in_sync = tuple(map(BrokerId, isr))
+    return Led(Leading(BrokerId(leader), LeaderEpoch(epoch), controller_epoch, in_sync), 0)
+
+
+def cluster_of(brokers: int, **topics: list[tuple[int, ...]]) -> Cluster:
+    """Brokers 0 to `brokers` - 1 alive; topics whose replicas are all in sync, the first leads."""
+    cluster = Cluster(live={BrokerId(b): 1 for b in range(brokers)})
+    for name, partitions in topics.items():
+        cluster.topics[name] = {}
+        for index, replicas in enumerate(partitions):
+            ids = tuple(map(BrokerId, replicas))
+            partition = TopicPartition(name, index)
+            cluster.topics[name][index] = Assignment(ids)
+            cluster.states[partition] = partition_led_by(ids[0], ids)
+            cluster.logs.update(dict.fromkeys(Replica(partition, b) for b in ids))
+    return cluster
