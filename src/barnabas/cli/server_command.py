@@ -27,12 +27,12 @@ def server(
         typer.Option("--data", "-d", metavar="DIR", help="Where the log is kept; ./barnabas-data."),
     ] = None,
     node_id: Annotated[
-        int | None, typer.Option("--node-id", "-n", min=0, help="The broker's id; 0.")
+        int | None, typer.Option("--node-id", "-n", min=0, help="The broker's id; alone it is 0.")
     ] = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            "--zookeeper", "-z", metavar="HOST:PORT[/CHROOT]", help="For a cluster: not served yet."
+            "--zookeeper", "-z", metavar="HOST:PORT[/CHROOT]", help="The coordination of a cluster."
         ),
     ] = None,
     override: Annotated[
@@ -51,6 +51,7 @@ def server(
       barnabas server --listen :9092 --data /var/lib/barnabas      (every interface)
       barnabas server --listen :9092 -o advertised.listeners=PLAINTEXT://kafka.example.org:9092
       barnabas server --config server.properties --override log.retention.hours=24
+      barnabas server --node-id 1 --listen :9093 --data d1 --zookeeper localhost:2181/barnabas
     """
     from barnabas.base.errors import ConfigError
     from barnabas.cli.server import server as run

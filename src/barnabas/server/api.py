@@ -1,9 +1,11 @@
 """Which handler serves which API; the hot ones are joined in node.py."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any, Final
 
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import MessageHandler
+from barnabas.server.dispatch import Call, MessageHandler
 from barnabas.server.handlers import (
     allocate_producer_ids,
     alter_configs,
@@ -34,13 +36,13 @@ from barnabas.server.handlers.find_coordinator import FindCoordinator
 from barnabas.wire.apis import ApiKey
 
 # What only a controller asks; its own broker is asked by a direct call.
-CONTROL = {
+CONTROL: Final[Mapping[ApiKey, Callable[[Broker, Any, Call | None], Awaitable[Any]]]] = {
     ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
     ApiKey.STOP_REPLICA: stop_replica.handle,
     ApiKey.UPDATE_METADATA: update_metadata.handle,
 }
 
-_OTHERS = {
+_OTHERS: Final[Mapping[ApiKey, Callable[[Broker, Any, Call], Any]]] = {
     ApiKey.METADATA: metadata.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
@@ -66,9 +68,9 @@ _OTHERS = {
 
 def message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
     """Every API that is served message by message."""
-    with_broker = {key: partial(handle, broker) for key, handle in (_OTHERS | CONTROL).items()}
     return {
-        **with_broker,
+        **{key: partial(handle, broker) for key, handle in _OTHERS.items()},
+        **{key: partial(handle, broker) for key, handle in CONTROL.items()},
         ApiKey.API_VERSIONS: api_versions.handle,
         ApiKey.FIND_COORDINATOR: FindCoordinator(),
     }

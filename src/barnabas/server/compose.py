@@ -1,7 +1,7 @@
 """Starts one broker and ends it: what is begun in which order, and what is undone before what."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -104,7 +104,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
 
 
 async def _unless_broken(
-    failed: "asyncio.Future[BaseException]", ending: Callable[[], "asyncio.Future[None]"]
+    failed: "asyncio.Future[BaseException]", ending: Callable[[], Awaitable[None]]
 ) -> None:
     # After a broken law nothing in memory is to be trusted: the next start recovers from disk.
     if not (failed.done() and isinstance(failed.result(), LawBroken)):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
@@ -17,7 +18,7 @@ from barnabas.base.randomness import Random
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.events import SessionExpired, SessionRenewed, Startup, UncleanAllowed
+from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
 from barnabas.log.logs import Logs
 from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
@@ -32,7 +33,7 @@ from barnabas.server.config_changes import ConfigChanges
 from barnabas.server.configs import Configs
 from barnabas.server.controlled_stop import hand_over
 from barnabas.server.delayed import Delayed
-from barnabas.server.dispatch import Dispatch, MessageHandler
+from barnabas.server.dispatch import Call, Dispatch
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.handlers import api_versions, controlled_shutdown
@@ -238,18 +239,16 @@ class Node:
             self._config.int("fetch.max.bytes"),
             self._disk_failed,
             self.work,
-            FollowerFetches(
-                self._delayed, self._leader_throttle, self.isr.submit, self._now_ms
-            ),
+            FollowerFetches(self._delayed, self._leader_throttle, self.isr.submit, self._now_ms),
             read_replica_selector(
                 self._config.optional_str("replica.selector.class"), self._metadata
             ),
             self._replicas.follower,
         )
-        handlers = api.message_handlers(self.broker, self._delayed)
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
-            handlers | {key: self._noting(handlers[key]) for key in api.CONTROL},
+            api.message_handlers(self.broker)
+            | {key: partial(self._controlled, key) for key in api.CONTROL},
             api_versions.unsupported,
             self.work,
         )
@@ -275,7 +274,6 @@ class Node:
         )
         await self._registration.enter(image)
         self.controller.start()
-        self.controller.put(Startup())
         await self.listeners.accept()
         try:
             async with asyncio.timeout(TOLD_WITHIN_S):
@@ -327,22 +325,17 @@ class Node:
 
     # -- the controller's messages -------------------------------------------
 
-    def _noting(self, handle: MessageHandler) -> MessageHandler:
-        async def handle_and_note(request: Message, call: object) -> Message:
-            answer: Message = await handle(request, call)  # type: ignore[misc, arg-type]  # all of these suspend
-            self._told.set()
-            return answer
-
-        return handle_and_note
+    async def _controlled(self, key: ApiKey, request: Message, call: Call | None) -> Message:
+        answer: Message = await api.CONTROL[key](self.broker, request, call)
+        self._told.set()
+        return answer
 
     async def _tell_own(self, request: ControlRequest) -> Message:
         """Carry out what the controller in this very broker says."""
         try:
-            answer: Message = await api.CONTROL[request.key](self.broker, request.message, None)
+            return await self._controlled(request.key, request.message, None)
         except ZnodeError as lost:
             raise PeerGone(f"this broker: {lost}") from lost
-        self._told.set()
-        return answer
 
     async def _connect(self, broker: LiveBroker) -> Peer:
         listener = self._config.inter_broker_listener_name()

@@ -17,7 +17,6 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Led
 from barnabas.controller.events import AlterPartition
-from barnabas.controller.steps import Refusal
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
@@ -31,7 +30,9 @@ async def handle(
     for topic in call.sent.topics:
         image = broker.metadata.topic_by_id(topic.topic_id)
         names[topic.topic_id] = None if image is None else image.name
-        for asked in topic.partitions if image is not None else ():
+        if image is None:
+            continue
+        for asked in topic.partitions:
             isrs[TopicPartition(image.name, asked.partition_index)] = (
                 asked.leader_epoch,
                 asked.partition_epoch,
@@ -66,13 +67,13 @@ def _isr(asked: Asked, version: int) -> tuple[BrokerId, ...]:
 
 
 def _answer(
-    name: str | None, index: int, answers: dict[TopicPartition, Led | Refusal]
+    name: str | None, index: int, answers: dict[TopicPartition, Led | ErrorCode]
 ) -> PartitionData:
     if name is None:
         return _refused(index, ErrorCode.unknown_topic_id)
     answer = answers[TopicPartition(name, index)]
-    if isinstance(answer, Refusal):
-        return _refused(index, answer.code)
+    if isinstance(answer, ErrorCode):
+        return _refused(index, answer)
     return PartitionData(
         partition_index=index,
         error_code=ErrorCode.none,

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (45): partitions move to other brokers, or stay after all."""
 
 from itertools import groupby
+from typing import Final
 
 from kio.schema.alter_partition_reassignments.v0.request import AlterPartitionReassignmentsRequest
 from kio.schema.alter_partition_reassignments.v0.response import (
@@ -12,9 +13,12 @@ from kio.schema.alter_partition_reassignments.v0.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.events import AlterReassignments
+from barnabas.controller.steps import Refusal
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
+
+DONE: Final = Refusal(ErrorCode.none)
 
 
 async def handle(
@@ -42,11 +46,10 @@ async def handle(
                 name=topic,
                 partitions=tuple(
                     ReassignablePartitionResponse(
-                        partition_index=partition.partition,
-                        error_code=answers[partition].code,
-                        error_message=answers[partition].message,
+                        partition_index=partition.partition, error_code=code, error_message=message
                     )
                     for partition in partitions
+                    for code, message in [answers[partition] or DONE]
                 ),
             )
             for topic, partitions in groupby(sorted(answers), key=lambda each: each.topic)

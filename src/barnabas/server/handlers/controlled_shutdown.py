@@ -13,7 +13,7 @@ from barnabas.wire.control.controlled_shutdown import (
 
 
 async def handle(
-    broker: Broker, request: ControlledShutdownRequest, _: Call
+    broker: Broker, request: ControlledShutdownRequest, _: Call | None
 ) -> ControlledShutdownResponse:
     try:
         remaining = await broker.controller.ask(

@@ -17,11 +17,12 @@ from kio.schema.elect_leaders.v2.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.events import ElectLeaders
-from barnabas.controller.steps import Selector
+from barnabas.controller.steps import Refusal, Selector
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
+DONE: Final = Refusal(ErrorCode.none)
 TYPES: Final = {0: Selector.PREFERRED, 1: Selector.OFFLINE_UNCLEAN}
 
 
@@ -35,7 +36,7 @@ async def handle(broker: Broker, request: ElectLeadersRequest, _: Call) -> Elect
     except BrokerError as e:
         refused = () if asked is None else asked
         return _response(e.code, [(each, e.code, e.message) for each in refused])
-    told = [(each, answer.code, answer.message) for each, answer in sorted(answers.items())]
+    told = [(each, *(answers[each] or DONE)) for each in sorted(answers)]
     if asked is None:  # then those are left out that needed none
         told = [each for each in told if each[1] is not ErrorCode.election_not_needed]
     return _response(ErrorCode.none, told)
