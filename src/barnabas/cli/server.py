@@ -107,12 +107,7 @@ def _listeners(listen: str) -> str:
 
 
 def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
-    """A broker must not look as if it were protected, or part of a cluster, when it is not."""
-    if "zookeeper.connect" in properties:
-        raise ConfigError(
-            "zookeeper.connect is set, but clusters are not served yet: "
-            "leave it out to run one broker with its own coordination"
-        )
+    """A broker must not look as if it were protected when it is not."""
     if properties.get("authorizer.class.name"):
         raise ConfigError(
             "authorizer.class.name is set, but authorization is not served yet: "

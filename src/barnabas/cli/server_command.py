@@ -32,7 +32,10 @@ def server(
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            "--zookeeper", "-z", metavar="HOST:PORT[/CHROOT]", help="For a cluster: not served yet."
+            "--zookeeper",
+            "-z",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="Where the brokers of a cluster meet; without it this broker is alone.",
         ),
     ] = None,
     override: Annotated[
@@ -51,6 +54,7 @@ def server(
       barnabas server --listen :9092 --data /var/lib/barnabas      (every interface)
       barnabas server --listen :9092 -o advertised.listeners=PLAINTEXT://kafka.example.org:9092
       barnabas server --config server.properties --override log.retention.hours=24
+      barnabas server --node-id 1 --listen :9093 --data ./one --zookeeper localhost:2181
     """
     from barnabas.base.errors import ConfigError
     from barnabas.cli.server import server as run
