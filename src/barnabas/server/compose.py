@@ -21,13 +21,14 @@ from barnabas.log.logs import Logs
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.isr import IsrTracker
 from barnabas.replication.replicas import Replicas
+from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.broker import Broker
 from barnabas.server.cleaning import LogCleaner
 from barnabas.server.configs import Configs
 from barnabas.server.delayed import Delayed
 from barnabas.server.dispatch import Dispatch, MessageHandler
 from barnabas.server.fetch_sessions import FetchSessions
-from barnabas.server.follower_fetches import FollowerFetches, Unthrottled
+from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.handlers import (
     alter_configs,
     api_versions,
@@ -267,7 +268,10 @@ class _Node:
             self._disk_failed,
             self.work,
             FollowerFetches(
-                self._delayed, Unthrottled(), self.isr.submit, lambda: loop.time() * 1000
+                self._delayed,
+                ReplicationThrottle(self.broker.broker_id, loop.time),
+                self.isr.submit,
+                lambda: loop.time() * 1000,
             ),
             read_replica_selector(
                 self._config.optional_str("replica.selector.class"), self._metadata
@@ -275,7 +279,7 @@ class _Node:
         )
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
-            _message_handlers(self.broker),
+            _message_handlers(self.broker, self._delayed),
             api_versions.unsupported,
             self.work,
         )
@@ -339,7 +343,7 @@ async def _close_logs(node: _Node, failed: "asyncio.Future[BaseException]") -> N
         await node.close_logs()
 
 
-def _message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
+def _message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHandler]:
     return {
         ApiKey.API_VERSIONS: api_versions.handle,
         ApiKey.FIND_COORDINATOR: FindCoordinator(),
@@ -349,7 +353,7 @@ def _message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
         ApiKey.CREATE_TOPICS: partial(create_topics.handle, broker),
         ApiKey.CREATE_PARTITIONS: partial(create_partitions.handle, broker),
         ApiKey.DELETE_TOPICS: partial(delete_topics.handle, broker),
-        ApiKey.DELETE_RECORDS: partial(delete_records.handle, broker),
+        ApiKey.DELETE_RECORDS: partial(delete_records.handle, broker, delayed.deletions),
         ApiKey.INIT_PRODUCER_ID: partial(init_producer_id.handle, broker),
         ApiKey.DESCRIBE_CONFIGS: partial(describe_configs.handle, broker),
         ApiKey.ALTER_CONFIGS: partial(alter_configs.handle, broker),
