@@ -1,22 +1,42 @@
 """A process that behaves as a broker's does towards whoever supervises it, and does nothing else.
 
-Told on its command line: `ready`, `dead` (ends at once, with a word), `deaf` (ignores SIGTERM).
+Told on its command line: `ready`, `dead` (ends at once, with a word), `deaf` (ignores SIGTERM),
+`mute` (is never ready); and the properties file, if it shall also tell clients of all brokers of
+its cluster.
 """
 
 import signal
 import sys
 import time
+from pathlib import Path
 
 
-def main(how: str) -> int:
+def main(how: str, properties: Path | None) -> int:
     if how == "dead":
         print("one\ntwo\nbarnabas: no room on the disk", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "deaf" else lambda *_: sys.exit(0))
-    print("ready broker=0 listening on 127.0.0.1:1", flush=True)
+    if properties is not None:
+        listen(properties)
+    if how != "mute":
+        print("ready broker=0 listening on 127.0.0.1:1", flush=True)
     while True:
         time.sleep(60)
 
 
+def listen(properties: Path) -> None:
+    """Answer Metadata with every broker that has a folder beside this one's."""
+    from tests.cli.scripted_cluster import ScriptedCluster, serve
+
+    cluster = ScriptedCluster()
+    for path in sorted(properties.parent.parent.glob("broker-*/server.properties")):
+        text = path.read_text()
+        port = text.partition("listeners=PLAINTEXT://127.0.0.1:")[2].partition("\n")[0]
+        broker_id = int(path.parent.name.removeprefix("broker-"))
+        if path == properties:
+            serve(cluster, broker_id, int(port))
+        cluster.ports[broker_id] = int(port)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]) if sys.argv[2:] else None))

@@ -86,7 +86,7 @@ class ScriptedCluster:
 def scripted_cluster(brokers: int) -> Iterator[ScriptedCluster]:
     """The cluster, listening on free ports until the end of the block."""
     cluster = ScriptedCluster()
-    servers = [_serve(cluster, number) for number in range(brokers)]
+    servers = [serve(cluster, number) for number in range(brokers)]
     try:
         yield cluster
     finally:
@@ -95,7 +95,14 @@ def scripted_cluster(brokers: int) -> Iterator[ScriptedCluster]:
             server.server_close()
 
 
-def _serve(cluster: ScriptedCluster, broker_id: int) -> socketserver.ThreadingTCPServer:
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+
+def serve(cluster: ScriptedCluster, broker_id: int, port: int = 0) -> _Server:
+    """Let one broker of the cluster listen, in a thread of its own."""
+
     class Connection(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             while size := self.rfile.read(4):
@@ -110,8 +117,7 @@ def _serve(cluster: ScriptedCluster, broker_id: int) -> socketserver.ThreadingTC
                     return
                 self.wfile.write(write_response(key, version, correlation_id, response))
 
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connection)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", port), Connection)
     cluster.ports[broker_id] = server.server_address[1]
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     return server

@@ -46,7 +46,6 @@ def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "told"),
     [
-        ("zookeeper.connect=localhost:2181", "clusters are not served yet"),
         ("authorizer.class.name=kafka.Authorizer", "authorization is not served yet"),
         ("listeners=SASL_SSL://:9093", "TLS and SASL are not served yet"),
         ("listeners=PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not served yet"),
@@ -65,3 +64,9 @@ def test_options_are_above_the_file_and_overrides_above_both(tmp_path: Path) -> 
     )
     assert (properties["broker.id"], properties["log.dirs"]) == ("7", "b")
     assert (properties["num.partitions"], properties["log.retention.hours"]) == ("5", "3")
+
+
+def test_a_broker_of_a_cluster_is_told_where_the_others_meet() -> None:
+    properties = gather_properties(None, None, None, 2, "zk1:2181,zk2:2181/chroot", [])
+    assert properties["zookeeper.connect"] == "zk1:2181,zk2:2181/chroot"
+    assert properties["broker.id"] == "2"

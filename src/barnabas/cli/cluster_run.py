@@ -162,10 +162,11 @@ class _Cluster:
 
 async def _until_all_are_in(supervisor: Supervisor) -> None:
     """Wait until each broker tells clients of all brokers, and of a controller."""
+    wanted = {broker.files.broker_id for broker in supervisor.brokers}
     for broker in supervisor.brokers:
         client = RawClient(broker.files.address)
         with contextlib.closing(client):
-            while not await _knows_all(client, len(supervisor.brokers)):
+            while not await _knows_all(client, wanted):
                 dead = [
                     str(each.files.broker_id) for each in supervisor.brokers if each.pid is None
                 ]
@@ -174,12 +175,12 @@ async def _until_all_are_in(supervisor: Supervisor) -> None:
                 await asyncio.sleep(_LOOK_EVERY_S)
 
 
-async def _knows_all(client: RawClient, count: int) -> bool:
+async def _knows_all(client: RawClient, wanted: set[int]) -> bool:
     try:
         found = await client.metadata()
     except CommandFailed:
         return False
-    return len(found.brokers) >= count and found.controller_id >= 0
+    return found.controller_id >= 0 and wanted <= {broker.node_id for broker in found.brokers}
 
 
 def _say(line: str) -> None:

@@ -122,6 +122,7 @@ def barnabas(
     Try:
       barnabas demo                                  see a broker at work, in about ten seconds
       barnabas server --data ./data                  run one
+      barnabas cluster                               run three, that copy from each other
       barnabas topics create orders --partitions 3
       echo hello | barnabas produce orders
       barnabas consume orders --follow

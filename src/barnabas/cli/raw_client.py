@@ -4,6 +4,7 @@ For APIs about the cluster as a whole, most of which only the controller answers
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -71,7 +72,7 @@ class RawClient:
             try:
                 return await self._exchange(address, ApiKey.METADATA, request)
             except PeerGone as gone:
-                reasons.append(str(gone))
+                reasons.append(_reason(gone))
         raise CommandFailed(
             f"no Kafka broker answers at {self._bootstrap} ({'; '.join(reasons)});"
             " start one with `barnabas server`, or name another with -b HOST:PORT"
@@ -112,6 +113,14 @@ class RawClient:
             peer = await Peer.connect(*address, client_id=_CLIENT_ID, timeout_s=_CONNECT_TIMEOUT_S)
             self._peers[address] = peer
         return await peer.request(key, APIS[key].highest, request, _REQUEST_TIMEOUT_S)
+
+
+def _reason(gone: PeerGone) -> str:
+    """The system's own words for why a connection failed, or ours."""
+    cause = gone.__cause__
+    if isinstance(cause, OSError) and (cause.errno or 0) > 0:
+        return os.strerror(cause.errno or 0)
+    return str(gone)
 
 
 def _named(topic: str) -> Message:

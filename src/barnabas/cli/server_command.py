@@ -27,12 +27,15 @@ def server(
         typer.Option("--data", "-d", metavar="DIR", help="Where the log is kept; ./barnabas-data."),
     ] = None,
     node_id: Annotated[
-        int | None, typer.Option("--node-id", "-n", min=0, help="The broker's id; alone it is 0.")
+        int | None, typer.Option("--node-id", "-n", min=0, help="The broker's id; 0.")
     ] = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            "--zookeeper", "-z", metavar="HOST:PORT[/CHROOT]", help="The coordination of a cluster."
+            "--zookeeper",
+            "-z",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="Where the brokers of a cluster meet; without it this broker is alone.",
         ),
     ] = None,
     override: Annotated[
@@ -51,7 +54,7 @@ def server(
       barnabas server --listen :9092 --data /var/lib/barnabas      (every interface)
       barnabas server --listen :9092 -o advertised.listeners=PLAINTEXT://kafka.example.org:9092
       barnabas server --config server.properties --override log.retention.hours=24
-      barnabas server --node-id 1 --listen :9093 --data d1 --zookeeper localhost:2181/barnabas
+      barnabas server --node-id 1 --listen :9093 --data ./one --zookeeper localhost:2181
     """
     from barnabas.base.errors import ConfigError
     from barnabas.cli.server import server as run

@@ -92,6 +92,7 @@ class LeaderReplica:
         self.epoch_start_offset = log.log_end_offset
         within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.high_watermark: Offset = Offset(within)
+        log.producers.on_high_watermark(within)
         self._max_lag_ms = max_lag_ms
         self._now_ms = now_ms
         self._config: TopicConfig | None = None  # what the two below were taken from

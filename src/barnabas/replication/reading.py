@@ -1,27 +1,13 @@
 """How far one replica of a partition may be read, whether it leads or follows."""
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.extent import Extent
 from barnabas.log.log import Log
-from barnabas.replication.leadership import Leadership
 
 NO_LIMIT: Final = (1 << 63) - 1
-
-
-class Followed(Protocol):
-    """What is asked of a follower by those who read from it."""
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def high_watermark(self) -> Offset: ...
-
-    @property
-    def leadership(self) -> Leadership: ...
 
 
 class Reading(NamedTuple):

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.server.broker import Broker
+from barnabas.server.delayed import Delayed
 from barnabas.server.dispatch import Call, MessageHandler
 from barnabas.server.handlers import (
     allocate_producer_ids,
@@ -15,6 +16,7 @@ from barnabas.server.handlers import (
     controlled_shutdown,
     create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -66,11 +68,12 @@ _OTHERS: Final[Mapping[ApiKey, Callable[[Broker, Any, Call], Any]]] = {
 }
 
 
-def message_handlers(broker: Broker) -> dict[ApiKey, MessageHandler]:
+def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHandler]:
     """Every API that is served message by message."""
     return {
         **{key: partial(handle, broker) for key, handle in _OTHERS.items()},
         **{key: partial(handle, broker) for key, handle in CONTROL.items()},
+        ApiKey.DELETE_RECORDS: partial(delete_records.handle, broker, delayed.deletions),
         ApiKey.API_VERSIONS: api_versions.handle,
         ApiKey.FIND_COORDINATOR: FindCoordinator(),
     }

@@ -1,45 +1,17 @@
-"""What a follower's fetch tells the leader, and what follows from it; and whether it has to wait.
+"""What a follower's fetch tells the leader, what follows from it, and whether it has to wait.
 
 A follower has all before the offset that it fetches. Every fetch of a session tells that of all
 its partitions anew, whether or not the request names them.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from barnabas.base.errors import BrokerError
-from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.progress import IsrChange
+from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed import Delayed
 from barnabas.wire.fetch import FetchPartition
-
-
-class LeaderThrottle(Protocol):
-    """How much a leader gives to followers that are not in sync, where a topic limits it."""
-
-    def is_throttled(self, partition: TopicPartition, replica: BrokerId, /) -> bool:
-        """Whether the topic's list names this follower."""
-        ...
-
-    def is_exceeded(self) -> bool: ...
-
-    def record(self, size: int, /) -> None:
-        """Note what was given to followers that the lists name."""
-        ...
-
-
-class Unthrottled:
-    """A throttle of nobody."""
-
-    def is_throttled(self, partition: TopicPartition, replica: BrokerId, /) -> bool:
-        return False
-
-    def is_exceeded(self) -> bool:
-        return False
-
-    def record(self, size: int, /) -> None:
-        """There is no rate to be counted for."""
 
 
 class FollowerFetches:
@@ -48,7 +20,7 @@ class FollowerFetches:
     def __init__(
         self,
         delayed: Delayed,
-        throttle: LeaderThrottle,
+        throttle: ReplicationThrottle,
         submit: Callable[[LeaderReplica, IsrChange], None],
         now_ms: Callable[[], float],
     ) -> None:
@@ -91,12 +63,13 @@ class FollowerFetches:
         """
         return (
             replica not in leader.isr
-            and self._throttle.is_throttled(leader.topic_partition, BrokerId(replica))
-            and self._throttle.is_exceeded()
+            and self._throttle.is_throttled(*leader.topic_partition)
+            and self._throttle.is_exceeded
         )
 
-    def on_sent(self, partition: TopicPartition, replica: int, size: int) -> None:
-        if self._throttle.is_throttled(partition, BrokerId(replica)):
+    def on_sent(self, topic: str, partition: int, size: int) -> None:
+        """Count what a follower was given, in sync or not."""
+        if self._throttle.is_throttled(topic, partition):
             self._throttle.record(size)
 
 

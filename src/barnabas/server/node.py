@@ -247,7 +247,7 @@ class Node:
         )
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
-            api.message_handlers(self.broker)
+            api.message_handlers(self.broker, self._delayed)
             | {key: partial(self._controlled, key) for key in api.CONTROL},
             api_versions.unsupported,
             self.work,

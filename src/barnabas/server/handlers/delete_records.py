@@ -1,4 +1,11 @@
-"""DeleteRecords (21): moves the start of a log up, so that what is before it is gone."""
+"""DeleteRecords (21): moves the start of a log up, so that what is before it is gone.
+
+It is answered when the logs of all living replicas begin there, which followers learn with their
+next fetch and tell with the one after it.
+"""
+
+import asyncio
+from collections.abc import Awaitable
 
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
 from kio.schema.delete_records.v2.response import (
@@ -8,44 +15,78 @@ from kio.schema.delete_records.v2.response import (
 )
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.server.broker import Broker
+from barnabas.server.delayed_delete_records import DelayedDeleteRecords, Deletion
 from barnabas.server.dispatch import Call
 from barnabas.server.metadata import is_internal
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 
-def handle(broker: Broker, request: DeleteRecordsRequest, _: Call) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    _partition(broker, topic.name, asked) for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )
+def handle(
+    broker: Broker, purgatory: Purgatory[DelayedOperation], request: DeleteRecordsRequest, _: Call
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    deletions = {
+        TopicPartition(topic.name, asked.partition_index): _delete(broker, topic.name, asked)
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+    ended = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    operation = DelayedDeleteRecords(broker.replicas, list(deletions.values()), end)
+    timeout_ms = milliseconds(request.timeout)
+    if purgatory.try_complete_else_watch(operation, deletions, timeout_ms):
+        return _response(request, deletions)
+
+    async def later() -> DeleteRecordsResponse:
+        await ended
+        return _response(request, deletions)
+
+    return later()
 
 
-def _partition(
-    broker: Broker, topic: str, asked: DeleteRecordsPartition
-) -> DeleteRecordsPartitionResult:
-    low_watermark, code = -1, ErrorCode.none
+def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Deletion:
+    """Move the start of the leader's own log."""
     try:
         if is_internal(topic):
             raise BrokerError(ErrorCode.invalid_topic_exception)
         leader = broker.replicas.leader(topic, asked.partition_index)
         if not leader.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation)
-        leader.delete_records_before(asked.offset)
-        low_watermark = leader.low_watermark
+        return Deletion(leader, leader.delete_records_before(asked.offset))
     except BrokerError as e:
-        code = e.code
+        return Deletion(None, Offset(-1), e.code)
     except DiskFault as fault:
         broker.disk_failed(fault)
-        code = ErrorCode.kafka_storage_error
-    return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code
+        return Deletion(None, Offset(-1), ErrorCode.kafka_storage_error)
+
+
+def _response(
+    request: DeleteRecordsRequest, deletions: dict[TopicPartition, Deletion]
+) -> DeleteRecordsResponse:
+    def result(partition: TopicPartition) -> DeleteRecordsPartitionResult:
+        deletion = deletions[partition]
+        return DeleteRecordsPartitionResult(
+            partition_index=partition.partition,
+            low_watermark=deletion.low_watermark,
+            error_code=deletion.code or ErrorCode.none,
+        )
+
+    return DeleteRecordsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=tuple(
+                    result(TopicPartition(topic.name, asked.partition_index))
+                    for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
     )

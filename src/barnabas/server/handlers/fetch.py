@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import BrokerId, Offset, TopicPartition
+from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.offload import Offload
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.purgatory.operations import DelayedOperation
 from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.reading import Followed, Reading
+from barnabas.replication.reading import Reading
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.delayed import Delayed
@@ -75,7 +75,7 @@ class Fetched:
 class Fetch:
     """Serves consumers and followers from the partitions that this broker leads.
 
-    Consumers also from those that it follows: `find_follower` gives those.
+    Consumers also from those that it follows.
     """
 
     def __init__(
@@ -90,7 +90,6 @@ class Fetch:
         work: Work,
         follower_fetches: FollowerFetches,
         selector: RackAware | None = None,
-        find_follower: Callable[[str, int], Followed | None] = lambda _topic, _partition: None,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -103,7 +102,6 @@ class Fetch:
         self._work = work
         self._follower_fetches = follower_fetches
         self._selector = selector
-        self._find_follower = find_follower
 
     def __call__(
         self,
@@ -260,10 +258,9 @@ class Fetch:
         if leader is not None:
             return leader, leader.reading
         if request.replica_id < 0 and version >= FROM_FOLLOWERS_SINCE:
-            follower = self._find_follower(name, index)
+            follower = self._replicas.follower(name, index)
             if follower is not None:
-                epoch = follower.leadership.leader_epoch
-                return None, Reading(follower.log, follower.high_watermark, epoch)
+                return None, Reading(follower.log, follower.high_watermark, follower.epoch)
         raise BrokerError(self._replicas.why_not(name, index))
 
     def _better_replica(
@@ -285,13 +282,12 @@ class Fetch:
         image = self._metadata.topic_by_id(topic)
         return None if image is None else image.name
 
-    def count_sent(self, replica: int, fetched: Fetched) -> None:
+    def count_sent(self, fetched: Fetched) -> None:
         """Let the throttle know what a follower is given."""
         for found in fetched.found:
             name = self._name_of(found.topic)
             if found.extent is not None and name is not None:
-                partition = TopicPartition(name, found.answer.partition)
-                self._follower_fetches.on_sent(partition, replica, found.extent.size)
+                self._follower_fetches.on_sent(name, found.answer.partition, found.extent.size)
 
     # -- the answer ----------------------------------------------------------
 
@@ -405,7 +401,7 @@ class DelayedFetch(DelayedOperation):
                 self._version, self._correlation_id, (), code, self._context.session_id
             )
         if self._request.replica_id >= 0:
-            self._fetch.count_sent(self._request.replica_id, fetched)
+            self._fetch.count_sent(fetched)
         topics: list[TopicFetched] = []
         last: TopicKey | None = None
         for found, records in zip(fetched.found, buffers, strict=True):

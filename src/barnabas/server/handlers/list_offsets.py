@@ -1,7 +1,12 @@
 """ListOffsets (2): the earliest and latest offset of a partition, or the one of a timestamp.
 
 Version notes. The offset of the largest timestamp can be asked for from version 7, the
-earliest local offset from 8; the last tiered one, from 9, is never there.
+earliest local offset from 8; the last tiered one, from 9, is never there. Before version 5
+OFFSET_NOT_AVAILABLE was not known, and is told as LEADER_NOT_AVAILABLE.
+
+Replicas are told of the whole log, consumers of what is committed. A new leader may know less of
+that than the one before told its consumers, until its followers have reached the start of its
+epoch; offsets that may yet go back are not told.
 """
 
 from collections import Counter
@@ -15,10 +20,16 @@ from kio.schema.list_offsets.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.replication.leader import LeaderReplica
+from barnabas.base.ids import Offset
+from barnabas.replication.reading import Reading
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
+
+CONSUMER: Final = -1
+DEBUGGING: Final = -2  # whoever asks as this is answered by followers, too
+
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -33,7 +44,6 @@ NOT_FOUND: Final = (-1, -1)
 
 
 def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-    read_committed = request.isolation_level == 1
     named = Counter(
         (topic.name, asked.partition_index)
         for topic in request.topics
@@ -47,7 +57,7 @@ def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffse
                 partitions=tuple(
                     _failed(asked, ErrorCode.invalid_request)
                     if named[topic.name, asked.partition_index] > 1
-                    else _partition(broker, topic.name, asked, read_committed, call.version)
+                    else _partition(broker, topic.name, asked, request, call.version)
                     for asked in topic.partitions
                 ),
             )
@@ -57,14 +67,24 @@ def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffse
 
 
 def _partition(
-    broker: Broker, topic: str, asked: ListOffsetsPartition, read_committed: bool, version: int
+    broker: Broker,
+    topic: str,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    version: int,
 ) -> ListOffsetsPartitionResponse:
     try:
         if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
             raise BrokerError(ErrorCode.unsupported_version)
-        leader = broker.replicas.leader(topic, asked.partition_index)
-        leader.check_epoch(asked.current_leader_epoch)
-        timestamp, offset = _find(leader, asked.timestamp, read_committed)
+        reading, epoch_start = _replica(broker, topic, asked.partition_index, request.replica_id)
+        reading.check_epoch(asked.current_leader_epoch)
+        upto = reading.log.log_end_offset
+        if request.replica_id == CONSUMER:
+            committed = reading.high_watermark
+            upto = reading.last_stable_offset if request.isolation_level == 1 else committed
+            if epoch_start > committed and _may_go_back(reading, asked.timestamp, upto):
+                raise BrokerError(_not_available(version))
+        timestamp, offset = _find(reading, asked.timestamp, upto)
     except BrokerError as e:
         return _failed(asked, e.code)
     except DiskFault as fault:
@@ -75,8 +95,30 @@ def _partition(
         error_code=ErrorCode.none,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=_epoch(leader, asked.timestamp, offset),
+        leader_epoch=_epoch(reading, asked.timestamp, offset),
     )
+
+
+def _replica(broker: Broker, topic: str, partition: int, replica_id: int) -> tuple[Reading, Offset]:
+    """Who answers, and where the epoch of the leader began, below which it knows everything."""
+    follower = broker.replicas.follower(topic, partition)
+    if replica_id == DEBUGGING and follower is not None:
+        return Reading(follower.log, follower.high_watermark, follower.epoch), Offset(0)
+    leader = broker.replicas.leader(topic, partition)
+    return leader.reading, leader.epoch_start_offset
+
+
+def _may_go_back(reading: Reading, timestamp: int, upto: Offset) -> bool:
+    """Whether what a consumer would be told is bounded by a high watermark that lags."""
+    if timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
+        return False
+    return timestamp == LATEST or _find(reading, timestamp, upto) == NOT_FOUND
+
+
+def _not_available(version: int) -> ErrorCode:
+    if version >= OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.offset_not_available
+    return ErrorCode.leader_not_available
 
 
 def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
@@ -86,26 +128,26 @@ def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitio
     )
 
 
-def _epoch(leader: LeaderReplica, timestamp: int, offset: int) -> int:
+def _epoch(reading: Reading, timestamp: int, offset: int) -> int:
     """The epoch that wrote the offset; at the end of the log that is the leader's own."""
-    if timestamp == LATEST or offset >= leader.log.log_end_offset:
-        return leader.epoch
-    return leader.log.epochs.epoch_for_offset(offset)
+    if timestamp == LATEST or offset >= reading.log.log_end_offset:
+        return reading.leader_epoch
+    return reading.log.epochs.epoch_for_offset(offset)
 
 
-def _find(leader: LeaderReplica, timestamp: int, read_committed: bool) -> tuple[int, int]:
-    """Timestamp and offset, as the client is told them; (-1, -1) if there is none."""
-    upto = leader.last_stable_offset if read_committed else leader.high_watermark
+def _find(reading: Reading, timestamp: int, upto: Offset) -> tuple[int, int]:
+    """Timestamp and offset, as the client is told them; (-1, -1) if there is none below `upto`."""
+    log = reading.log
     if timestamp == LATEST:
         return -1, upto
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, leader.log.log_start_offset
+        return -1, log.log_start_offset
     if timestamp == LATEST_TIERED:
         return NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
-        found = leader.log.max_timestamp_offset()
+        found = log.max_timestamp_offset()
     else:
-        found = leader.log.offset_for_timestamp(timestamp)
+        found = log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= upto:
         return NOT_FOUND
     return found.timestamp, found.offset

@@ -1,0 +1,107 @@
+"""Becoming controller: see everything, know everything, then bring it into order.
+
+Watches are set by the very reads that fill the context, so nothing that happens afterwards is
+missed. Brokers hear who lives before they hear who leads, since a follower must know its leader.
+"""
+
+import logging
+from itertools import chain
+
+from barnabas.base.ids import TopicPartition
+from barnabas.controller import deletions, liveness
+from barnabas.controller.context import Context, Replica
+from barnabas.controller.on_partitions import elect_preferred_by_node
+from barnabas.controller.on_reassignments import resume_reassignments
+from barnabas.controller.on_topics import read_topics, resume_deletions
+from barnabas.controller.reign import Reign
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.steps import MovePartitions, MoveReplicas, Selector, Steps, TellMetadata
+from barnabas.znodes.layout import FinalizedFeatures, decode_features, encode_features
+from barnabas.znodes.paths import FEATURE
+
+log = logging.getLogger("barnabas.controller")
+
+
+async def take_over(reign: Reign) -> None:
+    """Do what a new controller owes the cluster.
+
+    Raises  Deposed or SessionExpired; then the next controller does all of it again
+    """
+    context = reign.context
+    await _enable_features(reign)
+    await _read_context(reign)
+    reign.channels.set_brokers(context.live)
+    await reign.perform((TellMetadata(None, ()),))
+    _apply_initial_states(context)
+    marked = await reign.watching.deletions()
+    enabled = reign.settings().delete_topic_enabled
+    await reign.perform(deletions.decide_deletions(context, marked, enabled))
+    await reign.perform(_decide_order(context))
+    log.info(
+        "controller is ready epoch=%d brokers=%d topics=%d partitions=%d",
+        context.epoch,
+        len(context.live),
+        len(context.topics),
+        len(context.partition_states),
+    )
+    await resume_reassignments(reign)
+    await resume_deletions(reign)
+    await elect_preferred_by_node(reign)
+
+
+async def _enable_features(reign: Reign) -> None:
+    """As Kafka's controllers do since 2.7: /feature says that features have versions."""
+    found = await reign.store.find(FEATURE)
+    if found is None:
+        await reign.store.make(FEATURE, encode_features(FinalizedFeatures()))
+    elif not (features := decode_features(found[0])).enabled:
+        enabled = FinalizedFeatures(True, features.levels)
+        await reign.store.set_or_make(FEATURE, encode_features(enabled))
+
+
+async def _read_context(reign: Reign) -> None:
+    context, watching = reign.context, reign.watching
+    context.apply_brokers(await watching.brokers())
+    # All states are read below: what these notifications tell of is seen then.
+    isr_changes, _ = await watching.isr_changes()
+    log_dir_events, _ = await watching.log_dir_events()
+    await reign.store.delete(chain(isr_changes, log_dir_events))
+    for name, topic in (await read_topics(reign, await watching.topic_names())).items():
+        context.apply_topic(name, topic)
+    for partition, led in (await watching.states(context.partitions())).items():
+        context.apply_led(partition, led)
+
+
+def _apply_initial_states(context: Context) -> None:
+    partitions, replicas = {}, {}
+    for partition in context.partitions():
+        partitions[partition] = _initial_state(context, partition)
+        for broker in context.assignment(partition).replicas:
+            # On a broker that is down nothing can be deleted now, if that should be asked for.
+            online = context.is_online(broker, partition)
+            state = ReplicaState.ONLINE if online else ReplicaState.DELETION_INELIGIBLE
+            replicas[Replica(partition, broker)] = state
+    context.apply_initial_states(partitions, replicas)
+
+
+def _initial_state(context: Context, partition: TopicPartition) -> PartitionState:
+    led = context.led.get(partition)
+    if led is None:
+        return PartitionState.NEW
+    online = context.is_online(led.state.leader, partition)
+    return PartitionState.ONLINE if online else PartitionState.OFFLINE
+
+
+def _decide_order(context: Context) -> Steps:
+    """Every replica hears of its leader; the dead leave their ISRs; who can gets a leader."""
+    online, offline = list[Replica](), list[Replica]()
+    for replica in context.replica_states:
+        is_online = context.is_online(replica.broker_id, replica.topic_partition)
+        (online if is_online else offline).append(replica)
+    return (
+        MoveReplicas(tuple(online), ReplicaState.ONLINE),
+        MoveReplicas(tuple(offline), ReplicaState.OFFLINE),
+        MovePartitions(
+            tuple(liveness.leaderless(context)), PartitionState.ONLINE, Selector.OFFLINE
+        ),
+    )

@@ -1,0 +1,298 @@
+"""Performs steps: details decided, the tree written, the context applied, the brokers told.
+
+In this order, so that a step that fails has changed nothing that others rely on: what was not
+written is not known, and what is not known is not told.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.controller.batch import Message, RequestBatch
+from barnabas.controller.channels import Channels
+from barnabas.controller.context import Context, Led, Topic
+from barnabas.controller.states import PartitionState
+from barnabas.controller.steps import (
+    AssumeAssignments,
+    BeginDeletion,
+    DropDeletion,
+    DropReassignments,
+    EndTopic,
+    MarkEligible,
+    MarkIneligible,
+    MovePartitions,
+    MoveReplicas,
+    QueueDeletions,
+    RaiseLeaderEpochs,
+    Refusal,
+    Selector,
+    SetAssignments,
+    Step,
+    Steps,
+    StopReplicas,
+    TellMetadata,
+    Then,
+)
+from barnabas.controller.store import Store, Written
+from barnabas.controller.transitions import (
+    PartitionMoves,
+    decide_leader_epochs,
+    decide_partitions,
+    decide_replicas,
+)
+from barnabas.controller.watching import Watching, topic_assignment
+from barnabas.znodes.layout import encode_reassignment
+from barnabas.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path
+from barnabas.znodes.tree import NoNode
+
+log = logging.getLogger("barnabas.controller")
+
+_GONE = Refusal(ErrorCode.unknown_topic_or_partition, "its znode is gone")
+
+
+@dataclass(slots=True)
+class Performed:
+    """What came of steps: the `state` nodes that were written, and what could not be done."""
+
+    led: dict[TopicPartition, Led] = field(default_factory=dict)
+    refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
+
+
+class Performer:
+    """Does what deciders ask for, one step after the other.
+
+    Raises  Deposed or SessionExpired; what was written until then is known and told
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        store: Store,
+        watching: Watching,
+        channels: Channels,
+        batch: RequestBatch,
+        unclean_by_default: Callable[[], bool],
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._watching = watching
+        self._channels = channels
+        self._batch = batch
+        self._unclean_by_default = unclean_by_default
+
+    async def perform(self, steps: Steps) -> Performed:
+        performed = Performed()
+        for step in steps:
+            try:
+                await self._perform(step, performed)
+            finally:
+                self._channels.send(self._batch.build())
+        if performed.refused:
+            _log_refused(performed.refused)
+        return performed
+
+    async def _perform(self, step: Step, performed: Performed) -> None:
+        match step:
+            case MovePartitions():
+                await self._move_partitions(step, performed)
+            case MoveReplicas():
+                await self._move_replicas(step, performed)
+            case RaiseLeaderEpochs():
+                await self._raise_leader_epochs(step, performed)
+            case SetAssignments():
+                await self._set_assignments(step, performed)
+            case AssumeAssignments(assignments):
+                for partition, assignment in assignments.items():
+                    self._context.apply_assignment(
+                        partition.topic, {partition.partition: assignment}
+                    )
+            case TellMetadata(brokers, partitions):
+                self._batch.add_update_metadata(brokers, partitions)
+            case StopReplicas(replicas):
+                for partition, broker in replicas:
+                    self._batch.add_stop_replica((broker,), partition)
+            case EndTopic(topic):
+                await self._end_topic(topic)
+            case DropDeletion(topics):
+                await self._store.delete(delete_topic_path(topic) for topic in topics)
+            case DropReassignments(partitions):
+                await self._drop_reassignments(partitions)
+            case QueueDeletions(topics):
+                self._context.apply_deleting(topics)
+            case BeginDeletion(topics):
+                for topic in topics:
+                    self._context.apply_deletion_begun(topic)
+            case MarkIneligible(topics, why):
+                self._context.apply_ineligible(topics, why)
+            case MarkEligible(topics):
+                self._context.apply_eligible(topics)
+            case Then(decide):
+                later = await self.perform(decide(self._context))
+                performed.led.update(later.led)
+                performed.refused.update(later.refused)
+
+    # -- partitions ----------------------------------------------------------
+
+    async def _move_partitions(self, step: MovePartitions, performed: Performed) -> None:
+        waiting = list(step.partitions)
+        while waiting:
+            unclean = await self._unclean_topics(waiting, step)
+            moves = decide_partitions(
+                self._context, waiting, step.to, step.by, unclean.__contains__
+            )
+            changed = await self._changed_meanwhile(moves.refused)
+            for partition in changed:
+                del moves.refused[partition]
+            waiting = [*changed, *await self._write(moves, performed, step.to)]
+        if step.to is PartitionState.ONLINE:
+            log.debug("leaders elected by=%s partitions=%s", step.by.name, step.partitions)
+
+    async def _raise_leader_epochs(self, step: RaiseLeaderEpochs, performed: Performed) -> None:
+        waiting = list(step.partitions)
+        while waiting:
+            moves = decide_leader_epochs(self._context, waiting, step.is_new_on)
+            waiting = await self._write(moves, performed, None)
+
+    async def _write(
+        self, moves: PartitionMoves, performed: Performed, to: PartitionState | None
+    ) -> list[TopicPartition]:
+        """Write what was decided; returns what must be decided again."""
+        created = await self._store.create_states(moves.creates)
+        updated = await self._store.update_states(moves.updates)
+        for partition in moves.unclean:
+            if partition in updated.led:
+                self._warn_of_unclean(partition, updated.led[partition])
+        self._apply_led(created, performed)
+        self._apply_led(updated, performed)
+        for partition in (*moves.moved, *created.led, *updated.led):
+            if to is not None:
+                self._context.apply_partition_state(partition, to)
+            self._tell(moves.messages.get(partition, ()))
+        stale = [*created.stale, *updated.stale]
+        done = created.led.keys() | updated.led.keys()
+        gone = [p for p in (*moves.creates, *moves.updates) if p not in done and p not in stale]
+        performed.refused.update(moves.refused)
+        performed.refused.update(dict.fromkeys(gone, _GONE))
+        return await self.read_again(stale)
+
+    async def _changed_meanwhile(self, refused: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that were refused for what is no longer so: leaders write new ISRs themselves."""
+        before = {each: self._context.led[each] for each in refused if each in self._context.led}
+        await self.read_again(before)
+        return [each for each, led in before.items() if self._context.led[each] != led]
+
+    async def _unclean_topics(
+        self, partitions: Iterable[TopicPartition], step: MovePartitions
+    ) -> dict[str, None]:
+        """Those that allow unclean elections, of the topics for which it matters."""
+        if step.to is not PartitionState.ONLINE or step.by is not Selector.OFFLINE:
+            return {}
+        topics = dict.fromkeys(each.topic for each in partitions if self._lost_its_isr(each))
+        configs = await self._store.topic_configs(list(topics))
+        default = "true" if self._unclean_by_default() else "false"
+        return {
+            topic: None
+            for topic in topics
+            if configs[topic].get("unclean.leader.election.enable", default).lower() == "true"
+        }
+
+    def _lost_its_isr(self, partition: TopicPartition) -> bool:
+        led = self._context.led.get(partition)
+        return led is not None and not any(
+            self._context.is_online(broker, partition) for broker in led.state.isr
+        )
+
+    def _warn_of_unclean(self, partition: TopicPartition, led: Led) -> None:
+        known = self._context.led.get(partition)
+        log.warning(
+            "unclean election: what only the replicas in sync had is lost "
+            "partition=%s leader=%d leader_epoch=%d in_sync_before=%s",
+            partition,
+            led.state.leader,
+            led.state.leader_epoch,
+            list(known.state.isr) if known else [],
+        )
+
+    # -- replicas ------------------------------------------------------------
+
+    async def _move_replicas(self, step: MoveReplicas, performed: Performed) -> None:
+        waiting = list(step.replicas)
+        while waiting:
+            moves = decide_replicas(self._context, waiting, step.to)
+            written = await self._store.update_states(moves.updates)
+            self._apply_led(written, performed)
+            unwritten = moves.updates.keys() - written.led.keys()
+            for replica in moves.moved:
+                if replica.topic_partition not in unwritten:
+                    self._context.apply_replica_state(replica, step.to)
+            for partition, messages in moves.messages.items():
+                if partition not in unwritten:
+                    self._tell(messages)
+            performed.refused.update(
+                (replica.topic_partition, refusal) for replica, refusal in moves.refused.items()
+            )
+            again = frozenset(await self.read_again(written.stale))
+            waiting = [each for each in moves.moved if each.topic_partition in again]
+
+    # -- topics --------------------------------------------------------------
+
+    async def _set_assignments(self, step: SetAssignments, performed: Performed) -> None:
+        topic = self._context.topics[step.topic]
+        wanted = Topic(topic.topic_id, {**topic.partitions, **step.assignments}, topic.version)
+        try:
+            version = await self._store.write_topic(
+                step.topic, topic_assignment(wanted), topic.version
+            )
+        except NoNode:
+            gone = [TopicPartition(step.topic, index) for index in step.assignments]
+            performed.refused.update(dict.fromkeys(gone, _GONE))
+        else:
+            self._context.apply_assignment(step.topic, step.assignments, version)
+
+    async def _end_topic(self, topic: str) -> None:
+        await self._store.delete_topic(topic)
+        self._context.apply_topic_gone(topic)
+        log.info("topic deleted topic=%s", topic)
+
+    async def _drop_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
+        asked = await self._watching.reassignment()
+        left = {each: to for each, to in asked.items() if each not in partitions}
+        if left == asked and asked:
+            return
+        if left:
+            await self._store.set_or_make(REASSIGN_PARTITIONS, encode_reassignment(left))
+        else:
+            await self._store.delete([REASSIGN_PARTITIONS])
+
+    # -- of all --------------------------------------------------------------
+
+    async def read_again(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Learn what others wrote; returns those that still have a `state`."""
+        states = await self._watching.states(partitions)
+        for partition, led in states.items():
+            self._context.apply_led(partition, led)
+        return list(states)
+
+    def _apply_led(self, written: Written, performed: Performed) -> None:
+        for partition, led in written.led.items():
+            self._context.apply_led(partition, led)
+        performed.led.update(written.led)
+
+    def _tell(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._batch.add(message)
+
+
+def _log_refused(refused: dict[TopicPartition, Refusal]) -> None:
+    partition, refusal = next(iter(refused.items()))
+    log.warning(
+        "state changes refused count=%d first=%s code=%s why=%s",
+        len(refused),
+        partition,
+        refusal.code.name,
+        refusal.message,
+    )
+    for partition, refusal in refused.items():
+        log.debug("state change refused partition=%s why=%s", partition, refusal.message)

@@ -1,0 +1,217 @@
+"""What a controller watches in the tree: each read sets its watch again, each watch puts an event.
+
+A watch is for one event, so between two reads at most one event of a kind waits in the queue,
+and nothing that happens after a read is missed.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.controller.context import Assignment, Led, LiveBroker, Topic
+from barnabas.controller.events import (
+    BrokerModified,
+    BrokersChanged,
+    DeletionsChanged,
+    Event,
+    IsrNotified,
+    LogDirNotified,
+    PartitionsChanged,
+    PreferredElectionNode,
+    ReassignedIsrChanged,
+    ReassignmentNode,
+    TopicsChanged,
+)
+from barnabas.controller.session import pipelined
+from barnabas.controller.store import Store
+from barnabas.znodes.layout import (
+    TopicAssignment,
+    decode_broker,
+    decode_log_dir_event,
+    decode_partition_state,
+    decode_partitions,
+    decode_reassignment,
+    decode_topic,
+)
+from barnabas.znodes.paths import (
+    BROKER_IDS,
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    TOPICS,
+    broker_path,
+    partition_state_path,
+    topic_path,
+)
+from barnabas.znodes.tree import MalformedZnode, Watch, WatchEvent
+
+log = logging.getLogger("barnabas.controller")
+
+T = TypeVar("T")
+
+
+class Watching:
+    """The controller's eyes, for as long as one epoch of it lasts."""
+
+    def __init__(self, store: Store, put: Callable[[Event], None]) -> None:
+        self._store = store
+        self._put = put
+        self._watches: dict[Event, Watch] = {}
+        self._ended = False
+
+    def end(self) -> None:
+        """Put no events any more; watches that still wait in the tree fire in vain."""
+        self._ended = True
+
+    def _on(self, event: Event) -> Watch:
+        """The one watch that puts this event: a tree keeps the same watch once for each node."""
+
+        def watch(_: WatchEvent) -> None:
+            if not self._ended:
+                self._put(event)
+
+        return self._watches.setdefault(event, watch)
+
+    # -- brokers -------------------------------------------------------------
+
+    async def brokers(self) -> dict[BrokerId, LiveBroker]:
+        """All that are registered, in the order of their ids."""
+        names = await self._store.children(BROKER_IDS, self._on(BrokersChanged()))
+        ids = sorted(BrokerId(int(name)) for name in names)
+        found = await pipelined(self.broker(each) for each in ids)
+        return {each.broker_id: each for each in found if each is not None}
+
+    async def broker(self, broker_id: BrokerId) -> LiveBroker | None:
+        path = broker_path(broker_id)
+        node = await self._store.get(path, self._on(BrokerModified(broker_id)))
+        if node is None:
+            return None
+        data, stat = node
+        registration = _decoded(lambda: decode_broker(broker_id, data))
+        return None if registration is None else LiveBroker(broker_id, stat.czxid, registration)
+
+    # -- topics --------------------------------------------------------------
+
+    async def topic_names(self) -> list[str]:
+        return await self._store.children(TOPICS, self._on(TopicsChanged()))
+
+    async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        """Their assignments; those that are gone, or unreadable, are left out."""
+        found = await pipelined(self._topic(name) for name in names)
+        return {name: topic for name, topic in zip(names, found, strict=True) if topic is not None}
+
+    async def _topic(self, name: str) -> Topic | None:
+        node = await self._store.get(topic_path(name), self._on(PartitionsChanged(name)))
+        if node is None:
+            return None
+        data, stat = node
+        assignment = _decoded(lambda: decode_topic(name, data))
+        if assignment is None:
+            return None
+        return Topic(assignment.topic_id, assignments_of(assignment), stat.version)
+
+    async def deletions(self) -> list[str]:
+        return await self._store.children(DELETE_TOPICS, self._on(DeletionsChanged()))
+
+    # -- partitions ----------------------------------------------------------
+
+    async def states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Led]:
+        """Their `state` nodes; those that have none are left out. Sets no watches."""
+        return await self._states(partitions, lambda _: None)
+
+    async def moving_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Led]:
+        """The same, with a watch on each: of partitions that are being reassigned."""
+        return await self._states(partitions, lambda each: self._on(ReassignedIsrChanged(each)))
+
+    async def _states(
+        self,
+        partitions: Iterable[TopicPartition],
+        watch: Callable[[TopicPartition], Watch | None],
+    ) -> dict[TopicPartition, Led]:
+        wanted = list(partitions)
+        found = await pipelined(self._state(each, watch(each)) for each in wanted)
+        return {each: led for each, led in zip(wanted, found, strict=True) if led is not None}
+
+    async def _state(self, partition: TopicPartition, watch: Watch | None) -> Led | None:
+        node = await self._store.get(partition_state_path(partition), watch)
+        if node is None:
+            return None
+        data, stat = node
+        state = _decoded(lambda: decode_partition_state(partition, data))
+        return None if state is None else Led(state, stat.version)
+
+    # -- what tools and brokers leave for the controller ----------------------
+
+    async def reassignment(self) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """What /admin/reassign_partitions asks for; nothing if it is not there."""
+        node = await self._store.find(REASSIGN_PARTITIONS, self._on(ReassignmentNode()))
+        return (node and _decoded(lambda: decode_reassignment(node[0]))) or {}
+
+    async def preferred_election(self) -> list[TopicPartition] | None:
+        """What /admin/preferred_replica_election asks for; None if it is not there."""
+        path = PREFERRED_REPLICA_ELECTION
+        node = await self._store.find(path, self._on(PreferredElectionNode()))
+        if node is None:
+            return None
+        return _decoded(lambda: decode_partitions(path, node[0])) or []
+
+    async def isr_changes(self) -> tuple[list[str], list[TopicPartition]]:
+        """The notifications of changed ISRs, and the partitions that they name, each once."""
+        paths, named = await self._notes(ISR_CHANGE_NOTIFICATION, IsrNotified(), decode_partitions)
+        return paths, list(dict.fromkeys(each for some in named for each in some))
+
+    async def log_dir_events(self) -> tuple[list[str], list[BrokerId]]:
+        """The notifications of failed log folders, and the brokers that sent them, each once."""
+        paths, named = await self._notes(
+            LOG_DIR_EVENT_NOTIFICATION, LogDirNotified(), decode_log_dir_event
+        )
+        return paths, list(dict.fromkeys(named))
+
+    async def _notes(
+        self, folder: str, event: Event, decode: Callable[[str, bytes], T]
+    ) -> tuple[list[str], list[T]]:
+        """The sequential nodes in a folder, in their order, and what can be read of them."""
+        names = await self._store.children(folder, self._on(event))
+        paths = [f"{folder}/{name}" for name in names]
+        nodes = await pipelined(self._store.get(path) for path in paths)
+        found = [
+            _decoded(partial(decode, path, node[0]))
+            for path, node in zip(paths, nodes, strict=True)
+            if node is not None
+        ]
+        return paths, [each for each in found if each is not None]
+
+
+def assignments_of(topic: TopicAssignment) -> dict[int, Assignment]:
+    """A topic's partitions as its znode tells of them, in the order of their numbers."""
+    return {
+        index: Assignment(replicas, topic.adding.get(index, ()), topic.removing.get(index, ()))
+        for index, replicas in sorted(topic.partitions.items())
+    }
+
+
+def topic_assignment(topic: Topic) -> TopicAssignment:
+    """The same, as it is written."""
+    return TopicAssignment(
+        partitions={index: each.replicas for index, each in topic.partitions.items()},
+        topic_id=topic.topic_id,
+        adding={index: each.adding for index, each in topic.partitions.items() if each.adding},
+        removing={
+            index: each.removing for index, each in topic.partitions.items() if each.removing
+        },
+    )
+
+
+def _decoded(decode: Callable[[], T]) -> T | None:
+    """None for what cannot be read: one bad node must not keep a cluster without controller."""
+    try:
+        return decode()
+    except MalformedZnode as error:
+        log.error("znode is passed over: %s", error)
+        return None

@@ -1,0 +1,61 @@
+"""A DeleteRecords that waits until the logs of all living replicas begin where it asked for."""
+
+from collections.abc import Callable, Sequence
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import Offset
+from barnabas.purgatory.operations import DelayedOperation
+from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.replicas import Replicas
+
+
+class Deletion:
+    """What came of one partition; `code` is None as long as replicas have not all followed."""
+
+    __slots__ = ("_leader", "_offset", "code", "low_watermark")
+
+    def __init__(self, leader: LeaderReplica | None, offset: Offset, code: ErrorCode | None = None):
+        """Up to `offset` by `leader`, or refused with `code`."""
+        self._leader = leader
+        self._offset = offset
+        self.code = code
+        self.low_watermark = -1
+
+    def is_decided(self, replicas: Replicas) -> bool:
+        """Whether there is nothing to wait for any more; once decided it stays so."""
+        leader = self._leader
+        if self.code is None and leader is not None:
+            topic, partition = leader.topic_partition
+            if replicas.find(topic, partition) is None:
+                self.code = replicas.why_not(topic, partition)
+            elif replicas.find(topic, partition) is not leader:
+                self.code = ErrorCode.not_leader_or_follower
+            elif (low_watermark := leader.low_watermark) >= self._offset:
+                self.code, self.low_watermark = ErrorCode.none, low_watermark
+        return self.code is not None
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Ends when every partition is decided; those that are not when its time is over timed out."""
+
+    __slots__ = ("_deletions", "_ended", "_replicas")
+
+    def __init__(
+        self, replicas: Replicas, deletions: Sequence[Deletion], ended: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._deletions = deletions
+        self._ended = ended
+
+    def try_complete(self) -> bool:
+        decided = True
+        for each in self._deletions:
+            decided = each.is_decided(self._replicas) and decided
+        return decided
+
+    def on_complete(self) -> None:
+        for each in self._deletions:
+            if each.code is None:
+                each.code = ErrorCode.request_timed_out
+        self._ended()

@@ -1,0 +1,384 @@
+"""Fetchers: a follower's log becomes its leader's, over a real socket, whatever comes between."""
+
+import asyncio
+import errno
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import DiskFault, ErrorCode
+from barnabas.base.ids import BrokerId, Offset, TopicPartition
+from barnabas.wire.apis import ApiKey
+from tests.log.batches import CONFIG, append
+from tests.replication.following import ORDERS, QUICK, Setting, bytes_of, on_a_loop, until
+from tests.replication.scripted_leader import Led
+
+OTHER = TopicPartition("payments", 3)
+DISK_FULL = DiskFault("/data", OSError(errno.ENOSPC, "no space left"))
+
+
+def fill_led(led: Led, batches: int) -> None:
+    for _ in range(batches):
+        led.append(1, b"value" * 10)
+
+
+@on_a_loop
+async def test_a_new_follower_copies_the_log_and_learns_what_is_committed(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=3)
+        fill_led(led, 200)
+        follower = here.follow(here.follower(epoch=3))
+        await until(lambda: follower.high_watermark == 200)
+        assert bytes_of(follower.log) == bytes_of(led.log)
+        assert follower.log.epochs.entries == ((3, 0),)
+        assert follower.lag == here.fetchers.max_lag() == 0
+        assert here.fetchers.lags() == {ORDERS: 0}
+        assert here.fetchers.statistics.bytes_in == led.log.size_bytes
+        assert here.moved[-1] == ORDERS
+        led.append(5)
+        here.leader.tell()
+        await until(lambda: follower.high_watermark == 205)
+
+
+@on_a_loop
+async def test_a_session_names_only_what_has_changed(tmp_path: Path) -> None:
+    async with Setting(tmp_path, QUICK._replace(wait_max_ms=20)) as here:
+        orders, payments = here.lead(), here.lead(OTHER)
+        here.follow(here.follower())
+        here.follow(here.follower(OTHER))
+        await until(lambda: len(here.leader.requests) >= 3)
+        orders.append()
+        here.leader.tell()
+        await here.caught_up()
+        await until(lambda: here.leader.requests[-1].topics == [])
+        full, *rest = here.leader.requests
+        assert (full.replica_id, full.session_id, full.session_epoch) == (2, 0, 0)
+        assert [len(topic.partitions) for topic in full.topics] == [1, 1]
+        assert {request.session_id for request in rest} == {rest[0].session_id}
+        assert [request.session_epoch for request in rest] == list(range(1, len(rest) + 1))
+        named = [topic for request in rest for topic in request.topics]
+        assert [topic.topic_id for topic in named] == [orders.topic_id]
+        assert payments.log.log_end_offset == 0
+        here.fetchers.stop(OTHER)
+        await until(lambda: here.leader.requests[-1].forgotten != [])
+        assert here.leader.requests[-1].forgotten[0].partitions == (3,)
+
+
+@on_a_loop
+async def test_a_session_that_the_leader_forgot_is_begun_anew(tmp_path: Path) -> None:
+    async with Setting(tmp_path, QUICK._replace(wait_max_ms=20)) as here:
+        led = here.lead()
+        here.follow(here.follower())
+        await until(lambda: len(here.leader.requests) >= 3)
+        here.leader.sessions._sessions.clear()
+        led.append(4)
+        here.leader.tell()
+        await here.caught_up()
+        assert len([r for r in here.leader.requests if r.session_epoch == 0]) == 2
+
+
+@on_a_loop
+async def test_what_diverged_is_truncated_by_epoch_and_fetched_again(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=1)
+        fill_led(led, 10)
+        follower = here.follow(here.follower(epoch=1))
+        await here.caught_up()
+        here.fetchers.stop(ORDERS)
+        # It led for a while, alone; meanwhile the other one was elected and wrote otherwise.
+        for _ in range(4):
+            append(follower.log, epoch=2)
+        led.lead(3)
+        led.append(3, b"another value")
+        again = here.follow(here.follower(epoch=3, high_watermark=follower.high_watermark))
+        await here.caught_up()
+        assert again.log.epochs.entries == led.log.epochs.entries == ((1, 0), (3, 10))
+        assert not again.log.is_unsettled
+        assert here.fetchers.statistics.truncations == 1
+        assert again.high_watermark >= 10
+
+
+@on_a_loop
+async def test_a_follower_behind_the_leaders_log_start_begins_anew_there(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        fill_led(led, 150)
+        follower = here.follower()
+        append(follower.log, epoch=0)
+        led.log.delete_records_before(Offset(100))
+        here.follow(follower)
+        await until(lambda: follower.log.log_end_offset == 150)
+        assert follower.log.log_start_offset == 100
+        assert here.leader.seen[ApiKey.LIST_OFFSETS] == 2
+        await until(lambda: follower.high_watermark == 150)
+
+
+@on_a_loop
+async def test_a_log_start_within_a_batch_is_reached_by_way_of_the_batch(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        led.append(10)
+        led.append(10)
+        led.log.delete_records_before(Offset(5))
+        follower = here.follow(here.follower())
+        await until(lambda: follower.log.log_end_offset == 20)
+        assert follower.log.log_start_offset == 5
+        assert bytes_of(follower.log) == bytes_of(led.log)
+
+
+@on_a_loop
+async def test_the_log_start_goes_with_the_leaders(tmp_path: Path) -> None:
+    async with Setting(tmp_path, QUICK._replace(wait_max_ms=10)) as here:
+        led = here.lead()
+        fill_led(led, 20)
+        follower = here.follow(here.follower())
+        await until(lambda: follower.high_watermark == 20)
+        led.log.delete_records_before(Offset(7))
+        here.leader.tell()
+        await until(lambda: follower.log.log_start_offset == 7)
+
+
+@on_a_loop
+async def test_a_leader_that_ends_before_us_and_knows_no_epochs_makes_us_shorter(
+    tmp_path: Path,
+) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=0)
+        fill_led(led, 3)
+        led.log.epochs.truncate_from_end(0)  # as if it could not compare
+        follower = here.follower()
+        for _ in range(8):
+            append(follower.log, epoch=0)
+        here.follow(follower)
+        await until(lambda: follower.log.log_end_offset == 3)
+
+
+@on_a_loop
+async def test_a_fenced_follower_waits_for_the_controller(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=4)
+        led.append()
+        here.follow(here.follower(epoch=3))
+        await until(lambda: ORDERS in here.fetchers.statistics.failed)
+        asked = len(here.leader.requests)
+        follower = here.follow(here.follower(epoch=4))
+        assert not here.fetchers.statistics.failed
+        await until(lambda: follower.log.log_end_offset == 1)
+        assert len(here.leader.requests) > asked
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.kafka_storage_error,
+    ],
+)
+@on_a_loop
+async def test_a_partition_that_is_refused_waits_alone(tmp_path: Path, code: ErrorCode) -> None:
+    async with Setting(tmp_path, QUICK._replace(backoff_ms=100)) as here:
+        orders, payments = here.lead(), here.lead(OTHER)
+        orders.append()
+        payments.append()
+        orders.errors += [code, code]
+        here.follow(here.follower())
+        other = here.follow(here.follower(OTHER))
+        await until(lambda: other.log.log_end_offset == 1)
+        assert orders.errors  # the first refusal is not over yet
+        await here.caught_up()
+
+
+@on_a_loop
+async def test_damaged_batches_are_refused_and_fetched_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        fill_led(led, 5)
+
+        def damage(records: bytearray) -> None:
+            records[-1] ^= 1
+
+        led.damages += [damage, damage]
+        with caplog.at_level(logging.ERROR):
+            follower = here.follow(here.follower())
+            await here.caught_up()
+        assert follower.log.log_end_offset == 5
+        assert sum("cannot be followed" in message for message in caplog.messages) == 1
+
+
+@on_a_loop
+async def test_batches_of_unexpected_offsets_are_refused(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        fill_led(led, 5)
+
+        def shift(records: bytearray) -> None:
+            records[:] = records[len(records) // 5 :] + records[: len(records) // 5]
+
+        led.damages.append(shift)
+        follower = here.follow(here.follower())
+        await until(lambda: bytes_of(follower.log) == bytes_of(led.log))
+
+
+@on_a_loop
+async def test_a_broken_connection_is_made_anew(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        follower = here.follow(here.follower())
+        await until(lambda: len(here.leader.connections) == 1)
+        for _ in range(3):
+            here.leader.break_connections()
+            led.append()
+            await here.caught_up()
+            await until(lambda: len(here.leader.connections) == 1)
+        assert follower.log.log_end_offset == 3
+        assert here.fetchers.statistics.connections_lost == 3
+
+
+@on_a_loop
+async def test_a_leader_that_moves_is_followed_to_its_new_address(tmp_path: Path) -> None:
+    async with Setting(tmp_path, QUICK._replace(wait_max_ms=60_000)) as here:
+        led = here.lead()
+        follower = here.follow(here.follower())
+        await until(lambda: len(here.leader.requests) == 1)
+        await here.leader.stop()
+        await here.leader.start()
+        led.append()
+        here.follow(follower)
+        await until(lambda: follower.log.log_end_offset == 1)
+
+
+@on_a_loop
+async def test_a_partition_followed_later_does_not_wait_for_a_long_poll(tmp_path: Path) -> None:
+    async with Setting(tmp_path, QUICK._replace(wait_max_ms=60_000)) as here:
+        here.lead()
+        here.follow(here.follower())
+        await until(lambda: len(here.leader.requests) == 1)
+        payments = here.lead(OTHER)
+        payments.append()
+        other = here.follow(here.follower(OTHER))
+        await until(lambda: other.log.log_end_offset == 1)
+        assert here.fetchers.statistics.connections_lost == 0
+
+
+@on_a_loop
+async def test_an_answer_for_what_was_stopped_meanwhile_is_dropped(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        fill_led(here.lead(), 5)
+        fill_led(here.lead(OTHER), 5)
+        here.leader.on_fetch = lambda: here.fetchers.stop(ORDERS)
+        follower = here.follow(here.follower())
+        other = here.follow(here.follower(OTHER))
+        await until(lambda: other.log.log_end_offset == 5)
+        assert [len(topic.partitions) for topic in here.leader.requests[0].topics] == [1, 1]
+        assert follower.log.log_end_offset == 0
+
+
+@on_a_loop
+async def test_an_answer_to_the_epoch_before_is_dropped(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        fill_led(led, 5)
+        first, second = here.follower(), here.follower(epoch=1)
+        appended: list[int] = []
+
+        def change_leadership() -> None:
+            here.leader.on_fetch = lambda: appended.append(first.log.log_end_offset)
+            led.epoch = 1
+            here.follow(second)
+
+        here.leader.on_fetch = change_leadership
+        here.follow(first)
+        await until(lambda: second.high_watermark == 5)
+        assert appended[0] == 0
+        assert first.high_watermark == 0
+
+
+@on_a_loop
+async def test_a_partition_whose_disk_fails_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Setting(tmp_path) as here:
+        orders, payments = here.lead(), here.lead(OTHER)
+        orders.append()
+        payments.append()
+        follower, other = here.follower(), here.follower(OTHER)
+
+        class Full:
+            size = 0
+
+            def append(self, _: object) -> None:
+                raise DISK_FULL
+
+        monkeypatch.setattr(follower.log.segments[-1], "_file", Full())
+        here.follow(follower)
+        here.follow(other)
+        await until(lambda: other.log.log_end_offset == 1)
+        await until(lambda: here.faults == [DISK_FULL])
+        assert follower.log.failure is DISK_FULL
+
+
+@on_a_loop
+async def test_many_partitions_of_two_leaders_go_by_several_connections(tmp_path: Path) -> None:
+    settings = QUICK._replace(fetchers=3, response_max_bytes=4000, max_bytes=2000)
+    async with Setting(tmp_path, settings) as here:
+        partitions = [TopicPartition(f"topic-{n % 4}", n) for n in range(40)]
+        for partition in partitions:
+            fill_led(here.lead(partition), 5)
+        followers = [
+            here.follower(each, leader=BrokerId(1 + each.partition % 2)) for each in partitions
+        ]
+        for follower in followers:
+            here.follow(follower)
+        await here.caught_up()
+        assert len(here.leader.connections) == 6
+        here.settings = settings._replace(fetchers=1)
+        here.fetchers.resize()
+        for partition in partitions:
+            here.leader.led[partition].append()
+        here.leader.tell()
+        await here.caught_up()
+
+
+@on_a_loop
+async def test_throttled_partitions_are_left_out_while_the_rate_is_exceeded(tmp_path: Path) -> None:
+    async with Setting(tmp_path, QUICK._replace(wait_max_ms=10)) as here:
+        orders, payments = here.lead(), here.lead(OTHER)
+        fill_led(orders, 30)
+        fill_led(payments, 30)
+        here.throttle.bytes_per_second = 1
+        here.throttle.set_topic("orders", ("0:2", "1:7"))
+        here.throttle.record(1000)
+        follower = here.follow(here.follower())
+        other = here.follow(here.follower(OTHER))
+        await until(lambda: other.high_watermark == 30)
+        assert follower.log.log_end_offset == 0
+        here.throttle.bytes_per_second = 2**40
+        await until(lambda: follower.high_watermark == 30)
+        # In sync it is not throttled: it would fall out.
+        here.throttle.bytes_per_second = 1
+        orders.append()
+        here.leader.tell()
+        await until(lambda: follower.log.log_end_offset == 31)
+
+
+@on_a_loop
+async def test_large_answers_leave_turns_to_others(tmp_path: Path) -> None:
+    config = replace(CONFIG, segment_bytes=100_000_000, max_message_bytes=10_000_000)
+    settings = QUICK._replace(max_bytes=8_000_000)
+    async with Setting(tmp_path, settings, config=config) as here:
+        led = here.lead()
+        for _ in range(32):
+            led.append(1, bytes(200_000))
+        ends: list[int] = []
+        follower = here.follow(here.follower())
+        while follower.log.log_end_offset < 32:
+            ends.append(follower.log.log_end_offset)
+            await asyncio.sleep(0)
+        assert len(dict.fromkeys(ends)) > 5
+        assert bytes_of(follower.log) == bytes_of(led.log)
