@@ -20,7 +20,7 @@ from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import SystemClock
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader import LeaderReplica
-from barnabas.server import compose
+from barnabas.server import compose, node
 from barnabas.server.delayed import Delayed
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.listeners import Listeners
@@ -265,7 +265,9 @@ class Insight:
     async def create(self, topic: str, partitions: int = 1, **configs: Any) -> uuid.UUID:
         overrides = {name.replace("_", "."): value for name, value in configs.items()}
         wanted = NewTopic(topic, partitions=partitions, overrides=overrides)
-        await self.running.broker.topics.create(wanted, validate_only=False)
+        topics = self.running.broker.topics
+        made = await topics.create(wanted, validate_only=False)
+        await topics.led(topic, len(made.assignment), timeout_ms=10_000)
         return self.topic_id(topic)
 
     def topic_id(self, topic: str) -> uuid.UUID:
@@ -304,10 +306,10 @@ async def broker(folder: Path, **properties: object) -> AsyncIterator[Insight]:
         return remember
 
     with (
-        patch.object(compose, "Listeners", seen("listeners", Listeners)),
-        patch.object(compose, "Timer", seen("timer", Timer)),
-        patch.object(compose, "FetchSessions", seen("sessions", FetchSessions)),
-        patch.object(compose, "Delayed", seen("delayed", Delayed)),
+        patch.object(node, "Listeners", seen("listeners", Listeners)),
+        patch.object(node, "Timer", seen("timer", Timer)),
+        patch.object(node, "FetchSessions", seen("sessions", FetchSessions)),
+        patch.object(node, "Delayed", seen("delayed", Delayed)),
     ):
         insight.running = await compose.start(config)
     async with insight.running:

@@ -79,12 +79,23 @@ class MetadataCache:
     brokers: dict[BrokerId, BrokerImage] = field(default_factory=dict)
     _by_name: dict[str, TopicImage] = field(default_factory=dict)
     _by_id: dict[uuid.UUID, TopicImage] = field(default_factory=dict)
+    _new_ids: dict[uuid.UUID, str] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicImage | None:
         return self._by_name.get(name)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicImage | None:
         return self._by_id.get(topic_id)
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None:
+        """The topic's name, also of one that clients are not told of yet."""
+        known = self._by_id.get(topic_id)
+        return self._new_ids.get(topic_id) if known is None else known.name
+
+    def know_id(self, name: str, topic_id: uuid.UUID) -> None:
+        """Know a topic by its id: this broker holds partitions of it."""
+        if topic_id not in self._by_id:
+            self._new_ids[topic_id] = name
 
     def topics(self) -> Iterable[TopicImage]:
         """Every topic, by name."""
@@ -136,6 +147,7 @@ class MetadataCache:
         self._by_name[topic.name] = topic
         if topic.topic_id is not None:
             self._by_id[topic.topic_id] = topic
+            self._new_ids.pop(topic.topic_id, None)
 
     def take_offline(self, partition: TopicPartition, broker: BrokerId) -> None:
         """Tell at once that a replica's folder has failed; the controller's word comes later."""

@@ -181,6 +181,7 @@ class Node:
             self.fetchers,
             self._now_ms,
             role_changed=self._delayed.on_partition,
+            topic_known=self._metadata.know_id,
             remove_later=self.housekeeping.remove_later,
             disk_failed=self._disk_failed,
         )
@@ -243,7 +244,6 @@ class Node:
             read_replica_selector(
                 self._config.optional_str("replica.selector.class"), self._metadata
             ),
-            self._replicas.follower,
         )
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},

@@ -6,6 +6,7 @@ what waited for the one before is answered. One such request is carried out at a
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -53,6 +54,7 @@ class Partitions:
         fetching: Fetching,
         now_ms: Callable[[], float],
         role_changed: Callable[[TopicPartition], None],
+        topic_known: Callable[[str, uuid.UUID], None],
         remove_later: Callable[[Removal], None],
         disk_failed: Callable[[DiskFault], None],
     ) -> None:
@@ -63,6 +65,7 @@ class Partitions:
         self._fetching = fetching
         self._now_ms = now_ms
         self._role_changed = role_changed
+        self._topic_known = topic_known
         self._remove_later = remove_later
         self._disk_failed = disk_failed
         self.controller_epoch = 0
@@ -90,6 +93,10 @@ class Partitions:
             sources = {BrokerId(b.broker_id): (b.host_name, b.port) for b in request.live_leaders}
             codes: Codes = {}
             roles = {"leader": 0, "follower": 0}
+            # Before the metadata tells of a topic its replicas are fetched already, by its id.
+            for topic in request.topic_states:
+                if topic.topic_id is not None:
+                    self._topic_known(topic.topic_name, topic.topic_id)
             for leadership in _leaderships(request):
                 role, code = self._become(leadership, sources)
                 codes[leadership.topic_partition] = code

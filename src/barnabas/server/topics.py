@@ -27,11 +27,23 @@ from barnabas.server.metadata import MetadataCache, TopicImage
 from barnabas.server.topic_names import check_topic_name, colliding
 from barnabas.znodes import layout, paths
 from barnabas.znodes.layout import TopicAssignment
-from barnabas.znodes.tree import BadVersion, Coordination, Create, NodeExists, NoNode, Set
+from barnabas.znodes.tree import (
+    BadVersion,
+    ConnectionLoss,
+    Coordination,
+    Create,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    Set,
+    WatchEvent,
+)
 
 log = logging.getLogger("barnabas.topics")
 
 DEFAULT: Final = -1
+# For so long the answer to a deletion waits, beyond Kafka's, for the name to be free again.
+FINISHED_WITHIN_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +272,22 @@ class Topics:
             return image is None or image.topic_id != topic_id
 
         await self._until(name, is_gone, timeout_ms)
+        await self._finished(paths.delete_topic_path(name), min(timeout_ms, FINISHED_WITHIN_MS))
+
+    async def _finished(self, mark: str, within_ms: int) -> None:
+        """Wait a little until the topic's name can be used again: the deletion's mark goes last.
+
+        While a broker that has replicas of it is down that takes as long as the broker does.
+        """
+        changed = asyncio.Event()
+
+        def on_change(_: WatchEvent) -> None:
+            changed.set()
+
+        with suppress(TimeoutError, ConnectionLoss, SessionExpired):
+            if await self._coordination.exists(mark, on_change) is not None:
+                async with asyncio.timeout(within_ms / 1000):
+                    await changed.wait()
 
     async def _until(self, name: str, holds: Callable[[], bool], timeout_ms: int) -> None:
         awaited = MetadataAwaited(holds)

@@ -5,6 +5,7 @@ import socket
 import struct
 import uuid
 from collections.abc import Sequence
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from barnabas.wire.records import Record, build_batch
 from barnabas.wire.schema import adapt, request_type, response_type
 
 EARLIEST, LATEST = -2, -1
+PATIENCE = timedelta(seconds=10)
 
 
 def parts(**fields: object) -> Any:
@@ -50,6 +52,9 @@ class Client:
     def send(self, key: ApiKey, version: int, **fields: object) -> None:
         self._correlation_id += 1
         target = request_type(key, version)
+        # Kafka's default for some requests is not to wait at all for what was asked.
+        if "timeout" in getattr(target, "__dataclass_fields__", ()):
+            fields.setdefault("timeout", PATIENCE)
         out = io.BytesIO()
         out.write(struct.pack(">hhih4s", key, version, self._correlation_id, 4, b"test"))
         if version >= APIS[key].flexible:

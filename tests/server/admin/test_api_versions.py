@@ -7,9 +7,9 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
 from tests.server.admin.client import Client
-from tests.support.served import ADVERTISED, ANSWERED
+from tests.support.served import ADVERTISED
 
-ADMIN = [key for key in ANSWERED if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
+ADMIN = [key for key in APIS if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
 
 
 @pytest.mark.parametrize("version", range(5))
