@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, Context, Replica
 from barnabas.controller.reassignments import (
     check_cancel,
     check_target,
     decide_cancel,
     decide_progress,
     decide_resume,
-    decide_start,
     decide_starts,
     moving_to,
     reassigned,
@@ -31,6 +30,7 @@ from barnabas.controller.steps import (
     RaiseLeaderEpochs,
     Selector,
     SetAssignments,
+    Steps,
     TellMetadata,
     Then,
 )
@@ -41,6 +41,12 @@ P = TopicPartition("t", 0)
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers))
+
+
+def decide_start(
+    context: Context, partition: TopicPartition, target: tuple[BrokerId, ...]
+) -> Steps:
+    return decide_starts(context, {partition: target})
 
 
 def moving(replicas: tuple[int, ...], target: tuple[int, ...], brokers: int = 8) -> Controller:
