@@ -27,7 +27,7 @@ class Cluster:
         self._process: subprocess.Popen[str] | None = None
 
     def begin(self, *options: str, behaviour: str = "ready") -> None:
-        command = [sys.executable, "-m", "tests.cli.fake_cluster", "cluster"]
+        command = [sys.executable, "-m", "tests.cli.fake_cluster", "cluster", "--brokers", "2"]
         if "--zookeeper" not in options and "--own-zookeeper" not in options:
             options += ("--zookeeper", "127.0.0.1:1")
         chosen = [option for option in options if option != "--own-zookeeper"]
@@ -112,10 +112,10 @@ def test_a_cluster_says_when_it_is_ready_and_leaves_nothing_behind(cluster: Clus
     for _ in range(2):  # over the same folder again
         cluster.begin()
         line = cluster.line()
-        assert line.startswith("ready brokers=3 ")
+        assert line.startswith("ready brokers=2 ")
         ports = [address.rpartition(":")[2] for address in line.rpartition(" ")[2].split(",")]
         pids = cluster.pids()
-        assert list(pids) == ["broker-0", "broker-1", "broker-2"]
+        assert list(pids) == ["broker-0", "broker-1"]
         for number, port in enumerate(ports):
             text = (cluster.folder / f"broker-{number}" / "server.properties").read_text()
             assert f"listeners=PLAINTEXT://127.0.0.1:{port}\n" in text
@@ -130,7 +130,7 @@ def test_a_broker_that_is_killed_is_told_and_the_others_stay(cluster: Cluster) -
     assert cluster.line()
     os.kill(cluster.pids()["broker-1"], signal.SIGKILL)
     cluster.told("got SIGKILL; start it again with: barnabas server --config")
-    assert list(cluster.pids()) == ["broker-0", "broker-2"]
+    assert list(cluster.pids()) == ["broker-0"]
     assert cluster.end(signal.SIGINT) == 0
 
 
@@ -139,7 +139,7 @@ def test_a_second_ctrl_c_ends_what_does_not_stop(cluster: Cluster) -> None:
     assert cluster.line()
     pids = cluster.pids()
     cluster.process.send_signal(signal.SIGINT)
-    cluster.told("stopping 3 brokers")
+    cluster.told("stopping 2 brokers")
     assert cluster.end(signal.SIGINT) == 130
     assert not any(map(is_alive, pids.values()))
     assert cluster.pids() == {}
@@ -160,7 +160,7 @@ def test_a_broker_that_does_not_start_ends_the_cluster_with_its_last_words(
 
 def test_a_cluster_can_be_ended_while_it_starts(cluster: Cluster) -> None:
     cluster.begin(behaviour="mute")
-    cluster.told("starting 3 brokers")
+    cluster.told("starting 2 brokers")
     assert cluster.end(signal.SIGTERM) == 143
     assert cluster.pids() == {}
     assert cluster.errors().endswith("stopped\n")
@@ -178,7 +178,7 @@ def test_a_folder_in_use_is_refused_and_its_user_left_alone(
     assert other.wait() == 1
     assert f"in use by another `barnabas cluster` (pid {cluster.process.pid})" in other.errors()
     assert other.errors().count("\n") == 1
-    assert len(cluster.pids()) == 3
+    assert len(cluster.pids()) == 2
     assert cluster.end() == 0
 
 

@@ -314,6 +314,32 @@ class Cluster:
             paths.ISR_CHANGE, layout.encode_partitions([partition]), sequential=True
         )
 
+    async def agree(self) -> None:
+        """The controller's context, the tree and every live broker say the same of all."""
+        said = self.controller.describe(full=True)["partitions"]
+        live = self.controller.describe()["brokers"]
+        topics = await self.admin.children(paths.TOPICS)
+        assigned = {name: await self.topic(name) for name in topics}
+        assert set(said) == {f"{name}-{n}" for name in topics for n in assigned[name].partitions}
+        for name, topic in assigned.items():
+            for index, replicas in topic.partitions.items():
+                partition, known = TopicPartition(name, index), said[f"{name}-{index}"]
+                assert tuple(known["replicas"]) == replicas
+                assert tuple(known["adding"]) == topic.adding.get(index, ())
+                assert tuple(known["removing"]) == topic.removing.get(index, ())
+                path = paths.partition_state_path(partition)
+                state, stat = await self.state(name, index), await self.admin.exists(path)
+                assert stat is not None
+                is_so = (state.leader, state.leader_epoch, list(state.isr), stat.version)
+                assert is_so == tuple(
+                    known[each] for each in ("leader", "leader_epoch", "isr", "version")
+                )
+                for broker in map(int, live):
+                    told = self.nodes[broker].broker.metadata()[partition]
+                    heard = (told.leader, told.leader_epoch, list(told.isr), told.zk_version)
+                    assert heard == is_so or told.leader == -2, (broker, partition)
+                    assert told.replicas == replicas
+
     async def exists(self, path: str) -> bool:
         return await self.admin.exists(path) is not None
 
@@ -340,6 +366,9 @@ async def _play(test: Scenario) -> None:
     cluster = Cluster(Tree())
     try:
         await test(cluster)
+        if cluster.active is not None:
+            await cluster.quiet()
+            await cluster.agree()
         assert not any(node.fatal for node in cluster.nodes.values())
     finally:
         await cluster.stop()

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, Context, Replica
 from barnabas.controller.reassignments import (
     check_cancel,
     check_target,
     decide_cancel,
     decide_progress,
     decide_resume,
-    decide_start,
     decide_starts,
     moving_to,
     reassigned,
@@ -31,6 +30,7 @@ from barnabas.controller.steps import (
     RaiseLeaderEpochs,
     Selector,
     SetAssignments,
+    Steps,
     TellMetadata,
     Then,
 )
@@ -41,6 +41,12 @@ P = TopicPartition("t", 0)
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers))
+
+
+def decide_start(
+    context: Context, partition: TopicPartition, target: tuple[BrokerId, ...]
+) -> Steps:
+    return decide_starts(context, {partition: target})
 
 
 def moving(replicas: tuple[int, ...], target: tuple[int, ...], brokers: int = 8) -> Controller:
@@ -68,6 +74,13 @@ def finish(cluster: Cluster) -> Controller:
 
 def holders(cluster: Cluster) -> set[BrokerId]:
     return {replica.broker_id for replica in cluster.logs if replica.topic_partition == P}
+
+
+def nothing_is_left_over(cluster: Cluster) -> bool:
+    """Whether all of the assignment's brokers, and no other, have a copy; none else is in sync."""
+    replicas = set(cluster.assignment(P).replicas)
+    state = cluster.states[P].state
+    return holders(cluster) == replicas >= set(state.isr) and state.leader in replicas
 
 
 # -- the shape of a move -------------------------------------------------------
@@ -338,8 +351,7 @@ def test_a_crash_at_any_step_of_a_move_is_finished_by_the_next_controller(
             assert cluster.assignment(P).replicas in expected
             ended = cluster.assignment(P)
             assert not ended.is_reassigning
-            assert set(cluster.isr(P)) <= set(ended.replicas)
-            assert cluster.states[P].state.leader in ended.replicas
+            assert nothing_is_left_over(cluster)
         else:
             assert cluster.assignment(P) == Assignment(ids(*target))
             assert holders(cluster) == set(target) == set(cluster.isr(P))
@@ -369,12 +381,37 @@ def test_a_crash_at_any_step_of_a_cancellation_leaves_it_cancelled_or_under_way(
             finish(cluster)
             expected = ids(*target) if under_way else move.origin
             assert cluster.assignment(P) == Assignment(expected)
-            assert cluster.states[P].state.leader in expected
+            assert nothing_is_left_over(cluster)
         else:
             assert cluster.assignment(P) == Assignment(move.origin)
             assert set(move.origin) == set(replicas) == holders(cluster)
             assert set(cluster.isr(P)) == set(replicas)
             assert controller.refused == []
+            return
+
+
+@given(replica_lists, replica_lists, replica_lists, st.sets(st.integers(0, 5)))
+def test_a_crash_at_any_step_of_a_replaced_move_ends_at_the_one_target_or_the_other(
+    replicas: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ...], joined: set[int]
+) -> None:
+    for crash_after in count():
+        cluster = cluster_of(6, t=[replicas])
+        before = Controller(cluster)
+        before.perform(decide_start(before.context, P, ids(*first)))
+        move = cluster.assignment(P)
+        isr = dict.fromkeys((*cluster.isr(P), *(b for b in move.adding if b in joined)))
+        cluster.write_isr(P, isr)
+        controller = Controller(cluster, crash_after)
+        crashed = False
+        try:
+            controller.perform(decide_start(controller.context, P, ids(*second)))
+        except Crash:
+            crashed = True
+        finish(cluster)
+        expected = (ids(*first), ids(*second)) if crashed else (ids(*second),)
+        assert cluster.assignment(P).replicas in expected
+        assert nothing_is_left_over(cluster)
+        if not crashed:
             return
 
 

@@ -95,6 +95,7 @@ def produce(
     acks: int = -1,
     version: int = 9,
     correlation_id: int = 0,
+    timeout_ms: int = 1000,
 ) -> bytes:
     """A Produce of these partitions; those of one topic that follow each other go together."""
     schema: Any = import_module(f"kio.schema.produce.v{version}.request")
@@ -106,7 +107,7 @@ def produce(
     message = schema.ProduceRequest(
         transactional_id=None,
         acks=acks,
-        timeout=datetime.timedelta(seconds=1),
+        timeout=datetime.timedelta(milliseconds=timeout_ms),
         topic_data=tuple(
             schema.TopicProduceData(name=name, partition_data=tuple(data)) for name, data in topics
         ),
@@ -123,6 +124,7 @@ def fetch(
     partition_max_bytes: int = 2**20,
     epoch: int = -1,
     last_epoch: int = -1,
+    log_start: int = -1,
     **options: Any,
 ) -> bytes:
     """A Fetch of (topic, partition, offset)s, each topic by name or, from 13 on, by id."""
@@ -150,7 +152,7 @@ def fetch(
                     current_leader_epoch=epoch,
                     fetch_offset=offset,
                     last_fetched_epoch=last_epoch,
-                    log_start_offset=-1,
+                    log_start_offset=log_start,
                     partition_max_bytes=partition_max_bytes,
                 ),
             ),

@@ -1,17 +1,19 @@
 """What every implementation of the coordination tree has to do: one suite for all of them.
 
-A test class derives from CoordinationContract and brings a fixture `tree`: a
-function that opens an empty tree as an asynchronous context manager.
+A test class derives from CoordinationContract (nodes, transactions, watches) and
+from SessionContract (contract_sessions.py) and brings a fixture `tree`: a function
+that opens an empty tree as an asynchronous context manager.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pytest
 
 from barnabas.znodes.tree import (
+    ANY_VERSION,
     BadVersion,
     Check,
     Coordination,
@@ -22,8 +24,6 @@ from barnabas.znodes.tree import (
     NodeExists,
     NoNode,
     NotEmpty,
-    SessionExpired,
-    SessionState,
     Set,
     Stat,
     WatchEvent,
@@ -43,22 +43,20 @@ class TreeUnderTest(Protocol):
 
 
 OpenTree: TypeAlias = Callable[[], AbstractAsyncContextManager[TreeUnderTest]]
-Scenario: TypeAlias = Callable[
-    ["CoordinationContract", Coordination, Coordination], Awaitable[None]
-]
+Scenario: TypeAlias = Callable[[Any, Coordination, Coordination], Awaitable[None]]
 
 
-def two_sessions(scenario: Scenario) -> Callable[["CoordinationContract", OpenTree], None]:
+def two_sessions(scenario: Scenario) -> Callable[[object, OpenTree], None]:
     """Run a scenario with two sessions on one empty tree."""
 
-    async def run(suite: "CoordinationContract", tree: OpenTree) -> None:
+    async def run(suite: object, tree: OpenTree) -> None:
         async with tree() as under_test:
             one, other = await under_test.session(), await under_test.session()
             await scenario(suite, one, other)
             await one.close()
             await other.close()
 
-    def test(self: "CoordinationContract", tree: OpenTree) -> None:
+    def test(self: object, tree: OpenTree) -> None:
         asyncio.run(asyncio.wait_for(run(self, tree), timeout=30))
 
     return test
@@ -89,7 +87,7 @@ class Heard(Generic[T]):
 
 
 class CoordinationContract:
-    """Creating, reading, setting and deleting; transactions; watches; sessions."""
+    """Creating, reading, setting and deleting; transactions; watches."""
 
     @two_sessions
     async def test_what_one_session_creates_another_reads(
@@ -282,7 +280,72 @@ class CoordinationContract:
             await one.multi([Delete("/a"), Create("/a/c")])
         assert await other.children("/a") == []
 
+    @two_sessions
+    async def test_a_transaction_may_be_empty_or_only_check(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a")
+        assert await one.multi([]) == []
+        assert await one.multi([Check("/a", 0), Check("/a", ANY_VERSION)]) == [None, None]
+        for check, refused in ((Check("/a", 1), BadVersion), (Check("/b", 0), NoNode)):
+            with pytest.raises(refused):
+                await other.multi([check])
+
+    @two_sessions
+    async def test_what_a_transaction_makes_may_be_ephemeral_and_numbered(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/q")
+        member = Create("/q/member-", b"data", ephemeral=True, sequential=True)
+        assert await one.multi([member, member]) == ["/q/member-0000000000", "/q/member-0000000001"]
+        _, stat = await other.get("/q/member-0000000001")
+        assert stat.ephemeral_owner == one.session_id
+
+    @two_sessions
+    async def test_a_node_made_again_begins_again(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        await one.create("/a", b"old")
+        before = await one.set("/a", b"newer")
+        await other.multi([Delete("/a", 1), Create("/a", b"new")])
+        data, after = await one.get("/a")
+        assert (data, after.version) == (b"new", 0)
+        assert after.czxid > before.mzxid
+
+    @two_sessions
+    async def test_a_value_may_be_large(self, one: Coordination, other: Coordination) -> None:
+        value = bytes(range(256)) * 3000
+        await one.create("/a", value)
+        assert (await other.get("/a"))[0] == value
+
     # Watches
+
+    @two_sessions
+    async def test_a_transaction_that_fails_calls_no_watch(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        heard = Heard[WatchEvent]()
+        await one.create("/a")
+        await one.get("/a", heard)
+        await one.children("/", heard)
+        with pytest.raises(NoNode):
+            await other.multi([Set("/a", b"1"), Create("/b"), Delete("/c")])
+        await other.multi([Check("/a", 0)])
+        assert await one.children("/") == ["a"]
+        assert heard.all == []
+
+    @two_sessions
+    async def test_a_watch_hears_the_first_of_what_one_transaction_does(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        data, children = Heard[WatchEvent](), Heard[WatchEvent]()
+        await one.create("/a")
+        await one.get("/a", data)
+        await one.children("/", children)
+        await other.multi([Delete("/a"), Create("/a", b"1"), Set("/a", b"2"), Create("/b")])
+        assert (await one.get("/a"))[0] == b"2"
+        assert data.all == [WatchEvent(EventKind.DELETED, "/a")]
+        assert children.all == [WatchEvent(EventKind.CHILDREN, "/")]
 
     @two_sessions
     async def test_a_data_watch_hears_of_one_change_and_no_more(
@@ -398,55 +461,3 @@ class CoordinationContract:
         await one.children("/", heard)
         await one.create("/b")
         assert len(await heard.first(2)) == 2
-
-    # Sessions
-
-    @two_sessions
-    async def test_closing_a_session_takes_its_ephemeral_nodes_and_no_others(
-        self, one: Coordination, other: Coordination
-    ) -> None:
-        heard, states = Heard[WatchEvent](), Heard[SessionState]()
-        one.listen(states)
-        await one.create("/kept")
-        await one.create("/mine", ephemeral=True)
-        await other.create("/theirs", ephemeral=True)
-        await other.exists("/mine", heard)
-        await one.close()
-        assert await heard.first(1) == [WatchEvent(EventKind.DELETED, "/mine")]
-        assert await other.exists("/mine") is None
-        assert await other.exists("/kept") is not None
-        assert await other.exists("/theirs") is not None
-        with pytest.raises(SessionExpired):
-            await one.get("/kept")
-        assert states.all == []
-
-    def test_an_expired_session_loses_everything_and_can_be_renewed(self, tree: OpenTree) -> None:
-        asyncio.run(asyncio.wait_for(self._expire_and_renew(tree), timeout=60))
-
-    async def _expire_and_renew(self, tree: OpenTree) -> None:
-        async with tree() as under_test:
-            one, other = await under_test.session(), await under_test.session()
-            states, lost, seen = Heard[SessionState](), Heard[WatchEvent](), Heard[WatchEvent]()
-            one.listen(states)
-            await one.create("/broker", ephemeral=True)
-            await one.exists("/later", lost)
-            await other.exists("/broker", seen)
-            old_id = one.session_id
-
-            await under_test.expire(one)
-            assert one.state is SessionState.EXPIRED
-            assert await seen.first(1) == [WatchEvent(EventKind.DELETED, "/broker")]
-            for attempt in (one.get("/"), one.create("/x"), one.multi([Create("/x")])):
-                with pytest.raises(SessionExpired):
-                    await attempt
-
-            await one.renew()
-            await states.until(SessionState.CONNECTED)
-            assert SessionState.EXPIRED in states.all
-            assert one.session_id not in (0, old_id, other.session_id)
-            await one.create("/broker", ephemeral=True)
-            await other.create("/later")
-            assert await one.exists("/later") is not None
-            assert lost.all == []
-            await one.close()
-            await other.close()

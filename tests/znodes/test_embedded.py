@@ -23,6 +23,7 @@ from barnabas.znodes.tree import (
     WatchEvent,
 )
 from tests.znodes.contract import CoordinationContract, Heard, OpenTree
+from tests.znodes.contract_sessions import SessionContract
 
 
 class EmbeddedUnderTest:
@@ -53,13 +54,13 @@ def threads() -> Iterator[Offload]:
         yield ThreadOffload(executor)
 
 
-class TestInMemory(CoordinationContract):
+class TestInMemory(CoordinationContract, SessionContract):
     @pytest.fixture
     def tree(self) -> OpenTree:
         return opener(Tree)
 
 
-class TestJournalled(CoordinationContract):
+class TestJournalled(CoordinationContract, SessionContract):
     @pytest.fixture
     def tree(self, tmp_path: Path, threads: Offload) -> OpenTree:
         return opener(lambda: Tree.open(RealDisk(str(tmp_path)), threads))

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -350,5 +351,48 @@ def test_closing_a_session_that_is_being_renewed_ends_the_waiting(
         await session.close()
         with pytest.raises(SessionExpired):
             await renewing
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whoever_watches_sees_the_last_change_however_often_the_connection_breaks(
+    zookeeper_chroot: str, seed: int
+) -> None:
+    random = Random(seed)
+
+    async def follow(session: ZooKeeperSession, last: bytes, states: Heard[SessionState]) -> None:
+        """Read whenever the watch says so, and never otherwise."""
+        data = b""
+        while data != last:
+            changed = Heard[WatchEvent]()
+            try:
+                data, _ = await session.get("/a", changed)
+            except ConnectionLoss:
+                while session.state is not SessionState.CONNECTED:
+                    await states.first(len(states.all) + 1)
+            else:
+                if data != last:
+                    await changed.first(1)
+
+    async def change(session: ZooKeeperSession) -> None:
+        for number in range(1, 101):
+            await session.set("/a", b"%d" % number)
+            await asyncio.sleep(random.uniform(0, 0.02))
+
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, other):
+            await other.create("/a", b"0")
+            states = listened(one)
+            changing = asyncio.create_task(change(other))
+            following = asyncio.create_task(follow(one, b"100", states))
+            while not changing.done():
+                proxy.cut()
+                await asyncio.sleep(random.uniform(0, 0.05))
+                proxy.mend()
+                await asyncio.sleep(random.uniform(0, 0.3))
+            await asyncio.wait_for(following, timeout=20)
+            assert SessionState.SUSPENDED in states.all
+            assert SessionState.EXPIRED not in states.all
 
     run(scenario())

@@ -145,8 +145,13 @@ async def replica_sizes(
 
 
 async def describe_controller(client: RawClient) -> dict[str, Any]:
-    """What the controller tells of itself."""
-    answer = await client.ask_controller(ApiKey.DESCRIBE_CONTROLLER, DescribeControllerRequest())
+    """What the controller tells of itself; Apache Kafka's tells nothing."""
+    try:
+        answer = await client.ask_controller(
+            ApiKey.DESCRIBE_CONTROLLER, DescribeControllerRequest()
+        )
+    except CommandFailed as failure:
+        raise CommandFailed(f"{failure} (only Barnabas tells of its controller)") from None
     _check(answer, "the controller")
     state = json.loads(answer.state)
     assert isinstance(state, dict)

@@ -76,7 +76,7 @@ class ClusterFolder:
     """Held by one `barnabas cluster` at a time, from `open` to `close`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        self.path = path.resolve()
         self.zookeeper = self.path / "zookeeper"
         self.zookeeper_pid = self.path / "zookeeper.pid"
         self._lock: IO[str] | None = None

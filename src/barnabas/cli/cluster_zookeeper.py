@@ -70,5 +70,12 @@ class ClusterZooKeeper:
                 if not self._restart:
                     self._say("nothing can change without it: stop the cluster and start it again")
                     return
-                await self._offload(self._begin)
-                self._say(f"ZooKeeper (pid {self.pid}) is back")
+                await self._begin_again()
+
+    async def _begin_again(self) -> None:
+        try:
+            await self._offload(self._begin)
+        except CommandFailed as failure:  # the next look finds it missing, and tries again
+            self._say(str(failure))
+        else:
+            self._say(f"ZooKeeper (pid {self.pid}) is back")

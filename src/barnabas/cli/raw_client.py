@@ -19,10 +19,16 @@ from barnabas.wire.schema import Message
 
 _CLIENT_ID: Final = "barnabas-cli"
 _CONNECT_TIMEOUT_S: Final = 3.0
-_REQUEST_TIMEOUT_S: Final = 70.0  # longer than brokers take to give up, so that they say why
+_TELL_TIMEOUT_S: Final = 10.0
+_CHANGE_TIMEOUT_S: Final = 70.0  # longer than brokers take to give up, so that they say why
 _ATTEMPTS: Final = 20
 _BACK_OFF_S: Final = 0.25
 _DEFAULT_PORT: Final = 9092
+_CHANGES: Final = (
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+)
 
 Result = TypeVar("Result")
 
@@ -112,7 +118,8 @@ class RawClient:
         if peer is None or peer.closed:
             peer = await Peer.connect(*address, client_id=_CLIENT_ID, timeout_s=_CONNECT_TIMEOUT_S)
             self._peers[address] = peer
-        return await peer.request(key, APIS[key].highest, request, _REQUEST_TIMEOUT_S)
+        timeout_s = _CHANGE_TIMEOUT_S if key in _CHANGES else _TELL_TIMEOUT_S
+        return await peer.request(key, APIS[key].highest, request, timeout_s)
 
 
 def _reason(gone: PeerGone) -> str:

@@ -58,7 +58,13 @@ class LocalPeer:
     async def request(
         self, key: ApiKey, version: int, message: Message, timeout_s: float
     ) -> Message:
-        return await self._local(ControlRequest(key, version, message))
+        # Whoever closes a channel must not leave the broker with a request half applied.
+        task = asyncio.ensure_future(self._local(ControlRequest(key, version, message)))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -70,7 +76,7 @@ class ChannelState(NamedTuple):
 
 
 class Channel:
-    """The line to one broker in one of its epochs."""
+    """The line to one broker in one of its epochs; its task runs until it is cancelled."""
 
     def __init__(
         self,
@@ -88,7 +94,7 @@ class Channel:
         self._filled = asyncio.Event()
         self._in_flight = 0
         self._long = _LONG_QUEUE
-        self._task = asyncio.create_task(self._run(), name=f"channel to {broker.broker_id}")
+        self.task = asyncio.create_task(self._run(), name=f"channel to {broker.broker_id}")
 
     @property
     def state(self) -> ChannelState:
@@ -104,11 +110,6 @@ class Channel:
                 self.broker.broker_id,
                 len(self._queue),
             )
-
-    def close(self) -> "asyncio.Task[None]":
-        """Give up all that is not answered; the task is what is left to wait for."""
-        self._task.cancel()
-        return self._task
 
     async def _run(self) -> None:
         try:
@@ -157,12 +158,14 @@ class Channels:
         connect: Connect,
         local: Local,
         on_answer: Callable[[Event], None],
+        on_fatal: Callable[[BaseException], None],
         timeout_s: Callable[[], float],
     ) -> None:
         self._own_id = own_id
         self._connect = connect
         self._local = local
         self._on_answer = on_answer
+        self._on_fatal = on_fatal
         self._timeout_s = timeout_s
         self._channels: dict[BrokerId, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -198,12 +201,21 @@ class Channels:
 
     def _open(self, broker: LiveBroker) -> Channel:
         connect = self._connect_local if broker.broker_id == self._own_id else self._connect
-        return Channel(broker, connect, self._on_answer, self._timeout_s)
+        channel = Channel(broker, connect, self._on_answer, self._timeout_s)
+        channel.task.add_done_callback(self._on_end)
+        return channel
+
+    def _on_end(self, task: "asyncio.Task[None]") -> None:
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_fatal(error)
 
     async def _connect_local(self, broker: LiveBroker) -> ControlPeer:
         return LocalPeer(self._local)
 
     def _close(self, broker_id: BrokerId) -> None:
-        task = self._channels.pop(broker_id).close()
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        """Give up all that is not answered."""
+        task = self._channels.pop(broker_id).task
+        if not task.done():
+            task.cancel()
+            self._closing.add(task)

@@ -69,9 +69,8 @@ class Controller:
     ) -> None:
         self._coordination = coordination
         self._clock = clock
-        self._on_fatal = on_fatal
         self._around = Surroundings(
-            broker_id, settings, random, connect, local, inter_broker_listener
+            broker_id, settings, random, connect, local, on_fatal, inter_broker_listener
         )
         self._queue = EventQueue()
         self._elected: election.Elected | None = None
@@ -208,7 +207,7 @@ class Controller:
 
     def _on_end(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_fatal(error)
+            self._around.on_fatal(error)
 
     # -- election ------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from barnabas.controller.on_topics import read_topics, resume_deletions
 from barnabas.controller.reign import Reign
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import MovePartitions, MoveReplicas, Selector, Steps, TellMetadata
+from barnabas.controller.watching import decoded
 from barnabas.znodes.layout import FinalizedFeatures, decode_features, encode_features
 from barnabas.znodes.paths import FEATURE
 
@@ -51,10 +52,12 @@ async def take_over(reign: Reign) -> None:
 
 async def _enable_features(reign: Reign) -> None:
     """As Kafka's controllers do since 2.7: /feature says that features have versions."""
-    found = await reign.store.find(FEATURE)
+    found = await reign.store.get(FEATURE)
     if found is None:
         await reign.store.make(FEATURE, encode_features(FinalizedFeatures()))
-    elif not (features := decode_features(found[0])).enabled:
+        return
+    features = decoded(lambda: decode_features(found[0]))
+    if features is not None and not features.enabled:
         enabled = FinalizedFeatures(True, features.levels)
         await reign.store.set_or_make(FEATURE, encode_features(enabled))
 

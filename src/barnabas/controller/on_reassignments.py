@@ -101,8 +101,7 @@ async def go_on(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
     moving = [p for p in partitions if p in context and context.assignment(p).is_reassigning]
     if not moving:
         return
-    for partition, led in (await reign.watching.moving_states(moving)).items():
-        context.apply_led(partition, led)
+    reign.performer.learn(await reign.watching.moving_states(moving))
     if steps := reassignments.decide_progress(context, *moving):
         await reign.perform(steps)
         ended = [p for p in moving if not context.assignment(p).is_reassigning]

@@ -5,7 +5,7 @@ written is not known, and what is not known is not told.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
@@ -42,6 +42,7 @@ from barnabas.controller.transitions import (
     decide_partitions,
     decide_replicas,
 )
+from barnabas.controller.unclean import unclean_topics, warn_of_unclean
 from barnabas.controller.watching import Watching, topic_assignment
 from barnabas.znodes.layout import encode_reassignment
 from barnabas.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path
@@ -138,44 +139,44 @@ class Performer:
     async def _move_partitions(self, step: MovePartitions, performed: Performed) -> None:
         waiting = list(step.partitions)
         while waiting:
-            unclean = await self._unclean_topics(waiting, step)
+            unclean = await self._unclean_topics(step, waiting)
             moves = decide_partitions(
                 self._context, waiting, step.to, step.by, unclean.__contains__
             )
             changed = await self._changed_meanwhile(moves.refused)
             for partition in changed:
                 del moves.refused[partition]
-            waiting = [*changed, *await self._write(moves, performed, step.to)]
-        if step.to is PartitionState.ONLINE:
-            log.debug("leaders elected by=%s partitions=%s", step.by.name, step.partitions)
+            written = await self._write(moves, performed)
+            for partition in (*moves.moved, *written.led):
+                self._context.apply_partition_state(partition, step.to)
+            if written.led:
+                _log_elected(step, written)
+            waiting = [*changed, *await self.read_again(written.stale)]
 
     async def _raise_leader_epochs(self, step: RaiseLeaderEpochs, performed: Performed) -> None:
         waiting = list(step.partitions)
         while waiting:
             moves = decide_leader_epochs(self._context, waiting, step.is_new_on)
-            waiting = await self._write(moves, performed, None)
+            written = await self._write(moves, performed)
+            waiting = await self.read_again(written.stale)
 
-    async def _write(
-        self, moves: PartitionMoves, performed: Performed, to: PartitionState | None
-    ) -> list[TopicPartition]:
-        """Write what was decided; returns what must be decided again."""
+    async def _write(self, moves: PartitionMoves, performed: Performed) -> Written:
+        """Write what was decided; know and tell what was written."""
         created = await self._store.create_states(moves.creates)
         updated = await self._store.update_states(moves.updates)
+        written = Written(created.led | updated.led, created.stale + updated.stale)
         for partition in moves.unclean:
-            if partition in updated.led:
-                self._warn_of_unclean(partition, updated.led[partition])
-        self._apply_led(created, performed)
-        self._apply_led(updated, performed)
-        for partition in (*moves.moved, *created.led, *updated.led):
-            if to is not None:
-                self._context.apply_partition_state(partition, to)
+            if partition in written.led:
+                before = self._context.led[partition]
+                warn_of_unclean(partition, before, written.led[partition])
+        self._apply_led(written, performed)
+        for partition in (*moves.moved, *written.led):
             self._tell(moves.messages.get(partition, ()))
-        stale = [*created.stale, *updated.stale]
-        done = created.led.keys() | updated.led.keys()
-        gone = [p for p in (*moves.creates, *moves.updates) if p not in done and p not in stale]
         performed.refused.update(moves.refused)
-        performed.refused.update(dict.fromkeys(gone, _GONE))
-        return await self.read_again(stale)
+        for partition in (*moves.creates, *moves.updates):
+            if partition not in written.led and partition not in written.stale:
+                performed.refused[partition] = _GONE
+        return written
 
     async def _changed_meanwhile(self, refused: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that were refused for what is no longer so: leaders write new ISRs themselves."""
@@ -184,36 +185,12 @@ class Performer:
         return [each for each, led in before.items() if self._context.led[each] != led]
 
     async def _unclean_topics(
-        self, partitions: Iterable[TopicPartition], step: MovePartitions
+        self, step: MovePartitions, partitions: Iterable[TopicPartition]
     ) -> dict[str, None]:
-        """Those that allow unclean elections, of the topics for which it matters."""
         if step.to is not PartitionState.ONLINE or step.by is not Selector.OFFLINE:
             return {}
-        topics = dict.fromkeys(each.topic for each in partitions if self._lost_its_isr(each))
-        configs = await self._store.topic_configs(list(topics))
-        default = "true" if self._unclean_by_default() else "false"
-        return {
-            topic: None
-            for topic in topics
-            if configs[topic].get("unclean.leader.election.enable", default).lower() == "true"
-        }
-
-    def _lost_its_isr(self, partition: TopicPartition) -> bool:
-        led = self._context.led.get(partition)
-        return led is not None and not any(
-            self._context.is_online(broker, partition) for broker in led.state.isr
-        )
-
-    def _warn_of_unclean(self, partition: TopicPartition, led: Led) -> None:
-        known = self._context.led.get(partition)
-        log.warning(
-            "unclean election: what only the replicas in sync had is lost "
-            "partition=%s leader=%d leader_epoch=%d in_sync_before=%s",
-            partition,
-            led.state.leader,
-            led.state.leader_epoch,
-            list(known.state.isr) if known else [],
-        )
+        default = self._unclean_by_default()
+        return await unclean_topics(self._context, self._store, partitions, default)
 
     # -- replicas ------------------------------------------------------------
 
@@ -271,9 +248,16 @@ class Performer:
     async def read_again(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Learn what others wrote; returns those that still have a `state`."""
         states = await self._watching.states(partitions)
-        for partition, led in states.items():
-            self._context.apply_led(partition, led)
+        self.learn(states)
         return list(states)
+
+    def learn(self, states: Mapping[TopicPartition, Led]) -> None:
+        """Know what was read. What is older than what is known is of a topic that was made anew
+        under its name; the watch on the topic tells of that."""
+        for partition, led in states.items():
+            known = self._context.led.get(partition)
+            if known is None or led.version >= known.version:
+                self._context.apply_led(partition, led)
 
     def _apply_led(self, written: Written, performed: Performed) -> None:
         for partition, led in written.led.items():
@@ -283,6 +267,12 @@ class Performer:
     def _tell(self, messages: Iterable[Message]) -> None:
         for message in messages:
             self._batch.add(message)
+
+
+def _log_elected(step: MovePartitions, written: Written) -> None:
+    log.info("leaders elected by=%s count=%d", step.by.name, len(written.led))
+    for partition, led in written.led.items():
+        log.debug("leader elected partition=%s state=%s", partition, led.state)
 
 
 def _log_refused(refused: dict[TopicPartition, Refusal]) -> None:

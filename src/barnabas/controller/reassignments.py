@@ -92,11 +92,6 @@ def _loss(context: Context, partition: TopicPartition, wanted: Assignment) -> Re
 # -- begin, go on, cancel ------------------------------------------------------
 
 
-def decide_start(context: Context, partition: TopicPartition, target: Brokers) -> Steps:
-    """Move one partition; see `decide_starts`."""
-    return decide_starts(context, {partition: target})
-
-
 def decide_starts(context: Context, targets: Mapping[TopicPartition, Brokers]) -> Steps:
     """Move each partition to its target; a move that is under way is replaced by this one.
 

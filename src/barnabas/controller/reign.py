@@ -37,6 +37,7 @@ class Surroundings:
     random: Random
     connect: Connect
     local: Local
+    on_fatal: Callable[[BaseException], None]
     inter_broker_listener: str = "PLAINTEXT"
 
 
@@ -57,6 +58,7 @@ class Reign:
             connect=around.connect,
             local=around.local,
             on_answer=put,
+            on_fatal=around.on_fatal,
             timeout_s=lambda: around.settings().request_timeout_s,
         )
         self.performer = Performer(

@@ -1,5 +1,6 @@
 """The tree as a controller writes it: every write holds only while its epoch is the newest."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -31,6 +32,7 @@ from barnabas.znodes.tree import (
     Check,
     Create,
     Delete,
+    MalformedZnode,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -40,6 +42,8 @@ from barnabas.znodes.tree import (
     Stat,
     Watch,
 )
+
+log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
 # How many nodes one transaction changes: a request far below ZooKeeper's limit of a megabyte.
@@ -269,12 +273,16 @@ class Store:
         await self.delete([delete_topic_path(topic)])
 
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The properties that are set on topics."""
-        found = await pipelined(self.get(config_path(topic_entity(each))) for each in topics)
-        return {
-            topic: decode_config(topic_entity(topic), node[0]) if node else {}
-            for topic, node in zip(topics, found, strict=True)
-        }
+        """The properties that are set on topics; none on those whose node cannot be read."""
+        return dict(zip(topics, await pipelined(map(self._topic_config, topics)), strict=True))
+
+    async def _topic_config(self, topic: str) -> dict[str, str]:
+        node = await self.get(config_path(topic_entity(topic)))
+        try:
+            return decode_config(topic_entity(topic), node[0]) if node else {}
+        except MalformedZnode as error:
+            log.error("znode is passed over: %s", error)
+            return {}
 
     async def set_or_make(self, path: str, data: bytes) -> None:
         try:

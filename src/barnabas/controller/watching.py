@@ -91,7 +91,7 @@ class Watching:
         if node is None:
             return None
         data, stat = node
-        registration = _decoded(lambda: decode_broker(broker_id, data))
+        registration = decoded(lambda: decode_broker(broker_id, data))
         return None if registration is None else LiveBroker(broker_id, stat.czxid, registration)
 
     # -- topics --------------------------------------------------------------
@@ -109,7 +109,7 @@ class Watching:
         if node is None:
             return None
         data, stat = node
-        assignment = _decoded(lambda: decode_topic(name, data))
+        assignment = decoded(lambda: decode_topic(name, data))
         if assignment is None:
             return None
         return Topic(assignment.topic_id, assignments_of(assignment), stat.version)
@@ -143,7 +143,7 @@ class Watching:
         if node is None:
             return None
         data, stat = node
-        state = _decoded(lambda: decode_partition_state(partition, data))
+        state = decoded(lambda: decode_partition_state(partition, data))
         return None if state is None else Led(state, stat.version)
 
     # -- what tools and brokers leave for the controller ----------------------
@@ -151,7 +151,7 @@ class Watching:
     async def reassignment(self) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         """What /admin/reassign_partitions asks for; nothing if it is not there."""
         node = await self._store.find(REASSIGN_PARTITIONS, self._on(ReassignmentNode()))
-        return (node and _decoded(lambda: decode_reassignment(node[0]))) or {}
+        return (node and decoded(lambda: decode_reassignment(node[0]))) or {}
 
     async def preferred_election(self) -> list[TopicPartition] | None:
         """What /admin/preferred_replica_election asks for; None if it is not there."""
@@ -159,7 +159,7 @@ class Watching:
         node = await self._store.find(path, self._on(PreferredElectionNode()))
         if node is None:
             return None
-        return _decoded(lambda: decode_partitions(path, node[0])) or []
+        return decoded(lambda: decode_partitions(path, node[0])) or []
 
     async def isr_changes(self) -> tuple[list[str], list[TopicPartition]]:
         """The notifications of changed ISRs, and the partitions that they name, each once."""
@@ -181,7 +181,7 @@ class Watching:
         paths = [f"{folder}/{name}" for name in names]
         nodes = await pipelined(self._store.get(path) for path in paths)
         found = [
-            _decoded(partial(decode, path, node[0]))
+            decoded(partial(decode, path, node[0]))
             for path, node in zip(paths, nodes, strict=True)
             if node is not None
         ]
@@ -208,7 +208,7 @@ def topic_assignment(topic: Topic) -> TopicAssignment:
     )
 
 
-def _decoded(decode: Callable[[], T]) -> T | None:
+def decoded(decode: Callable[[], T]) -> T | None:
     """None for what cannot be read: one bad node must not keep a cluster without controller."""
     try:
         return decode()

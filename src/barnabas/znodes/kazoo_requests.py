@@ -106,4 +106,5 @@ def stat_of(stat: ZnodeStat) -> Stat:
 
 def error_of(path: str, error: Exception) -> ZnodeError:
     """The interface's error; an answer that it does not know of is a ZnodeError and no more."""
-    return _ERRORS.get(type(error), ZnodeError)(path, type(error).__name__)
+    known = _ERRORS.get(type(error))
+    return known(path) if known else ZnodeError(path, repr(error))

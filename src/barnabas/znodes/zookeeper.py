@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
 
+from barnabas.base.errors import ConfigError
 from barnabas.znodes.kazoo_requests import (
     EVENT_KINDS,
     Chroot,
@@ -65,14 +66,19 @@ async def connect(
     """Begin a session with the servers at `host:port,host:port/chroot`; the chroot is made.
 
     Raises  ConnectionLoss, nothing left behind, if none of them answers in time
+            ConfigError if the address cannot be one
     """
-    hosts, _, chroot = address.partition("/")
+    hosts, _, below = address.partition("/")
+    chroot = f"/{below.strip('/')}"
     session = ZooKeeperSession(hosts, session_timeout_ms)
     try:
+        check_path(chroot)
         async with asyncio.timeout(connection_timeout_ms / 1000):
             await session.renew()
-            if chroot.strip("/"):
-                await session.enter(f"/{chroot.strip('/')}")
+            if chroot != ROOT:
+                await session.enter(chroot)
+    except ValueError as error:
+        raise ConfigError(f"{address} is not where a ZooKeeper can be: {error}") from None
     except TimeoutError:
         await session.close()
         detail = f"no ZooKeeper at {hosts} answered within {connection_timeout_ms} ms"

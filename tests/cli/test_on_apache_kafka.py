@@ -1,0 +1,75 @@
+"""Operators' commands against Apache Kafka itself: two of its brokers take plans and elections.
+
+Optional: skipped, with the reason, where Apache Kafka cannot be had.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Barnabas
+from tests.support.apache_kafka import apache_kafka
+from tests.support.kafka_broker import KafkaBroker, running_kafka, running_zookeeper
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KafkaBroker]]:
+    """Two brokers that elect nobody by themselves."""
+    with contextlib.ExitStack() as running:
+        zookeeper = running.enter_context(running_zookeeper(apache_kafka(), tmp_path / "zk"))
+        still = {"auto.leader.rebalance.enable": "false"}
+        brokers = [
+            KafkaBroker(
+                zookeeper,
+                tmp_path / f"kafka-{number}",
+                tmp_path / f"data-{number}",
+                {"broker.id": str(number), **still},
+            )
+            for number in range(2)
+        ]
+        for broker in brokers:
+            running.enter_context(running_kafka(broker))
+        monkeypatch.setenv("BARNABAS_BOOTSTRAP", ",".join(b.bootstrap for b in brokers))
+        yield brokers
+
+
+def test_apache_kafka_takes_plans_throttles_and_elections(
+    kafka: list[KafkaBroker], offline: Barnabas, tmp_path: Path
+) -> None:
+    assert offline("topics", "create", "orders", "-p", 2, "-r", 1).code == 0
+    assert offline("produce", "orders", "a", "b", "c", "-q").code == 0
+
+    # Both replicas of each partition to both brokers, at a rate; the rate is gone afterwards.
+    plan = ("-p", "orders:0=0,1", "-p", "orders:1=0,1")
+    ended = offline("reassign", "run", *plan, "--throttle", 1_000_000, "--timeout", 60)
+    assert ended.code == 0, ended.err
+    (topic,) = json.loads(offline("topics", "describe", "orders", "--json").out)
+    assert [(p["replicas"], sorted(p["isr"])) for p in topic["partitions"]] == [
+        ([0, 1], [0, 1])
+    ] * 2
+    assert topic["configs"] == {}
+    assert json.loads(offline("reassign", "list", "--json").out) == []
+
+    # One of the two leads where it is not the first; a plan for balance moves no data.
+    ended = offline("elect", "--topic", "orders", "--json")
+    assert ended.code == 0, ended.err
+    results = [row["result"] for row in json.loads(ended.out)]
+    assert sorted(results) == ["elected", "not needed"]
+    ended = offline("reassign", "generate", "--topics", "orders")
+    assert "0 replicas to be copied" in ended.err
+    file = tmp_path / "plan.json"
+    file.write_bytes(ended.out)
+    assert offline("reassign", "run", "--file", file, "--timeout", 60).code == 0
+    assert offline("elect", "--all").code == 0
+    (topic,) = json.loads(offline("topics", "describe", "orders", "--json").out)
+    assert sorted(p["leader"] for p in topic["partitions"]) == [0, 1]
+
+    # Its state is its own affair.
+    ended = offline("controller")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "only Barnabas tells of its controller" in ended.err

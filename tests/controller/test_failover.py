@@ -1,0 +1,234 @@
+"""A new controller: it finds everything, puts it in order, and finishes what was begun.
+
+The long operations are interrupted at every single transaction, before it and after it: the
+controller loses its session there, and the next one has to end what it finds.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from barnabas.base.errors import BrokerError
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.controller import events
+from barnabas.controller.states import PartitionState
+from barnabas.wire.apis import ApiKey
+from barnabas.znodes import layout, paths
+from barnabas.znodes.tree import Operation
+from tests.controller.cluster import Cluster, scenario
+from tests.controller.gated import Gate, GatedSession
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+# More than any operation below needs; each test stops by itself when one was not interrupted.
+MANY = 60
+
+
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, ids))
+
+
+@scenario
+async def test_brokers_hear_who_lives_before_they_hear_who_leads(cluster: Cluster) -> None:
+    await cluster.start(0, 1)
+    await cluster.create_topic("t", (1, 0))
+    heard = len(cluster.nodes[1].broker.heard)
+    await cluster.nodes[0].expire()
+    await cluster.until(lambda: cluster.nodes[1].controller.is_active)
+    await cluster.quiet()
+    keys = [request.key for request in cluster.nodes[1].broker.heard[heard:]]
+    assert keys[0] is ApiKey.UPDATE_METADATA
+    assert ApiKey.LEADER_AND_ISR in keys
+    assert {each.controller_epoch for each in cluster.nodes[1].broker.messages(keys[0])[-2:]} == {2}
+
+
+@scenario
+async def test_what_died_with_the_controller_gets_new_leaders(cluster: Cluster) -> None:
+    await cluster.start(0, 1, 2)
+    await cluster.create_topic("t", (0, 1), (0,))
+    await cluster.nodes[0].expire()
+    await cluster.until(lambda: cluster.active is not None)
+    await cluster.quiet()
+    state = await cluster.state("t", 0)
+    assert (state.leader, state.isr) == (1, (1,))
+    assert (await cluster.state("t", 1)).leader == -1
+    said = cluster.controller.describe(full=True)
+    assert said["partitions"]["t-1"]["state"] == PartitionState.OFFLINE.value
+
+
+@scenario
+async def test_a_topic_that_nobody_began_gets_its_leaders(cluster: Cluster) -> None:
+    """Its znode was written, and then there was no controller."""
+    await cluster.start(0, 1)
+    await cluster.nodes[1].controller.stop()
+    await cluster.nodes[0].expire()
+    await cluster.write_topic("t", (1,), topic_id=None)
+    # One partition folder is there already: whoever made it came no further.
+    await cluster.admin.create(paths.partition_path(T0), make_parents=True)
+    await cluster.nodes[0].come_back()
+    await cluster.until(lambda: cluster.active is not None)
+    await cluster.quiet()
+    assert (await cluster.state("t")).leader == 1
+
+
+@scenario
+async def test_notes_for_the_last_controller_are_removed(cluster: Cluster) -> None:
+    await cluster.start(0)
+    await cluster.create_topic("t", (0,))
+    await cluster.nodes[0].expire()
+    await cluster.admin.create(paths.ISR_CHANGE, layout.encode_partitions([T0]), sequential=True)
+    await cluster.admin.create(
+        paths.LOG_DIR_EVENT, layout.encode_log_dir_event(BrokerId(0)), sequential=True
+    )
+    await cluster.nodes[0].come_back()
+    await cluster.until(lambda: cluster.active is not None)
+    await cluster.quiet()
+    assert await cluster.admin.children(paths.ISR_CHANGE_NOTIFICATION) == []
+    assert await cluster.admin.children(paths.LOG_DIR_EVENT_NOTIFICATION) == []
+
+
+@scenario
+async def test_a_znode_that_cannot_be_read_keeps_nobody_from_being_controller(
+    cluster: Cluster,
+) -> None:
+    await cluster.start()
+    await cluster.admin.create(paths.topic_path("bad"), b"not JSON")
+    await cluster.node(0).start()
+    await cluster.until(lambda: cluster.active is not None)
+    await cluster.create_topic("t", (0,))
+    assert (await cluster.state("t")).leader == 0
+    await cluster.admin.delete(paths.topic_path("bad"))
+
+
+# -- interrupted at every transaction --------------------------------------------
+
+
+class Interruption:
+    """Ends the session of the controller at its n-th transaction from now on."""
+
+    def __init__(self, session: GatedSession, number: int) -> None:
+        self._session = session
+        self._number = number
+        self.happened = False
+
+    async def gate(self, operations: Sequence[Operation]) -> None:
+        self._number -= 1
+        if self._number == 0:
+            self.happened = True
+            await self._session.expire()
+
+
+Operate = Callable[[Cluster], Awaitable[None]]
+Finished = Callable[[Cluster], Awaitable[bool]]
+
+
+def interrupted(operate: Operate, finished: Finished, gate_name: str) -> None:
+    for number in range(1, MANY):
+        happened: list[bool] = []
+
+        @scenario
+        async def play(
+            cluster: Cluster, number: int = number, happened: list[bool] = happened
+        ) -> None:
+            session = GatedSession(cluster.tree)
+            await cluster.start()
+            await cluster.node(0, session).start()
+            await cluster.until(lambda: cluster.active is not None)
+            for broker_id in (1, 2, 3):
+                await cluster.node(broker_id).start()
+            await cluster.quiet()
+            await cluster.create_topic("t", (1, 2), (2, 1))
+            interruption = Interruption(session, number)
+            gate: Gate = interruption.gate
+            setattr(session, gate_name, gate)
+            await operate(cluster)
+            await cluster.until(lambda: finished(cluster))
+            await cluster.until(lambda: cluster.active is not None)
+            happened.append(interruption.happened)
+
+        play()
+        if not happened[0]:
+            assert number > 2, "nothing was interrupted"
+            return
+    pytest.fail(f"more than {MANY} transactions")
+
+
+async def delete(cluster: Cluster) -> None:
+    await cluster.admin.create(paths.delete_topic_path("t"))
+
+
+async def deleted(cluster: Cluster) -> bool:
+    return not (
+        await cluster.exists(paths.delete_topic_path("t"))
+        or await cluster.exists(paths.topic_path("t"))
+    )
+
+
+async def move(cluster: Cluster) -> None:
+    """Ask for a move, and be the leader that lets the new replica in when it is told to."""
+    targets = {T0: brokers(3, 1), T1: brokers(3)}
+    await cluster.admin.create(paths.REASSIGN_PARTITIONS, layout.encode_reassignment(targets))
+
+
+async def moved(cluster: Cluster) -> bool:
+    topic = await cluster.topic("t")
+    for index, replicas in topic.partitions.items():
+        state = await cluster.state("t", index)
+        if 3 in replicas and 3 not in state.isr and TopicPartition("t", index) in told(cluster):
+            await cluster.write_isr("t", index, *state.isr, 3)
+    return (topic.partitions, topic.adding, topic.removing) == (
+        {0: (3, 1), 1: (3,)},
+        {},
+        {},
+    ) and not await cluster.exists(paths.REASSIGN_PARTITIONS)
+
+
+def told(cluster: Cluster) -> dict[TopicPartition, object]:
+    return cluster.nodes[3].broker.leaders()
+
+
+async def create(cluster: Cluster) -> None:
+    await cluster.write_topic("new", (1, 2), (3,), topic_id=None)
+
+
+async def created(cluster: Cluster) -> bool:
+    metadata = cluster.nodes[1].broker.metadata()
+    return all(TopicPartition("new", n) in metadata for n in (0, 1))
+
+
+async def lose_broker(cluster: Cluster) -> None:
+    await cluster.nodes[1].unregister()
+
+
+async def led_by_others(cluster: Cluster) -> bool:
+    states = [await cluster.state("t", n) for n in (0, 1)]
+    return all((state.leader, state.isr) == (2, (2,)) for state in states)
+
+
+OPERATIONS = {
+    "create": (create, created),
+    "delete": (delete, deleted),
+    "move": (move, moved),
+    "lose a broker": (lose_broker, led_by_others),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("gate", ["before", "after"])
+def test_the_next_controller_finishes_what_was_interrupted(operation: str, gate: str) -> None:
+    interrupted(*OPERATIONS[operation], gate)
+
+
+@scenario
+async def test_a_move_under_way_can_be_cancelled_by_the_next_controller(cluster: Cluster) -> None:
+    await cluster.start(0, 1, 2, 3)
+    await cluster.create_topic("t", (1, 2))
+    await cluster.controller.ask(events.AlterReassignments({T0: brokers(3)}))
+    await cluster.nodes[0].expire()
+    with pytest.raises(BrokerError):
+        await cluster.nodes[0].controller.ask(events.ListReassignments(None))
+    await cluster.until(lambda: cluster.active is not None)
+    await cluster.quiet()
+    assert await cluster.controller.ask(events.AlterReassignments({T0: None})) == {T0: None}
+    await cluster.quiet()
+    topic = await cluster.topic("t")
+    assert (set(topic.partitions[0]), topic.adding) == ({1, 2}, {})

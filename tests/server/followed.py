@@ -1,0 +1,54 @@
+"""A broker whose partitions have followers, for which the test speaks."""
+
+from typing import Any
+
+from barnabas.base.ids import BrokerId, Offset, TopicPartition
+from barnabas.replication.leader import LeaderReplica
+from tests.replication.leading import F2, ME, leadership
+from tests.server.raw import Insight, RawClient, fetch
+
+# What the broker under test is called.
+BROKER: dict[str, object] = {"broker_id": int(ME)}
+
+
+def lead(
+    insight: Insight,
+    topic: str,
+    isr: tuple[BrokerId, ...] = (ME, F2),
+    *,
+    replicas: tuple[BrokerId, ...] | None = None,
+    epoch: int = 1,
+    high_watermark: int = 0,
+    partition: int = 0,
+    max_lag_ms: float = 30_000,
+) -> LeaderReplica:
+    """Let this broker lead with those followers, as a controller would tell it to."""
+    replicas = isr if replicas is None else replicas
+    key = TopicPartition(topic, partition)
+    leader = LeaderReplica(
+        ME,
+        leadership(key, isr=isr, replicas=replicas, epoch=epoch),
+        insight.leader(topic, partition).log,
+        high_watermark=Offset(high_watermark),
+        now_ms=0,
+        max_lag_ms=max_lag_ms,
+    )
+    insight.running.broker.replicas.put(leader)
+    insight.delayed.on_partition(key)
+    return leader
+
+
+async def follow(
+    client: RawClient,
+    topic: str,
+    offset: int,
+    *,
+    replica: int = F2,
+    partition: int = 0,
+    epoch: int = 1,
+    **options: Any,
+) -> Any:
+    """What a follower that has all before `offset` is told."""
+    asked = fetch((topic, partition, offset), replica_id=replica, epoch=epoch, **options)
+    response = await client.ask(asked)
+    return response.responses[0].partitions[0]
