@@ -83,6 +83,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
 
     node = Node(config, seams, coordination, logs, broker_id, cluster_id, fail)
     ending.callback(node.timer.close)
+    ending.push_async_callback(node.config_changes.stop)
     await node.load()
     # In the order of stopping, read from below: leaderships, sockets, requests at hand, what is
     # copied from others, duties, the logs; the session with the tree was begun first.

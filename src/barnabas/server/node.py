@@ -120,7 +120,7 @@ class Node:
             topic_changed=self._topic_changed,
             broker_changed=self._broker_changed,
         )
-        self._config_changes = ConfigChanges(coordination, self._configs.refresh)
+        self.config_changes = ConfigChanges(coordination, self._configs.refresh)
         self.housekeeping = Housekeeping(
             logs,
             self._replicas,
@@ -257,7 +257,7 @@ class Node:
 
     async def load(self) -> None:
         """Read what was before: properties, logs."""
-        await self._config_changes.start()
+        await self.config_changes.start()
         await self._configs.load()
         for removal in self.logs.open_all(self._configs.topic, _progress):
             self.housekeeping.remove_later(removal)
@@ -283,13 +283,23 @@ class Node:
         return endpoints
 
     async def _until_told(self) -> None:
-        while not self._knows_its_roles():
+        while True:
+            if await self._knows_all_topics() and self._knows_its_roles():
+                return
             await self._told.wait()
             self._told.clear()
 
-    def _knows_its_roles(self) -> bool:
+    async def _knows_all_topics(self) -> bool:
+        """Whether the controller has told of all that it can tell of."""
         if self._broker_id not in self._metadata.brokers:
             return False
+        names = await self._coordination.children(paths.TOPICS)
+        if all(self._metadata.topic(name) is not None for name in names):
+            return True
+        doomed = frozenset(await self._coordination.children(paths.DELETE_TOPICS))
+        return all(self._metadata.topic(name) is not None or name in doomed for name in names)
+
+    def _knows_its_roles(self) -> bool:
         return all(
             self._has_role(TopicPartition(topic.name, index))
             for topic in self._metadata.topics()
@@ -314,10 +324,12 @@ class Node:
         )
 
     async def leave(self) -> None:
-        """Control nothing and hear nothing any more."""
-        await self.controller.stop()
+        """Control nothing any more, and stay registered no longer than the session lasts."""
+        try:
+            await self.controller.stop()
+        except (DiskFault, ZnodeError) as e:
+            log.warning("not resigned, the session's end does it: %s", e)
         await self._registration.leave()
-        await self._config_changes.stop()
 
     async def close_logs(self) -> None:
         offsets, epoch = self._replicas.high_watermarks(), self._registration.epoch
@@ -360,7 +372,7 @@ class Node:
         self.controller.put(SessionExpired())
 
     async def _session_renewed(self) -> None:
-        await self._config_changes.start()
+        await self.config_changes.start()
         await self._configs.reload()
         self.controller.put(SessionRenewed())
 

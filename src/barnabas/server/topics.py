@@ -93,6 +93,9 @@ class Topics:
         Raises  BrokerError, nothing created, if the topic is there or cannot be
         """
         assignment = self._decide(wanted)
+        with coordinating():
+            await self._check_no_node(wanted.name)
+        self._check_no_log(wanted.name, assignment)
         if validate_only:
             return Made(wanted.name, None, assignment)
         topic_id = self._random.uuid()
@@ -133,8 +136,15 @@ class Topics:
             )
         assignments.check_creation(assignment, list(self._metadata.brokers))
         self._configs.check_overrides(wanted.overrides)
-        self._check_no_log(wanted.name, assignment)
         return dict(sorted(assignment.items()))
+
+    async def _check_no_node(self, name: str) -> None:
+        """Refuse a topic that the tree has, though clients are not told of it."""
+        if await self._coordination.exists(paths.topic_path(name)) is None:
+            return
+        if await self._coordination.exists(paths.delete_topic_path(name)) is None:
+            raise _exists(name)
+        raise BrokerError(ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion.")
 
     def _check_no_log(self, name: str, partitions: Iterable[int]) -> None:
         """Refuse new partitions where records lie of a topic that the tree does not know.

@@ -129,7 +129,7 @@ def test_the_same_name_begins_anew(tmp_path: Path) -> None:
 
 
 def crash_amid_deletion(tmp_path: Path) -> tuple[Path, uuid.UUID]:
-    """What a crash leaves after the tree forgot a topic, with its data still there."""
+    """What a crash leaves when a topic is to be deleted, and its data is still there."""
     folder, crashed = tmp_path / "data", tmp_path / "crashed"
 
     def crash(path: str) -> None:
@@ -153,12 +153,19 @@ def test_a_crash_amid_deletion_does_not_bring_the_topic_back(tmp_path: Path) -> 
     assert folders(crashed, "t-") == ["t-0", "t-1"]
     with broker(crashed) as running, running.client() as client:
         assert client.call(ApiKey.METADATA, topics=None).topics == ()
-        assert all(name.endswith("-delete") for name in folders(crashed, "t-"))
+        until(
+            lambda: all(name.endswith("-delete") for name in folders(crashed, "t-")),
+            "the deletion to go on",
+        )
 
 
 def test_after_a_crash_amid_deletion_the_same_name_begins_anew(tmp_path: Path) -> None:
     crashed, first = crash_amid_deletion(tmp_path)
     with broker(crashed) as running, running.client() as client:
+        until(
+            lambda: all(name.endswith("-delete") for name in folders(crashed, "t-")),
+            "the deletion to go on",
+        )
         assert client.create("t", 1) != first
         assert (client.offset("t", EARLIEST), client.offset("t", LATEST)) == (0, 0)
     with broker(crashed) as running, running.client() as client:
