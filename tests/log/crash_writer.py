@@ -160,9 +160,10 @@ class Writer:
         removal = self.log.truncate_to(offset, NOW)
         self.note("truncated", self.log.log_end_offset)
         self._flushes.clear()
-        # Whoever truncates lowers the recovery point on disk before anything else is appended.
-        for write in self.logs.checkpoints({}):
-            self._pool.submit(write.run).result()
+        if self._source.random() < 0.5:  # otherwise the next append sees to it
+            settling = self.logs.start_settling([self.log])
+            self._pool.submit(settling.run).result()
+            settling.done()
         if removal and self._source.random() < 0.7:
             self._pool.submit(removal.run)
 

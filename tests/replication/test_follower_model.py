@@ -28,6 +28,7 @@ from tests.replication.following import FOLLOWER, LEADER
 from tests.replication.scripted_leader import Led
 
 REPLICA = st.integers(0, 2)
+COUNTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 TOPIC_ID = UUID(int=7)
 SMALL = replace(CONFIG, segment_bytes=1000)
 
@@ -50,6 +51,11 @@ class Divergence(RuleBasedStateMachine):
     def elect_first(self, which: int) -> None:
         self.elect(which, 1)
 
+    @rule(which=REPLICA, counts=COUNTS)
+    def elect_and_write(self, which: int, counts: list[int]) -> None:
+        self.elect(which, 1)
+        self.write(which, counts)
+
     @rule(which=REPLICA, skipped=st.integers(1, 2))
     def elect(self, which: int, skipped: int) -> None:
         """By an unclean election, if need be."""
@@ -57,11 +63,11 @@ class Divergence(RuleBasedStateMachine):
         self.leader = self.replicas[which]
         self.leader.lead(self.epoch)
 
-    @rule(which=REPLICA, counts=st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    @rule(which=REPLICA, counts=COUNTS)
     def write(self, which: int, counts: list[int]) -> None:
         """Also by one that was deposed and does not know it."""
         replica = self.replicas[which]
-        if replica.epoch >= replica.log.epochs.latest:
+        if replica.epoch >= max(0, replica.log.epochs.latest):
             for count in counts:
                 self.written += 1
                 replica.append(count, b"%d" % self.written)
@@ -142,5 +148,5 @@ class Divergence(RuleBasedStateMachine):
         assert follower.high_watermark <= mine.log_end_offset
 
 
-Divergence.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Divergence.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
 TestDivergence = Divergence.TestCase

@@ -4,15 +4,18 @@ In this order, so that a step that fails has changed nothing that others rely on
 written is not known, and what is not known is not told.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.batch import Message, RequestBatch
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import Context, Led, Topic
+from barnabas.controller.parts import in_parts
 from barnabas.controller.states import PartitionState
 from barnabas.controller.steps import (
     AssumeAssignments,
@@ -50,7 +53,7 @@ from barnabas.znodes.tree import NoNode
 
 log = logging.getLogger("barnabas.controller")
 
-_GONE = Refusal(ErrorCode.unknown_topic_or_partition, "its znode is gone")
+_GONE: Final = Refusal(ErrorCode.unknown_topic_or_partition, "its znode is gone")
 
 
 @dataclass(slots=True)
@@ -85,11 +88,13 @@ class Performer:
 
     async def perform(self, steps: Steps) -> Performed:
         performed = Performed()
-        for step in steps:
+        for part in (part for step in steps for part in in_parts(step)):
             try:
-                await self._perform(step, performed)
+                await self._perform(part, performed)
             finally:
                 self._channels.send(self._batch.build())
+            # The broker that this controller lives in has clients that wait for their turn.
+            await asyncio.sleep(0)
         if performed.refused:
             _log_refused(performed.refused)
         return performed

@@ -226,6 +226,9 @@ class LogCleaner:
         for group in cleaning.groups():
             await self._steps(partition_log, cleaning, cleaning.clean(group))
             await self._swap(partition_log, cleaning, group)
+        # The last of a swap suspends: a log that was cut meanwhile is dirty from there on.
+        if partition_log.cleaning is not cleaning:
+            raise _Void
         partition_log.first_dirty_offset = cleaning.end_offset
         await self._offload(self._logs.cleaner_checkpoint(partition_log).run)
         self._note(partition_log, cleaning, asyncio.get_running_loop().time() - started)

@@ -10,16 +10,13 @@ particular order, for the server does not tell it.
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, WatchedEvent
-from kazoo.retry import KazooRetry
 
 from barnabas.base.errors import ConfigError
 from barnabas.znodes.kazoo_requests import (
@@ -30,7 +27,7 @@ from barnabas.znodes.kazoo_requests import (
     results_of,
     stat_of,
 )
-from barnabas.znodes.kazoo_thread import Mailbox, MailboxHandler, Reply
+from barnabas.znodes.kazoo_thread import Mailbox, Reply
 from barnabas.znodes.last_seen import LastSeen
 from barnabas.znodes.nodes import ROOT, check_operation, check_path, parent_of
 from barnabas.znodes.tree import (
@@ -51,13 +48,9 @@ from barnabas.znodes.tree import (
     WatchEvent,
 )
 from barnabas.znodes.watches import Watches
+from barnabas.znodes.zookeeper_connection import Connection
 
 log = logging.getLogger("barnabas.zookeeper")
-# Every attempt to reconnect is a warning to kazoo. The operator hears of each change of state.
-_kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
-_kazoo_log.setLevel(logging.ERROR)
-
-_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 
 async def connect(
@@ -89,65 +82,6 @@ async def connect(
     return session
 
 
-class _Connection:
-    """One client of kazoo's, good for one session; `on_state` is called on the loop."""
-
-    def __init__(
-        self,
-        hosts: str,
-        session_timeout_ms: int,
-        mailbox: Mailbox,
-        on_state: Callable[["_Connection", str], None],
-    ) -> None:
-        self._mailbox = mailbox
-        self._on_state = on_state
-        self._handler = MailboxHandler(mailbox)
-        untyped_client: Any = KazooClient
-        untyped_retry: Any = KazooRetry
-        self.client = untyped_client(
-            hosts,
-            timeout=session_timeout_ms / 1000,
-            handler=self._handler,
-            connection_retry=untyped_retry(**_RECONNECT, sleep_func=self._handler.sleep_func),
-            logger=_kazoo_log,
-        )
-        self.client.add_listener(self._hear)
-        self.session_id = 0
-        # Set when the session began, or never will.
-        self.settled = asyncio.Event()
-
-    def ask(self, path: str, request: Callable[[], Reply]) -> Reply:
-        """Put a request in line. Raises ConnectionLoss, nothing asked, if not connected."""
-        with self._handler.asking:
-            if self.client.connected:
-                return request()
-        # kazoo knows already; so may who asked.
-        self._on_state(self, KazooState.SUSPENDED)
-        raise ConnectionLoss(path, "not connected")
-
-    def end(self, *, gently: bool) -> "asyncio.Future[None]":
-        """Stop kazoo, on a thread since it blocks; `gently` closes the session at the server."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not gently:
-            self._handler.end()
-        threading.Thread(target=self._stop, args=(ended,), daemon=True).start()
-        return ended
-
-    def _stop(self, ended: "asyncio.Future[None]") -> None:
-        with suppress(kazoo_errors.WriterNotClosedException):
-            self.client.stop()
-            self.client.close()
-        self._mailbox.post(partial(ended.set_result, None))
-
-    def _hear(self, state: str) -> None:
-        # On kazoo's thread: after this it would begin another session.
-        if state == KazooState.LOST:
-            self._handler.end()
-        elif state == KazooState.CONNECTED:
-            self.session_id = self.client.client_id[0]
-        self._mailbox.post(partial(self._on_state, self, state))
-
-
 class ZooKeeperSession:
     """A session with ZooKeeper. It begins expired: `connect` renews it for the first time."""
 
@@ -161,7 +95,7 @@ class ZooKeeperSession:
         self._listeners: list[StateListener] = []
         self._state = SessionState.EXPIRED
         self._id = 0
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._ending: list[asyncio.Future[None]] = []
 
     @property
@@ -287,23 +221,22 @@ class ZooKeeperSession:
         if self._state is not SessionState.EXPIRED:
             return
         if self._connection is None:
-            self._connection = _Connection(
+            self._connection = Connection(
                 self._hosts, self._session_timeout_ms, self._mailbox, self._on_state
             )
             self._connection.client.start_async()
         connection = self._connection
         await connection.settled.wait()
-        if not connection.session_id:
-            raise SessionExpired(ROOT, "closed before it began")
+        if connection is not self._connection:
+            raise SessionExpired(ROOT, "over before it began")
 
     async def close(self) -> None:
         self._listeners.clear()
         self._end(gently=self._state is SessionState.CONNECTED)
-        while self._ending:
-            await asyncio.shield(self._ending[-1])
-            self._ending.pop()
+        if self._ending:
+            await asyncio.wait(self._ending)
 
-    def _connected(self, path: str) -> _Connection:
+    def _connected(self, path: str) -> Connection:
         """Raises SessionExpired, ConnectionLoss."""
         if self._state is SessionState.EXPIRED or self._connection is None:
             raise SessionExpired(path, f"session {self._id:#x} is over")
@@ -314,7 +247,7 @@ class ZooKeeperSession:
     async def _answer(
         self,
         path: str,
-        connection: _Connection,
+        connection: Connection,
         request: Callable[[], Reply],
         note: Callable[[Any], None] | None = None,
     ) -> Any:
@@ -349,7 +282,7 @@ class ZooKeeperSession:
         self._seen.forget(event)
         self._watches.notify(event)
 
-    def _on_state(self, connection: _Connection, state: str) -> None:
+    def _on_state(self, connection: Connection, state: str) -> None:
         if connection is not self._connection:
             return
         if state == KazooState.SUSPENDED:
@@ -378,12 +311,13 @@ class ZooKeeperSession:
         self._watches.drop()
         self._seen.clear()
         self._enter(SessionState.EXPIRED)
-        self._ending.append(connection.end(gently=gently))
+        still_ending = [each for each in self._ending if not each.done()]
+        self._ending = [*still_ending, connection.end(gently=gently)]
         connection.settled.set()
 
     # After a reconnect
 
-    def _catch_up(self, connection: _Connection) -> None:
+    def _catch_up(self, connection: Connection) -> None:
         """Leave all watches again and tell them what they missed; then the session is CONNECTED.
 
         If the connection breaks again on the way, the next one begins from the start.

@@ -1,0 +1,82 @@
+"""One client of kazoo's, set up so that it serves one session and no other."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from barnabas.znodes.kazoo_thread import Mailbox, MailboxHandler, Reply
+from barnabas.znodes.tree import ConnectionLoss
+
+# Every attempt to reconnect is a warning to kazoo. The operator hears of each change of state.
+_kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+
+class Connection:
+    """Reconnects for ever, until its session expires; `on_state` is called on the loop."""
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        mailbox: Mailbox,
+        on_state: Callable[["Connection", str], None],
+    ) -> None:
+        self._mailbox = mailbox
+        self._on_state = on_state
+        self._handler = MailboxHandler(mailbox)
+        untyped_client: Any = KazooClient
+        untyped_retry: Any = KazooRetry
+        self.client = untyped_client(
+            hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            connection_retry=untyped_retry(**_RECONNECT, sleep_func=self._handler.sleep_func),
+            logger=_kazoo_log,
+        )
+        self.client.add_listener(self._hear)
+        self.session_id = 0
+        # Set when the session began, or never will.
+        self.settled = asyncio.Event()
+
+    def ask(self, path: str, request: Callable[[], Reply]) -> Reply:
+        """Put a request in line. Raises ConnectionLoss, nothing asked, if not connected."""
+        with self._handler.asking:
+            if self.client.connected:
+                return request()
+        # kazoo knows already; so may who asked.
+        self._on_state(self, KazooState.SUSPENDED)
+        raise ConnectionLoss(path, "not connected")
+
+    def end(self, *, gently: bool) -> "asyncio.Future[None]":
+        """Stop kazoo, on a thread since it blocks; `gently` closes the session at the server."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not gently:
+            self._handler.end()
+        threading.Thread(target=self._stop, args=(ended,), daemon=True).start()
+        return ended
+
+    def _stop(self, ended: "asyncio.Future[None]") -> None:
+        with suppress(kazoo_errors.WriterNotClosedException):
+            self.client.stop()
+            self.client.close()
+        self._mailbox.post(partial(ended.set_result, None))
+
+    def _hear(self, state: str) -> None:
+        # On kazoo's thread: after this it would begin another session.
+        if state == KazooState.LOST:
+            self._handler.end()
+        elif state == KazooState.CONNECTED:
+            self.session_id = self.client.client_id[0]
+        self._mailbox.post(partial(self._on_state, self, state))
