@@ -279,7 +279,8 @@ class Fetch:
     def _name_of(self, topic: TopicKey) -> str | None:
         if isinstance(topic, str):
             return topic
-        return self._metadata.name_of(topic)
+        image = self._metadata.topic_by_id(topic)
+        return None if image is None else image.name
 
     def count_sent(self, fetched: Fetched) -> None:
         """Let the throttle know what a follower is given."""
