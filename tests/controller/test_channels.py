@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId, TopicPartition
@@ -17,14 +19,25 @@ from barnabas.controller.events import (
     Event,
     ReplicasDeleted,
 )
+from barnabas.controller.superseded import without_superseded
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.control.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from barnabas.wire.control.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
 )
-from barnabas.wire.control.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.wire.control.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
 from barnabas.wire.schema import Message
 from barnabas.znodes.layout import BrokerRegistration
 from tests.controller.cluster import FakeBroker, FakePeer
@@ -189,6 +202,108 @@ def test_a_bug_in_the_own_broker_is_not_passed_over() -> None:
         await channels.close()
 
     in_virtual_time(scenario())
+
+
+def test_the_queue_to_a_broker_that_hangs_stays_as_short_as_what_there_is_to_know() -> None:
+    async def scenario() -> None:
+        setting = Setting()
+        setting.broker.hung, setting.timeout_s = True, 1000
+        setting.channels.set_brokers(live(OTHER))
+        setting.channels.send({OTHER: [numbered(0)]})
+        await asyncio.sleep(1)
+        for number in range(1, 5000):
+            setting.channels.send({OTHER: [numbered(number)]})
+            assert setting.channels.states()[OTHER].queue <= 256
+        setting.broker.hung = False
+        await asyncio.sleep(1000)
+        assert setting.heard()[-1] == 4999
+        await setting.channels.close()
+
+    in_virtual_time(scenario())
+
+
+PARTITIONS = st.sets(st.integers(0, 3), min_size=1)
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from(["leaders", "metadata", "stop"]), PARTITIONS, st.booleans())
+)
+
+
+@given(REQUESTS)
+def test_what_is_left_of_a_queue_says_the_same_in_the_end(
+    asked: list[tuple[str, set[int], bool]],
+) -> None:
+    queue = [
+        request(kind, partitions, flag, number)
+        for number, (kind, partitions, flag) in enumerate(asked)
+    ]
+    left = without_superseded(queue)
+    assert last_words(left) == last_words(queue)
+    stops = [each for each in queue if each.key is ApiKey.STOP_REPLICA]
+    assert [each for each in left if each.key is ApiKey.STOP_REPLICA] == stops
+    assert len(left) - len(stops) <= 2 * 4
+    assert places(left) == sorted(places(left))
+
+
+def request(kind: str, partitions: set[int], flag: bool, number: int) -> ControlRequest:
+    if kind == "stop":
+        return stop(*(("t", n, flag) for n in sorted(partitions)))
+    if kind == "leaders":
+        states = tuple(leadership(n, number, flag) for n in sorted(partitions))
+        topic = LeaderAndIsrTopicState(topic_name="t", topic_id=None, partition_states=states)
+        message: Any = LeaderAndIsrRequest(
+            controller_id=0, controller_epoch=number, topic_states=(topic,), live_leaders=()
+        )
+        return ControlRequest(ApiKey.LEADER_AND_ISR, 7, message)
+    told = UpdateMetadataTopicState(
+        topic_name="t",
+        topic_id=None,
+        partition_states=tuple(metadata(n, number) for n in sorted(partitions)),
+    )
+    message = UpdateMetadataRequest(
+        controller_id=0, controller_epoch=number, topic_states=(told,), live_brokers=()
+    )
+    return ControlRequest(ApiKey.UPDATE_METADATA, 8, message)
+
+
+def leadership(index: int, epoch: int, is_new: bool) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=index,
+        controller_epoch=1,
+        leader=1,
+        leader_epoch=epoch,
+        isr=(),
+        partition_epoch=0,
+        replicas=(),
+        is_new=is_new,
+    )
+
+
+def metadata(index: int, epoch: int) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        partition_index=index,
+        controller_epoch=1,
+        leader=1,
+        leader_epoch=epoch,
+        isr=(),
+        zk_version=0,
+        replicas=(),
+    )
+
+
+def last_words(queue: list[ControlRequest]) -> dict[tuple[ApiKey, int], tuple[int, bool]]:
+    """The last leader epoch told of each partition, and whether it was ever called new."""
+    words: dict[tuple[ApiKey, int], tuple[int, bool]] = {}
+    for each in queue:
+        if each.key is not ApiKey.STOP_REPLICA:
+            for state in each.message.topic_states[0].partition_states:
+                key = (each.key, state.partition_index)
+                is_new = getattr(state, "is_new", False) or words.get(key, (0, False))[1]
+                words[key] = (state.leader_epoch, is_new)
+    return words
+
+
+def places(queue: list[ControlRequest]) -> list[int]:
+    return [each.message.controller_epoch for each in queue if each.key is not ApiKey.STOP_REPLICA]
 
 
 # -- what an answer means --------------------------------------------------------

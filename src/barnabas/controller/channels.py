@@ -17,13 +17,14 @@ from barnabas.controller.answers import decide_event
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.events import Event
+from barnabas.controller.superseded import without_superseded
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
 log = logging.getLogger("barnabas.controller.channels")
 
 BACK_OFF_S: Final = 0.1
-# A queue this long, and each time it has doubled, is worth a line in the log.
+# From this length on, and whenever it has doubled, a queue is cleared of what is superseded.
 _LONG_QUEUE: Final = 256
 
 
@@ -104,19 +105,23 @@ class Channel:
         self._queue.extend(requests)
         self._filled.set()
         if len(self._queue) >= self._long:
-            self._long = 2 * len(self._queue)
-            log.warning(
-                "broker does not keep up broker=%d queue=%d",
-                self.broker.broker_id,
-                len(self._queue),
-            )
+            self._shorten()
+
+    def _shorten(self) -> None:
+        length, self._queue = len(self._queue), deque(without_superseded(self._queue))
+        self._long = max(_LONG_QUEUE, 2 * len(self._queue))
+        log.warning(
+            "broker does not keep up broker=%d queue=%d needed=%d",
+            self.broker.broker_id,
+            length,
+            len(self._queue),
+        )
 
     async def _run(self) -> None:
         try:
             while True:
                 while self._queue:
                     await self._deliver(self._queue.popleft())
-                self._long = _LONG_QUEUE
                 self._filled.clear()
                 await self._filled.wait()
         finally:
