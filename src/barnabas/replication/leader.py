@@ -136,12 +136,15 @@ class LeaderReplica:
         self.is_sole = not self._in_sync.followers
         return self._move_high_watermark()
 
+    def has_follower(self, replica: int) -> bool:
+        return replica in self._in_sync.followers
+
     def check_follower(self, replica: int, known_epoch: int) -> None:
         """Refuse a fetch of a replica that this partition is not assigned to, as far as is known.
 
         Raises  BrokerError, upon which the follower tries again
         """
-        if replica not in self._in_sync.followers:
+        if not self.has_follower(replica):
             raise BrokerError(
                 ErrorCode.unknown_leader_epoch
                 if known_epoch >= 0
@@ -205,7 +208,9 @@ class LeaderReplica:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return len(self.isr) < self.min_isr
+        in_sync = len(self._in_sync.committed)
+        # Asked several times for each batch; nearly always one comparison tells.
+        return in_sync < self.log.config.min_insync_replicas and in_sync < self.min_isr
 
     @property
     def low_watermark(self) -> Offset:

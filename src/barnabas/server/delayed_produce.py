@@ -15,6 +15,8 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.replies import Answer, Pending, Refusal
 
+ALL: Final = -1  # the acks of whoever wants to wait
+
 _DONE: Final = ErrorCode.none
 
 

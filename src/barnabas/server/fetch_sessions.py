@@ -74,6 +74,19 @@ class FetchContext:
             return ErrorCode.invalid_fetch_session_epoch
         return ErrorCode.none
 
+    def has_told(
+        self, topic: TopicKey, partition: int, high_watermark: int, log_start_offset: int
+    ) -> bool:
+        """Whether a partition without records and errors need not be told of again."""
+        if self.session is None or not self.incremental:
+            return False
+        kept = self.session.partitions.get((topic, partition))
+        return (
+            kept is not None
+            and kept.high_watermark == high_watermark
+            and kept.log_start_offset == log_start_offset
+        )
+
     def worth_telling(self, topic: TopicKey, got: PartitionFetched) -> bool:
         """Whether the client must be told of this partition; remembers what it was told.
 

@@ -32,16 +32,19 @@ class FollowerFetches:
 
     def on_fetch(
         self, replica: int, wanted: Iterable[tuple[LeaderReplica, FetchPartition]]
-    ) -> None:
+    ) -> bool:
         """Move on what can be moved; who waits for it is answered before this returns.
 
-        A partition that the fetch will be refused for tells nothing.
+        A partition that the fetch will be refused for tells nothing. Returns whether there is
+        more for the follower than it has, or a refusal.
         """
-        now_ms = self._now_ms()
+        now_ms, is_news = self._now_ms(), False
         committed, started = [], []
         for leader, partition in wanted:
             if not _is_sound(leader, replica, partition):
+                is_news = True
                 continue
+            is_news = is_news or partition.fetch_offset != leader.log.log_end_offset
             moved, log_start_moved, change = leader.on_follower_fetch(
                 replica, partition.fetch_offset, partition.log_start_offset, now_ms
             )
@@ -55,6 +58,7 @@ class FollowerFetches:
             self._delayed.on_high_watermark(key)
         for key in started:
             self._delayed.on_log_start(key)
+        return is_news
 
     def must_wait(self, leader: LeaderReplica, replica: int) -> bool:
         """Whether a follower gets nothing for now, since those like it got enough.
@@ -74,11 +78,12 @@ class FollowerFetches:
 
 
 def _is_sound(leader: LeaderReplica, replica: int, partition: FetchPartition) -> bool:
-    reading, offset = leader.reading, partition.fetch_offset
+    """Whether the fetch will not be refused: then what it tells of the follower is so."""
+    log, offset, last_epoch = leader.log, partition.fetch_offset, partition.last_fetched_epoch
+    if not (leader.has_follower(replica) and log.log_start_offset <= offset <= log.log_end_offset):
+        return False
     try:
-        reading.check_epoch(partition.current_leader_epoch)
-        leader.check_follower(replica, partition.current_leader_epoch)
-        diverging = reading.diverging_epoch(partition.last_fetched_epoch, offset)
+        leader.check_epoch(partition.current_leader_epoch)
+        return last_epoch < 0 or leader.reading.diverging_epoch(last_epoch, offset) is None
     except BrokerError:
         return False
-    return diverging is None and leader.log.log_start_offset <= offset <= leader.log.log_end_offset

@@ -10,13 +10,12 @@ stuck.
 """
 
 import logging
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import BrokerId, Offset
+from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, Offset
 from barnabas.base.offload import Offload
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.purgatory.operations import DelayedOperation
@@ -29,12 +28,12 @@ from barnabas.server.fetch_sessions import FetchContext, FetchSessions, TopicKey
 from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.read_replicas import RackAware
+from barnabas.server.repeated_fetch import RepeatedFetch
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.fetch import (
     BY_TOPIC_ID,
     NO_REPLICA,
     Buffer,
-    FetchPartition,
     FetchRequest,
     PartitionFetched,
     TopicFetched,
@@ -49,10 +48,6 @@ log = logging.getLogger("barnabas.fetch")
 REMEMBERED: Final = 10_000
 CONSUMER: Final = -1
 FROM_FOLLOWERS_SINCE: Final = 11
-
-_LONG = struct.Struct(">q")
-
-ServeSingle = Callable[[SingleFetch, SingleAnswer, Offset, int], list[Buffer] | None]
 
 
 @dataclass(slots=True)
@@ -124,12 +119,11 @@ class Fetch:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
         except BrokerError as e:
             return write_fetch(version, correlation_id, (), int(e.code))
-        if request.replica_id >= 0:
-            self._follower_fetches.on_fetch(request.replica_id, self._led(context))
         operation = DelayedFetch(self, request, context, version, correlation_id)
-        fetched = self.collect(request, context, version)
-        if operation.is_enough(fetched) or request.max_wait_ms <= 0:
-            return self.answer(operation, fetched)
+        if request.replica_id < 0 or self._has_news(request, context):
+            fetched = self.collect(request, context, version)
+            if operation.is_enough(fetched) or request.max_wait_ms <= 0:
+                return self.answer(operation, fetched)
         delayed = self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
         operation.pending = Pending(on_abandoned=lambda: delayed.cancel(operation))
         keys = [
@@ -140,15 +134,20 @@ class Fetch:
         delayed.try_complete_else_watch(operation, keys, request.max_wait_ms)
         return operation.pending
 
-    def _led(self, context: FetchContext) -> list[tuple[LeaderReplica, FetchPartition]]:
-        """What is fetched of the partitions that are led here."""
+    def _has_news(self, request: FetchRequest, context: FetchContext) -> bool:
+        """Take note of what a follower has, and say whether it may be answered at once.
+
+        If not, which is most often so, there is no need to look at each partition once more.
+        """
         led = []
         for topic, partition in context.wanted:
             name = self._name_of(topic)
             leader = None if name is None else self._replicas.find(name, partition.partition)
             if leader is not None:
                 led.append((leader, partition))
-        return led
+        is_news = self._follower_fetches.on_fetch(request.replica_id, led)
+        is_whole = 0 < len(context.wanted) == len(led)
+        return is_news or not is_whole or min(request.max_wait_ms, request.min_bytes) <= 0
 
     def _answer_ready(self, version: int, single: SingleFetch) -> SingleAnswer:
         key = (version, single.topic, single.partition, single.read_committed)
@@ -193,6 +192,8 @@ class Fetch:
         left = min(request.max_bytes, self.max_bytes)
         fetched = Fetched([], 0, False)
         for wanted in context.wanted:
+            if request.replica_id >= 0 and self._is_idle(wanted, request.replica_id, context):
+                continue
             found = self._look(wanted, left, fetched.size, request, version)
             fetched.found.append(found)
             if found.extent is not None:
@@ -207,6 +208,24 @@ class Fetch:
             ):
                 fetched.urgent = True
         return fetched
+
+    def _is_idle(self, wanted: Wanted, replica: int, context: FetchContext) -> bool:
+        """Whether a follower has all of a partition and knows it: so it is with most of them."""
+        partition, name = wanted.partition, self._name_of(wanted.topic)
+        leader = None if name is None else self._replicas.find(name, partition.partition)
+        return (
+            leader is not None
+            and partition.fetch_offset == leader.log.log_end_offset
+            and partition.current_leader_epoch == leader.epoch
+            and partition.last_fetched_epoch in (NO_LEADER_EPOCH, leader.log.epochs.latest)
+            and leader.has_follower(replica)
+            and context.has_told(
+                wanted.topic,
+                partition.partition,
+                leader.high_watermark,
+                leader.log.log_start_offset,
+            )
+        )
 
     def _look(
         self, wanted: Wanted, left: int, before: int, request: FetchRequest, version: int
@@ -232,6 +251,8 @@ class Fetch:
             if diverging is not None:
                 return Found(wanted.topic, answer._replace(diverging_epoch=diverging))
             upto = _readable(reading, request)
+            if offset == upto:
+                return Found(wanted.topic, answer)  # as in most partitions of most fetches
             limit = min(partition.max_bytes, left)
             extent = reading.log.locate(Offset(offset), limit, upto, minimum_one=before == 0)
             if extent.size and self._must_wait(leader, request):
@@ -330,28 +351,6 @@ class Fetch:
             return self._unreadable(found, fault)
 
 
-class RepeatedFetch:
-    """Serves what a consumer sends again and again: the same request but for the offset."""
-
-    __slots__ = ("_offset_at", "_ready", "_rest", "_serve", "_single")
-
-    def __init__(
-        self, single: SingleFetch, ready: SingleAnswer, frame: memoryview, serve: ServeSingle
-    ) -> None:
-        self._single = single
-        self._ready = ready
-        self._serve = serve
-        self._offset_at = single.offset_at
-        self._rest = bytes(frame[self._offset_at + 8 :])
-
-    def __call__(self, frame: memoryview, correlation_id: int) -> list[Buffer] | None:
-        """The answer, or None if the request takes the long way."""
-        if bytes(frame[self._offset_at + 8 :]) != self._rest:
-            return None
-        (offset,) = _LONG.unpack_from(frame, self._offset_at)
-        return self._serve(self._single, self._ready, offset, correlation_id)
-
-
 class DelayedFetch(DelayedOperation):
     """A fetch, waiting for data or for its time to run out."""
 
@@ -372,12 +371,17 @@ class DelayedFetch(DelayedOperation):
         # More than the answer may hold would never come.
         self._min_bytes = min(request.min_bytes, request.max_bytes, fetch.max_bytes)
         self._fetched: Fetched | None = None
+        self._is_new = True
         self.pending: Pending | None = None
 
     def is_enough(self, fetched: Fetched) -> bool:
         return fetched.urgent or fetched.size >= self._min_bytes or not self._context.wanted
 
     def try_complete(self) -> bool:
+        if self._is_new:
+            # It begins to wait since there was not enough, and nothing has happened since.
+            self._is_new = False
+            return False
         fetched = self._fetch.collect(self._request, self._context, self._version)
         self._fetched = fetched if self.is_enough(fetched) else None
         return self._fetched is not None

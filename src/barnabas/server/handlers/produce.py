@@ -9,7 +9,6 @@ per-record errors and messages are told from 8.
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -21,7 +20,8 @@ from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.delayed import Delayed
-from barnabas.server.delayed_produce import Awaited, DelayedProduce
+from barnabas.server.delayed_produce import ALL, Awaited, DelayedProduce
+from barnabas.server.repeated_produce import RepeatedProduce
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.compression import Codec
@@ -31,7 +31,6 @@ from barnabas.wire.produce import (
     ProduceRequest,
     SinglePartition,
     Success,
-    last_records,
     read_produce,
     read_single,
     refusal,
@@ -40,7 +39,6 @@ from barnabas.wire.produce import (
 
 log = logging.getLogger("barnabas.produce")
 
-ALL: Final = -1
 ZSTD_SINCE: Final = 7
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
@@ -328,82 +326,6 @@ class Produce:
                 return Done(self._refused(partition, fault))
             leader.log.on_flushed(flush, self._clock.now_ms())
         return done
-
-
-class RepeatedProduce:
-    """Serves what a producer sends again and again: the same request but for the records.
-
-    Everything before the records is known to be as it was, byte for byte, so it need not be
-    read. Whatever is not as usual is left to `Produce`.
-    """
-
-    __slots__ = (
-        "_acks",
-        "_appended",
-        "_clock",
-        "_key",
-        "_refuse",
-        "_replicas",
-        "_replicated",
-        "_sized_at",
-        "_success",
-        "_timeout_ms",
-        "_version",
-    )
-
-    def __init__(
-        self,
-        version: int,
-        key: tuple[str, int],
-        success: Success,
-        sized_at: int,
-        replicas: Replicas,
-        clock: Clock,
-        appended: Callable[[tuple[str, int]], object],
-        refuse: Callable[[int, int, tuple[str, int], DiskFault], bytes],
-        replicated: Callable[[int, int, LeaderReplica, Produced, int, int], bytes | Pending | None],
-        acks: int,
-        timeout_ms: int,
-    ) -> None:
-        self._replicated = replicated
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._refuse = refuse
-        self._version = version
-        self._key = key
-        self._success = success
-        self._sized_at = sized_at
-        self._replicas = replicas
-        self._clock = clock
-        self._appended = appended
-
-    def __call__(self, frame: memoryview, correlation_id: int) -> bytes | Pending | None:
-        """The answer, or None if the request takes the long way."""
-        key = self._key
-        leader = self._replicas.find(*key)
-        if leader is None or not leader.is_plain:
-            return None
-        is_sole = leader.is_sole
-        if not is_sole and self._acks == ALL and leader.is_under_min_isr:
-            return None
-        try:
-            records = last_records(self._version, frame, self._sized_at)
-            if records is None:
-                return None
-            base_offset = leader.append_plain(records, self._clock.now_ms())
-        except (struct.error, BrokerError):
-            return None  # the batch is as it was, and refused there
-        except DiskFault as fault:
-            return self._refuse(self._version, correlation_id, key, fault)
-        if base_offset is None:
-            return None
-        if not is_sole:
-            produced = Produced(base_offset, -1, leader.log.log_end_offset)
-            return self._replicated(
-                self._version, correlation_id, leader, produced, self._acks, self._timeout_ms
-            )
-        self._appended(key)
-        return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
 
 
 def _checked(
