@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.errors import DiskFault
+from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import Offset
 from barnabas.log.folder import (
     FIRST_DIRTY_OFFSET,
@@ -72,6 +72,14 @@ def test_the_next_append_waits_until_the_checkpoints_are_lower(
     append(log)
     assert is_settled(log)
     assert log.log_end_offset == 41
+
+
+def test_nothing_is_appended_to_a_log_that_nobody_settled(log: Log) -> None:
+    log._settle = lambda _: None
+    log.truncate_to(Offset(40), NOW)
+    with pytest.raises(LawBroken, match="LOG-6"):
+        append(log)
+    assert log.log_end_offset == 40
 
 
 def test_what_a_follower_is_sent_waits_as_well(tmp_path: Path, log: Log) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.base.offload import InlineOffload
+from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
 from barnabas.base.topic_config import TopicConfig
@@ -74,6 +74,17 @@ def topic_id(topic: str) -> UUID:
     return UUID(bytes=topic.encode().ljust(16, b"-")[:16])
 
 
+class WatchedOffload(InlineOffload):
+    """Lets a test do something on the loop before the work is done."""
+
+    def __init__(self) -> None:
+        self.before: Callable[[], None] = lambda: None
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        self.before()
+        return await super().__call__(work)
+
+
 class Setting:
     """One scripted leader and one follower; `close` ends both."""
 
@@ -89,21 +100,23 @@ class Setting:
         self.leader_logs = open_logs(folder / "leader", config)
         self.logs = open_logs(folder / "follower", config)
         self.leader = ScriptedLeader()
+        self.offload = WatchedOffload()
         self.faults: list[DiskFault] = []
         self.broken: list[LawBroken] = []
         self.moved: list[TopicPartition] = []
+        self.on_moved: Callable[[TopicPartition], None] = self.moved.append
         self.throttle = ReplicationThrottle(FOLLOWER, asyncio.get_running_loop().time)
         self.fetchers = ReplicaFetchers(
             FetcherPorts(
                 broker_id=FOLLOWER,
                 logs=self.logs,
                 clock=StoppedClock(),
-                offload=InlineOffload(),
+                offload=self.offload,
                 throttle=self.throttle,
                 settings=lambda: self.settings,
                 broker_epoch=lambda: 5,
                 remove_later=Removal.run,
-                high_watermark_moved=lambda follower: self.moved.append(follower.topic_partition),
+                high_watermark_moved=lambda follower: self.on_moved(follower.topic_partition),
                 disk_failed=self._disk_failed,
                 fail=self.broken.append,
                 safeguards=safeguards or Safeguards(),

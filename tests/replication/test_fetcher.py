@@ -382,3 +382,47 @@ async def test_large_answers_leave_turns_to_others(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         assert len(dict.fromkeys(ends)) > 5
         assert bytes_of(follower.log) == bytes_of(led.log)
+
+
+@on_a_loop
+async def test_a_loop_that_a_bug_ended_is_begun_again_with_all_its_partitions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Setting(tmp_path) as here:
+        orders, payments = here.lead(), here.lead(OTHER)
+        fill_led(orders, 5)
+
+        def stumble(partition: TopicPartition) -> None:
+            here.on_moved = here.moved.append
+            raise ZeroDivisionError(str(partition))
+
+        here.on_moved = stumble
+        follower = here.follow(here.follower())
+        here.follow(here.follower(OTHER))
+        await until(lambda: follower.high_watermark == 5)
+        fill_led(payments, 5)
+        here.leader.tell()
+        await here.caught_up()
+        assert "fetch loop failed leader=1 fetcher=0" in caplog.messages
+
+
+@on_a_loop
+async def test_a_log_that_leads_while_its_truncation_is_settled_settles_it_itself(
+    tmp_path: Path,
+) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=1)
+        fill_led(led, 5)
+        follower = here.follower()
+        for _ in range(8):
+            append(follower.log, epoch=0)
+
+        def lead_first() -> None:
+            here.fetchers.stop(ORDERS)
+            append(follower.log, epoch=2)
+            assert not follower.log.is_unsettled
+
+        here.offload.before = lead_first
+        here.follow(here.follower(epoch=1))
+        await until(lambda: follower.log.epochs.latest == 2)
+        assert (follower.log.log_end_offset, follower.log.recovery_point) == (1, 0)

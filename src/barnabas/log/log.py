@@ -360,6 +360,8 @@ class Log:
     def _settle_now(self) -> None:
         with self._writing():
             self._settle(self)
+        facts = {"log": self.folder, "cuts": self.cuts}
+        law(not self.is_unsettled, "LOG-6 a truncation is settled before an append", **facts)
 
     def restore_producers(self, now_ms: int) -> None:
         """Read the state of the producers anew from snapshots and batches."""

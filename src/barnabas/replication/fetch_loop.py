@@ -51,7 +51,7 @@ class FetchLoop:
         self.fetcher = fetcher
         self.address = (host, port)
         self.followings = Followings()
-        self.is_over = False
+        self.is_over = False  # true once it follows no more what is added
         self._ports = ports
         self._taking = Taking(ports, self.followings)
         self._session = FetchSession()
@@ -100,10 +100,11 @@ class FetchLoop:
                     await self._round()
                 except PeerGone as gone:
                     await self._on_gone(gone)
+            self.is_over = True
         except LawBroken as broken:
+            self.is_over = True
             self._ports.fail(broken)
         finally:
-            self.is_over = True
             if self._hurry is not None:
                 self._hurry.cancel()
             if self._peer is not None:

@@ -58,8 +58,7 @@ class ReplicaFetchers:
         if known is not None and known[1] is not loop:
             known[1].followings.remove(partition)
         self._followed[partition] = (follower, loop)
-        if known is None or known[0] is not follower:
-            self.statistics.failed.pop(partition, None)
+        self.statistics.failed.pop(partition, None)
         loop.follow(follower, host, port)
 
     def stop(self, partition: TopicPartition) -> None:
@@ -115,7 +114,6 @@ class ReplicaFetchers:
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours; others must not fall behind for good because of it.
             log.error("fetch loop failed leader=%d fetcher=%d", *key, exc_info=error)
-            loop.is_over = False
             self._start(loop, after_failure=True)
         else:
             del self._loops[key]

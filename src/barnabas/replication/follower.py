@@ -10,6 +10,7 @@ from barnabas.log.followed import UnexpectedOffset
 from barnabas.log.log import Log
 from barnabas.log.work import Removal
 from barnabas.replication.leadership import Leadership
+from barnabas.replication.reading import last_stable_offset
 from barnabas.replication.truncation import decide_truncation
 from barnabas.wire.batch import BatchHeader
 
@@ -59,10 +60,7 @@ class FollowerReplica:
     @property
     def last_stable_offset(self) -> Offset:
         """How far a READ_COMMITTED consumer may read: up to the first open transaction."""
-        unstable = self.log.producers.first_unstable_offset
-        if unstable is None or unstable > self.high_watermark:
-            return self.high_watermark
-        return Offset(unstable)
+        return last_stable_offset(self.log, self.high_watermark)
 
     def on_leadership(self, leadership: Leadership) -> None:
         """Take what the controller says anew within this epoch."""
