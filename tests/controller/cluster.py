@@ -29,6 +29,7 @@ from barnabas.wire.control.update_metadata import UpdateMetadataResponse
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.tree import Coordination
 from tests.purgatory.virtual_loop import VirtualLoop
 
 Scenario: TypeAlias = Callable[["Cluster"], Coroutine[Any, Any, None]]
@@ -157,9 +158,10 @@ class FakePeer:
 class Node:
     """A broker's session, registration and controller; what the broker hears is in `broker`."""
 
-    def __init__(self, cluster: "Cluster", broker_id: int, session: EmbeddedSession) -> None:
+    def __init__(self, cluster: "Cluster", broker_id: int, session: Coordination) -> None:
         self.broker_id = BrokerId(broker_id)
         self.session = session
+        self._expire = cluster.expire
         self.broker = FakeBroker(broker_id)
         self.settings = ControllerSettings(auto_leader_rebalance=False)
         self.fatal: list[BaseException] = []
@@ -192,7 +194,7 @@ class Node:
 
     async def expire(self) -> None:
         """Lose the session, as one does that was away for too long."""
-        await self.session.expire()
+        await self._expire(self.session)
 
     async def come_back(self) -> None:
         """Begin a new session and register in it, as a broker does."""
@@ -204,13 +206,34 @@ class Node:
 class Cluster:
     """Some nodes, and one more session for whoever looks or writes from outside."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.admin = tree.session()
+    tree: Tree
+
+    def __init__(
+        self,
+        admin: Coordination,
+        session: Callable[[], Awaitable[Coordination]],
+        expire: Callable[[Coordination], Awaitable[None]],
+    ) -> None:
+        self.admin = admin
+        self._session = session
+        self.expire = expire
         self.nodes: dict[int, Node] = {}
 
-    def node(self, broker_id: int, session: EmbeddedSession | None = None) -> Node:
-        self.nodes[broker_id] = Node(self, broker_id, session or self.tree.session())
+    @classmethod
+    def embedded(cls, tree: Tree) -> "Cluster":
+        async def session() -> Coordination:
+            return tree.session()
+
+        async def expire(session: Coordination) -> None:
+            assert isinstance(session, EmbeddedSession)
+            await session.expire()
+
+        cluster = cls(tree.session(), session, expire)
+        cluster.tree = tree
+        return cluster
+
+    async def node(self, broker_id: int, session: Coordination | None = None) -> Node:
+        self.nodes[broker_id] = Node(self, broker_id, session or await self._session())
         return self.nodes[broker_id]
 
     async def start(self, *broker_ids: int) -> None:
@@ -219,7 +242,7 @@ class Cluster:
             if await self.admin.exists(path) is None:
                 await self.admin.create(path, make_parents=True)
         for broker_id in broker_ids:
-            await self.node(broker_id).start()
+            await (await self.node(broker_id)).start()
             await self.until(lambda: self.active is not None)
         await self.quiet()
 
@@ -363,7 +386,7 @@ def scenario(test: Scenario) -> Callable[[], None]:
 
 
 async def _play(test: Scenario) -> None:
-    cluster = Cluster(Tree())
+    cluster = Cluster.embedded(Tree())
     try:
         await test(cluster)
         if cluster.active is not None:

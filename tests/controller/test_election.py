@@ -25,7 +25,7 @@ async def holder(cluster: Cluster) -> tuple[int, int]:
 async def test_of_candidates_that_stand_at_once_one_is_elected(cluster: Cluster) -> None:
     await cluster.start()
     for broker_id in range(3):
-        await cluster.node(broker_id).register()
+        await (await cluster.node(broker_id)).register()
     for node in cluster.nodes.values():
         node.controller.start()
     await cluster.until(lambda: cluster.active is not None)
@@ -52,7 +52,7 @@ async def test_an_election_whose_answer_was_lost_is_recognized_as_won(cluster: C
     session = GatedSession(cluster.tree)
     session.after = once(lose)
     await cluster.start()
-    await cluster.node(0, session).start()
+    await (await cluster.node(0, session)).start()
     await cluster.until(lambda: cluster.active is not None)
     assert await holder(cluster) == (0, 1)
     assert cluster.controller.epoch == 1
@@ -63,7 +63,7 @@ async def test_an_election_that_did_not_arrive_is_held_again(cluster: Cluster) -
     session = GatedSession(cluster.tree)
     session.before = once(lose)
     await cluster.start()
-    await cluster.node(0, session).start()
+    await (await cluster.node(0, session)).start()
     await cluster.until(lambda: cluster.active is not None)
     assert await holder(cluster) == (0, 1)
 
@@ -75,12 +75,12 @@ async def test_an_election_is_lost_to_one_who_raised_the_epoch_meanwhile(
     session = GatedSession(cluster.tree)
 
     async def another_comes(operations: Sequence[Operation]) -> None:
-        await cluster.node(1).start()
+        await (await cluster.node(1)).start()
         await cluster.until(lambda: cluster.nodes[1].controller.is_active)
 
     session.before = once(another_comes)
     await cluster.start()
-    await cluster.node(0, session).start()
+    await (await cluster.node(0, session)).start()
     await cluster.quiet()
     assert await holder(cluster) == (1, 1)
     assert not cluster.nodes[0].controller.is_active
@@ -100,9 +100,9 @@ async def test_who_deletes_the_node_by_hand_gets_a_new_election(cluster: Cluster
 async def test_an_old_controller_is_fenced_in_the_middle_of_a_write(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     await cluster.start()
-    await cluster.node(0, session).start()
+    await (await cluster.node(0, session)).start()
     await cluster.until(lambda: cluster.active is not None)
-    await cluster.node(1).start()
+    await (await cluster.node(1)).start()
     await cluster.quiet()
     state = paths.partition_state_path(TopicPartition("t", 0))
 
@@ -128,7 +128,7 @@ async def test_an_old_controller_is_fenced_in_the_middle_of_a_write(cluster: Clu
 async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     await cluster.start()
-    node = cluster.node(0, session)
+    node = await cluster.node(0, session)
     await node.start()
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
@@ -166,7 +166,7 @@ async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cl
 async def test_a_lost_connection_is_waited_out_and_the_write_made_once(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     await cluster.start()
-    await cluster.node(0, session).start()
+    await (await cluster.node(0, session)).start()
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
     state = paths.partition_state_path(TopicPartition("t", 0))
@@ -191,7 +191,7 @@ async def test_a_broken_event_costs_the_reign_but_not_the_controller(cluster: Cl
     """A bug in handling one event ends in a new election, not in a dead queue."""
     session = GatedSession(cluster.tree)
     await cluster.start()
-    await cluster.node(0, session).start()
+    await (await cluster.node(0, session)).start()
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
 

@@ -92,7 +92,7 @@ async def test_a_znode_that_cannot_be_read_keeps_nobody_from_being_controller(
 ) -> None:
     await cluster.start()
     await cluster.admin.create(paths.topic_path("bad"), b"not JSON")
-    await cluster.node(0).start()
+    await (await cluster.node(0)).start()
     await cluster.until(lambda: cluster.active is not None)
     await cluster.create_topic("t", (0,))
     assert (await cluster.state("t")).leader == 0
@@ -131,10 +131,10 @@ def interrupted(operate: Operate, finished: Finished, gate_name: str) -> None:
         ) -> None:
             session = GatedSession(cluster.tree)
             await cluster.start()
-            await cluster.node(0, session).start()
+            await (await cluster.node(0, session)).start()
             await cluster.until(lambda: cluster.active is not None)
             for broker_id in (1, 2, 3):
-                await cluster.node(broker_id).start()
+                await (await cluster.node(broker_id)).start()
             await cluster.quiet()
             await cluster.create_topic("t", (1, 2), (2, 1))
             interruption = Interruption(session, number)
