@@ -162,6 +162,7 @@ def test_a_follower_that_has_caught_up_is_let_in_and_the_controller_hears_of_it(
         assert await setting.state() == (ALL, 1)
         assert (setting.leader.isr, setting.leader.partition_epoch) == (ALL, 1)
         assert setting.tracker.expands == 1
+        await asyncio.sleep(0.2)
         assert await setting.announced() == [[PARTITION]]
 
     run(scenario, (ME, F2))
@@ -170,12 +171,15 @@ def test_a_follower_that_has_caught_up_is_let_in_and_the_controller_hears_of_it(
 def test_of_changes_that_follow_shortly_the_controller_hears_together(run: Run) -> None:
     async def scenario(setting: Setting) -> None:
         setting.expand(F2)
-        await settle()
+        await asyncio.sleep(0.2)
         setting.expand(F3)
         await settle()
-        assert await setting.state() == (ALL, 2)
+        setting.leader.append(batch_of(1), NOW)
+        setting.tracker.shrink(10 * LAG)
+        await settle()
+        assert await setting.state() == ((ME,), 3)
         assert await setting.announced() == [[PARTITION]]
-        await asyncio.sleep(ANNOUNCE_EVERY_S)
+        await asyncio.sleep(2 * ANNOUNCE_EVERY_S)
         assert await setting.announced() == [[PARTITION], [PARTITION]]
 
     run(scenario, (ME,))

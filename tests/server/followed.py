@@ -21,6 +21,7 @@ def lead(
     high_watermark: int = 0,
     partition: int = 0,
     max_lag_ms: float = 30_000,
+    leads_on: bool = False,
 ) -> LeaderReplica:
     """Let this broker lead with those followers, as a controller would tell it to."""
     replicas = isr if replicas is None else replicas
@@ -32,6 +33,7 @@ def lead(
         high_watermark=Offset(high_watermark),
         now_ms=0,
         max_lag_ms=max_lag_ms,
+        previous=insight.leader(topic, partition) if leads_on else None,
     )
     insight.running.broker.replicas.put(leader)
     insight.delayed.on_partition(key)

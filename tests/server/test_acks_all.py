@@ -125,6 +125,26 @@ def test_no_batch_of_a_leader_that_is_gone_is_acknowledged(
 
 
 @every_path
+def test_a_leader_that_leads_on_in_a_newer_epoch_acknowledges_what_it_has(
+    tmp_path: Path, configs: dict[str, Any]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders", **configs)
+        lead(insight, "orders", (ME, F2, F3))
+        client, follower = await insight.connect(), await insight.connect()
+        answer = await asked(insight, client, produce(("orders", 0, batch()), timeout_ms=9999))
+        lead(insight, "orders", (ME, F2), epoch=2, leads_on=True)
+        lead(insight, "orders", (ME, F2), epoch=3, leads_on=True)
+        await follow(follower, "orders", 0, epoch=3)
+        assert not answer.done()
+        await follow(follower, "orders", 1, epoch=3)
+        told = only(await answer)
+        assert (told.error_code, told.base_offset) == (ErrorCode.none, 0)
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+@every_path
 def test_too_few_in_sync_are_refused_before_and_told_after(
     tmp_path: Path, configs: dict[str, Any]
 ) -> None:

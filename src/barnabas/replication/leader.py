@@ -61,6 +61,7 @@ class LeaderReplica:
         "high_watermark",
         "is_sole",
         "log",
+        "tenure",
         "topic_id",
         "topic_partition",
     )
@@ -75,11 +76,13 @@ class LeaderReplica:
         now_ms: float,
         max_lag_ms: float = MAX_LAG_MS,
         is_alive: Callable[[BrokerId], bool] = lambda _: True,
+        previous: "LeaderReplica | None" = None,
     ) -> None:
         """Begin to lead, with the high watermark that this replica knew before.
 
-        The epoch begins in the log here, before it has records: followers that ask where
-        theirs ended must find it.
+        `previous` led until now, on this broker and with this log: what was appended to it and
+        waits to be committed is still there, as `tenure` tells. The epoch begins in the log here,
+        before it has records: followers that ask where theirs ended must find it.
 
         Raises  DiskFault, if that cannot be written down
         """
@@ -87,6 +90,8 @@ class LeaderReplica:
         self.topic_id = leadership.topic_id
         self.epoch = leadership.leader_epoch
         self.log = log
+        # The same for leaders that follow each other without anyone else leading in between.
+        self.tenure: object = object() if previous is None else previous.tenure
         if self.epoch > log.epochs.latest and log.epochs.assign(self.epoch, log.log_end_offset):
             log.write_epochs()
         self.epoch_start_offset = log.log_end_offset

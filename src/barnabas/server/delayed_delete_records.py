@@ -23,12 +23,12 @@ class Deletion:
 
     def is_decided(self, replicas: Replicas) -> bool:
         """Whether there is nothing to wait for any more; once decided it stays so."""
-        leader = self._leader
-        if self.code is None and leader is not None:
-            topic, partition = leader.topic_partition
-            if replicas.find(topic, partition) is None:
+        if self.code is None and self._leader is not None:
+            topic, partition = self._leader.topic_partition
+            leader = replicas.find(topic, partition)
+            if leader is None:
                 self.code = replicas.why_not(topic, partition)
-            elif replicas.find(topic, partition) is not leader:
+            elif leader.tenure is not self._leader.tenure:
                 self.code = ErrorCode.not_leader_or_follower
             elif (low_watermark := leader.low_watermark) >= self._offset:
                 self.code, self.low_watermark = ErrorCode.none, low_watermark

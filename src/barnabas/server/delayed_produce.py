@@ -1,8 +1,8 @@
 """A Produce with acks=all that waits until all in-sync replicas have what was appended.
 
-A batch is acknowledged only by the leader that appended it, once its high watermark is past the
-batch. If another leader object took its place, even of the same broker, the batch may have been
-truncated in between: the producer is told to look for the leader, and sends again.
+A batch is acknowledged only in the tenure in which it was appended, once the high watermark is
+past it. If this broker followed another in between, the batch may have been truncated: the
+producer is told to look for the leader, and sends again.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,19 +37,16 @@ class Awaited:
         return self.code is not None
 
     def _decide(self, replicas: Replicas) -> ErrorCode | None:
-        leader = self.leader
-        if replicas.find(*leader.topic_partition) is not leader:
-            return _why_gone(replicas, *leader.topic_partition)
+        topic, partition = self.leader.topic_partition
+        leader = replicas.find(topic, partition)
+        if leader is None:
+            return replicas.why_not(topic, partition)
+        if leader.tenure is not self.leader.tenure:
+            return ErrorCode.not_leader_or_follower
         if leader.is_under_min_isr:
             # Also before the high watermark is there: with so few it does not move on.
             return ErrorCode.not_enough_replicas_after_append
         return _DONE if leader.high_watermark >= self.end else None
-
-
-def _why_gone(replicas: Replicas, topic: str, partition: int) -> ErrorCode:
-    if replicas.find(topic, partition) is not None:
-        return ErrorCode.not_leader_or_follower
-    return replicas.why_not(topic, partition)
 
 
 class DelayedProduce(DelayedOperation):

@@ -155,6 +155,7 @@ class Partitions:
                 partition_log,
                 high_watermark=self._high_watermark(known, partition_log),
                 now_ms=self._now_ms(),
+                previous=known if isinstance(known, LeaderReplica) else None,
             )
         )
         self._role_changed(partition)
