@@ -27,11 +27,11 @@ flush.messages long 9223372036854775807 >=1 medium acts
     After how many records the log is forced to disk.
 flush.ms long 9223372036854775807 >=0 medium acts
     After how long the log is forced to disk.
-follower.replication.throttled.replicas list "" throttled-replicas medium
+follower.replication.throttled.replicas list "" throttled-replicas medium acts
     Followers whose replication is throttled, as partition:broker pairs, or * for all.
 index.interval.bytes int 4096 >=0 medium acts
     How many bytes of records lie between two entries of the offset index.
-leader.replication.throttled.replicas list "" throttled-replicas medium
+leader.replication.throttled.replicas list "" throttled-replicas medium acts
     Leaders whose replication is throttled, as partition:broker pairs, or * for all.
 local.retention.bytes long -2 >=-2 medium
     How large a partition may be on local disks with tiered storage. Not served yet.

@@ -21,9 +21,9 @@ alter.log.dirs.replication.quota.window.size.seconds int 1 >=1 low
     How long each of these samples is.
 client.quota.callback.class class null - low
     A Java class that decides on quotas; has no meaning here.
-leader.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal
+leader.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal acts
     How many bytes per second this broker sends to throttled replicas.
-follower.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal
+follower.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal acts
     How many bytes per second this broker receives for throttled replicas.
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 >=0 medium cluster-wide \
 internal

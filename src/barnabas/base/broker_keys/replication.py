@@ -7,21 +7,21 @@ controller.socket.timeout.ms int 30000 - medium
     How long a request from the controller to a broker may take.
 replica.lag.time.max.ms long 30000 - high
     How long a follower may lag before it leaves the in-sync replicas.
-replica.socket.timeout.ms int 30000 - high
+replica.socket.timeout.ms int 30000 - high acts
     How long a follower waits for an answer of its leader.
 replica.socket.receive.buffer.bytes int 65536 - high
     The receive buffer of a follower's connection to its leader.
-replica.fetch.max.bytes int 1048576 >=0 medium
+replica.fetch.max.bytes int 1048576 >=0 medium acts
     How much a follower asks for from each partition at a time.
-replica.fetch.wait.max.ms int 500 - high
+replica.fetch.wait.max.ms int 500 - high acts
     How long a leader may hold back an answer to a follower that has everything.
-replica.fetch.backoff.ms int 1000 >=0 medium
+replica.fetch.backoff.ms int 1000 >=0 medium acts
     How long a follower waits after a failed fetch.
-replica.fetch.min.bytes int 1 - high
+replica.fetch.min.bytes int 1 - high acts
     How much a leader should have before it answers a follower.
-replica.fetch.response.max.bytes int 10485760 >=0 medium
+replica.fetch.response.max.bytes int 10485760 >=0 medium acts
     How much a follower asks for in one fetch.
-num.replica.fetchers int 1 - high cluster-wide
+num.replica.fetchers int 1 - high cluster-wide acts
     How many connections a follower fetches over from each leader.
 num.replica.alter.log.dirs.threads int null - high
     Kafka's number of threads that move replicas between folders.
