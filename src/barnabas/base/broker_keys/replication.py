@@ -5,7 +5,7 @@ from typing import Final
 KEYS: Final = """
 controller.socket.timeout.ms int 30000 - medium
     How long a request from the controller to a broker may take.
-replica.lag.time.max.ms long 30000 - high
+replica.lag.time.max.ms long 30000 - high acts
     How long a follower may lag before it leaves the in-sync replicas.
 replica.socket.timeout.ms int 30000 - high acts
     How long a follower waits for an answer of its leader.
@@ -27,8 +27,8 @@ num.replica.alter.log.dirs.threads int null - high
     Kafka's number of threads that move replicas between folders.
 replica.high.watermark.checkpoint.interval.ms long 5000 - high acts
     How often the high watermarks are written to disk.
-replica.selector.class string null - medium
-    Which replica a consumer is sent to; the leader when not set.
+replica.selector.class string null - medium acts
+    Which replica a consumer is sent to: Kafka's RackAwareReplicaSelector; the leader when not set.
 fetch.purgatory.purge.interval.requests int 1000 - medium
     When Kafka tidies up among waiting fetches; accepted, not used: a finished one leaves at once.
 producer.purgatory.purge.interval.requests int 1000 - medium
