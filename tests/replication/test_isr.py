@@ -171,7 +171,7 @@ def test_a_follower_that_has_caught_up_is_let_in_and_the_controller_hears_of_it(
 def test_of_changes_that_follow_shortly_the_controller_hears_together(run: Run) -> None:
     async def scenario(setting: Setting) -> None:
         setting.expand(F2)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(ANNOUNCE_EVERY_S / 2)
         setting.expand(F3)
         await settle()
         setting.leader.append(batch_of(1), NOW)

@@ -57,10 +57,14 @@ class Assignment(NamedTuple):
 
 
 class Led(NamedTuple):
-    """A partition's `state` znode: who leads, who is in sync; and the version it was seen at."""
+    """A partition's `state` znode: who leads, who is in sync; and the version it was seen at.
+
+    `zxid` is the transaction that wrote it, where it was read and not written by us.
+    """
 
     state: Leading
     version: int
+    zxid: int = 0
 
 
 class LiveBroker(NamedTuple):

@@ -5,6 +5,7 @@ missed. Brokers hear who lives before they hear who leads, since a follower must
 """
 
 import logging
+from collections.abc import Iterator
 from itertools import chain
 
 from barnabas.base.ids import TopicPartition
@@ -15,7 +16,14 @@ from barnabas.controller.on_reassignments import resume_reassignments
 from barnabas.controller.on_topics import read_topics, resume_deletions
 from barnabas.controller.reign import Reign
 from barnabas.controller.states import PartitionState, ReplicaState
-from barnabas.controller.steps import MovePartitions, MoveReplicas, Selector, Steps, TellMetadata
+from barnabas.controller.steps import (
+    MovePartitions,
+    MoveReplicas,
+    RaiseLeaderEpochs,
+    Selector,
+    Steps,
+    TellMetadata,
+)
 from barnabas.controller.watching import decoded
 from barnabas.znodes.layout import FinalizedFeatures, decode_features, encode_features
 from barnabas.znodes.paths import FEATURE
@@ -95,6 +103,22 @@ def _initial_state(context: Context, partition: TopicPartition) -> PartitionStat
     return PartitionState.ONLINE if online else PartitionState.OFFLINE
 
 
+def _led_since_before(context: Context) -> Iterator[TopicPartition]:
+    """The partitions whose leader has registered anew since it began to lead, unseen by anybody.
+
+    What it had not flushed may be gone. If it went on in the same epoch it could give the same
+    offsets to other records, and no epoch would tell its followers that theirs have to go.
+    """
+    for partition, led in context.led.items():
+        leader = context.live.get(led.state.leader)
+        if (
+            leader is not None
+            and led.zxid < leader.epoch
+            and not context.is_deleting(partition.topic)
+        ):
+            yield partition
+
+
 def _decide_order(context: Context) -> Steps:
     """Every replica hears of its leader; the dead leave their ISRs; who can gets a leader."""
     online, offline = list[Replica](), list[Replica]()
@@ -102,6 +126,7 @@ def _decide_order(context: Context) -> Steps:
         is_online = context.is_online(replica.broker_id, replica.topic_partition)
         (online if is_online else offline).append(replica)
     return (
+        RaiseLeaderEpochs(tuple(_led_since_before(context))),
         MoveReplicas(tuple(online), ReplicaState.ONLINE),
         MoveReplicas(tuple(offline), ReplicaState.OFFLINE),
         MovePartitions(

@@ -144,7 +144,7 @@ class Watching:
             return None
         data, stat = node
         state = decoded(lambda: decode_partition_state(partition, data))
-        return None if state is None else Led(state, stat.version)
+        return None if state is None else Led(state, stat.version, stat.mzxid)
 
     # -- what tools and brokers leave for the controller ----------------------
 

@@ -8,8 +8,8 @@ undo what it has not seen. What it reads after a version that does not fit settl
     a newer leader epoch     it was deposed; the change stays undecided until the controller says so
 
 A lost connection leaves it open whether a write came through: it is tried again until the tree
-answers. The controller hears of changes by a node under /isr_change_notification: of the first
-at once, of those that follow shortly after it together.
+answers. The controller hears of changes by a node under /isr_change_notification: of those that
+come shortly after each other together.
 """
 
 import asyncio
@@ -26,8 +26,10 @@ from barnabas.znodes.tree import BadVersion, ConnectionLoss, Coordination, Znode
 
 log = logging.getLogger("barnabas.isr")
 
-# No two announcements come closer together than Kafka waits for further changes.
-ANNOUNCE_EVERY_S: Final = 5.0
+# A change rarely comes alone: those that follow it within this time are announced with it.
+GATHER_S: Final = 0.05
+# And no two announcements come closer together than this. Kafka's wait for five seconds.
+ANNOUNCE_EVERY_S: Final = 0.5
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
 
@@ -188,6 +190,7 @@ class IsrTracker:
     async def _announce_always(self) -> None:
         while True:
             await self._to_announce.wait()
+            await asyncio.sleep(GATHER_S)
             self._to_announce.clear()
             partitions, self._unannounced = self._unannounced, {}
             await self._announce(list(partitions))

@@ -1,0 +1,38 @@
+"""A leader that came back before anybody saw it gone leads on, but in a new epoch."""
+
+from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Topic
+from barnabas.controller.failover import _led_since_before
+from barnabas.znodes.layout import BrokerRegistration
+from barnabas.znodes.layout import PartitionState as Leading
+
+REGISTERED = 100
+
+
+def context(written: int, leader: int = 1) -> Context:
+    found = Context()
+    found.apply_brokers(
+        {BrokerId(1): LiveBroker(BrokerId(1), REGISTERED, BrokerRegistration((), timestamp_ms=0))}
+    )
+    found.apply_topic("t", Topic(None, {0: Assignment((BrokerId(1), BrokerId(2)))}, 0))
+    state = Leading(BrokerId(leader), LeaderEpoch(3), 1, (BrokerId(1),))
+    found.apply_led(TopicPartition("t", 0), Led(state, 5, written))
+    return found
+
+
+def test_who_registered_after_its_state_was_written_gets_a_new_epoch() -> None:
+    assert list(_led_since_before(context(written=99))) == [TopicPartition("t", 0)]
+
+
+def test_who_has_led_since_it_registered_keeps_its_epoch() -> None:
+    assert list(_led_since_before(context(written=101))) == []
+
+
+def test_a_leader_that_is_down_is_a_matter_of_election() -> None:
+    assert list(_led_since_before(context(written=99, leader=2))) == []
+
+
+def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
+    doomed = context(written=99)
+    doomed.apply_deleting(["t"])
+    assert list(_led_since_before(doomed)) == []
