@@ -300,8 +300,7 @@ class Fetch:
     def _name_of(self, topic: TopicKey) -> str | None:
         if isinstance(topic, str):
             return topic
-        image = self._metadata.topic_by_id(topic)
-        return None if image is None else image.name
+        return self._metadata.name_of(topic)
 
     def count_sent(self, fetched: Fetched) -> None:
         """Let the throttle know what a follower is given."""
