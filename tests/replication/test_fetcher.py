@@ -212,6 +212,21 @@ async def test_damaged_batches_are_refused_and_fetched_again(
 
 
 @on_a_loop
+async def test_batches_of_an_epoch_that_has_not_begun_are_refused(tmp_path: Path) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=2)
+        fill_led(led, 5)
+
+        def claim_epoch(records: bytearray) -> None:
+            records[15] = 3  # outside the CRC, as the leader writes it last
+
+        led.damages.append(claim_epoch)
+        follower = here.follow(here.follower(epoch=2))
+        await here.caught_up()
+        assert follower.log.epochs.entries == ((2, 0),)
+
+
+@on_a_loop
 async def test_batches_of_unexpected_offsets_are_refused(tmp_path: Path) -> None:
     async with Setting(tmp_path) as here:
         led = here.lead()

@@ -134,7 +134,7 @@ class Divergence(RuleBasedStateMachine):
             assert (log.log_end_offset, log.epochs.latest) < before
         else:
             assert not answer.code
-            for batches in checked_batches(memoryview(answer.records), 300):
+            for batches in checked_batches(memoryview(answer.records), self.epoch, 300):
                 follower.append(batches, answer.high_watermark, answer.log_start_offset, NOW)
         return (log.log_end_offset, log.epochs.latest) != before
 

@@ -33,22 +33,22 @@ def check_order(
         next_offset, epoch = header.next_offset, header.leader_epoch
 
 
-def checked_batches(records: memoryview, at_most: int) -> Iterator[memoryview]:
+def checked_batches(records: memoryview, leader_epoch: int, at_most: int) -> Iterator[memoryview]:
     """Whole batches in a row whose CRCs are right, about `at_most` bytes at a time.
 
     So that nobody has to take ten megabytes at once. A cut last batch is left out.
 
-    Raises  BrokerError(corrupt_message) at the first damaged one, after those before it were given
+    Raises  BrokerError(corrupt_message) at the first that is damaged, or of an epoch that the
+            leader of `leader_epoch` cannot have; after those before it were given
     """
     start = end = 0
     try:
         for position, header in headers(records):
             size = header.size
             if header.magic != MAGIC or not check_crc(records[position : position + size]):
-                raise BrokerError(
-                    ErrorCode.corrupt_message,
-                    f"the batch at offset {header.base_offset} is damaged",
-                )
+                raise _corrupt(f"the batch at offset {header.base_offset} is damaged")
+            if header.leader_epoch > leader_epoch:
+                raise _corrupt(f"a batch of epoch {header.leader_epoch}, beyond {leader_epoch}")
             if position + size - start > at_most and end > start:
                 yield records[start:end]
                 start = end
@@ -59,3 +59,7 @@ def checked_batches(records: memoryview, at_most: int) -> Iterator[memoryview]:
         raise
     if end > start:
         yield records[start:end]
+
+
+def _corrupt(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.corrupt_message, why)

@@ -78,7 +78,7 @@ class Taking:
     async def _append(self, following: Following, answer: FetchedPartition) -> None:
         taken = 0
         with self._alone(following):
-            for batches in checked_batches(answer.records, AT_ONCE):
+            for batches in checked_batches(answer.records, following.follower.epoch, AT_ONCE):
                 self._append_some(following.follower, batches, answer)
                 taken += len(batches)
                 if await self._gave_way(len(batches)) and not self._followings.holds(following):
