@@ -17,7 +17,8 @@ from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
 from barnabas.server.broker import Broker
 from barnabas.server.membership import find_broker_id, find_cluster_id, join
-from barnabas.server.node import Node, Seams
+from barnabas.server.node import Node
+from barnabas.server.seams import Seams
 from barnabas.server.settings import check_protocols
 
 __all__ = ["RunningBroker", "Seams", "start"]
@@ -69,7 +70,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
             failed.set_result(error)
 
     disks = [seams.disk(folder) for folder in config.log_dirs()]
-    coordination = await join(config, disks[0], seams.offload, ending)
+    coordination = await join(config, seams, disks[0], ending)
     logs = Logs(
         disks,
         clock=seams.clock,

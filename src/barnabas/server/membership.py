@@ -15,6 +15,7 @@ from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
 from barnabas.server.metadata import BrokerImage
+from barnabas.server.seams import Seams
 from barnabas.znodes import layout, paths, zookeeper
 from barnabas.znodes.embedded import Tree
 from barnabas.znodes.tree import (
@@ -36,7 +37,7 @@ EXPIRY_MARGIN_S: Final = 5.0
 
 
 async def join(
-    config: BrokerConfig, disk: Disk, offload: Offload, ending: AsyncExitStack
+    config: BrokerConfig, seams: Seams, disk: Disk, ending: AsyncExitStack
 ) -> Coordination:
     """A session with ZooKeeper or, if none is configured, with the tree that lies in `disk`.
 
@@ -45,10 +46,12 @@ async def join(
     Raises  ConfigError, if another process has the tree, or ZooKeeper is not reached
     """
     address = config.optional_str("zookeeper.connect")
-    if address:
+    if seams.coordination is not None:
+        coordination = seams.coordination()
+    elif address:
         coordination = await _connect(config, address)
     else:
-        coordination = _open_own(disk, offload, ending)
+        coordination = _open_own(disk, seams.offload, ending)
     ending.push_async_callback(_leave, coordination)
     for path in paths.PERSISTENT_PATHS:
         if await coordination.exists(path) is None:

@@ -3,18 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
-from barnabas.base.clock import Clock
-from barnabas.base.disk import Disk
 from barnabas.base.errors import ConfigError, DiskFault, PeerGone
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.listeners import Listener
-from barnabas.base.offload import Offload
-from barnabas.base.randomness import Random
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
@@ -47,6 +42,7 @@ from barnabas.server.partitions import Partitions
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.read_replicas import read_replica_selector
 from barnabas.server.replies import Work
+from barnabas.server.seams import Seams
 from barnabas.server.settings import (
     advertised,
     cleaner_settings,
@@ -72,16 +68,6 @@ log = logging.getLogger("barnabas.broker")
 SESSION_STALE_MS: Final = 120_000
 # How long a broker that starts waits for a controller before it lets itself be used without one.
 TOLD_WITHIN_S: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Seams:
-    """What differs between a machine and a simulation of one."""
-
-    clock: Clock
-    random: Random
-    offload: Offload
-    disk: Callable[[str], Disk]
 
 
 class Node:
@@ -171,6 +157,7 @@ class Node:
                 lambda follower: self._delayed.on_high_watermark(follower.topic_partition),
                 self._disk_failed,
                 fail,
+                seams.safeguards,
             )
         )
         self._partitions = Partitions(

@@ -1,0 +1,27 @@
+"""What differs between a machine and a simulation of one; the network and time are the loop's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.base.clock import Clock
+from barnabas.base.disk import Disk
+from barnabas.base.offload import Offload
+from barnabas.base.randomness import Random
+from barnabas.base.safeguards import Safeguards
+from barnabas.znodes.tree import Coordination
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Given to a broker when it is started.
+
+    `coordination` begins a session with a tree that several brokers of one process share; without
+    it the configuration says which tree to use.
+    """
+
+    clock: Clock
+    random: Random
+    offload: Offload
+    disk: Callable[[str], Disk]
+    coordination: Callable[[], Coordination] | None = None
+    safeguards: Safeguards = field(default_factory=Safeguards)
