@@ -11,7 +11,7 @@ import os
 import resource
 import struct
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from barnabas.base.errors import BrokerError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.bounds import is_array, nested_entity
 from barnabas.wire.schema import request_type
@@ -86,6 +87,12 @@ _BY_NAME: Final[dict[str, Any]] = {
     "cursor": None,
     "response_partition_limit": 100,
     "configs": None,
+    "broker_epoch": -1,
+    "controller_epoch": 1,
+    "delete_partition": True,
+    "host": "127.0.0.1",
+    "host_name": "127.0.0.1",
+    "port": 1,
 }
 
 
@@ -115,14 +122,26 @@ def many_partitions() -> Any:
     return dataclasses.replace(grown, count=2**31 - 1, assignments=None)
 
 
-def corpus() -> list[bytes]:
+# What brokers tell each other is obeyed, whoever says it: these have a broker to themselves.
+AMONG_BROKERS: Final = (
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+)
+
+
+def corpus(keys: Collection[ApiKey]) -> list[bytes]:
     return [
         request(key, version, sensible(request_type(key, version)), correlation_id=version)
         for key, version in SERVED
+        if key in keys
     ]
 
 
-CORPUS: Final = corpus()
+CORPUS: Final = corpus([key for key in ApiKey if key not in AMONG_BROKERS])
+CORPUS_AMONG_BROKERS: Final = corpus(AMONG_BROKERS)
 
 # -- what once did harm ------------------------------------------------------
 
@@ -166,9 +185,9 @@ HUGE: Final = [
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> bytes:
+def damaged(draw: st.DrawFn, corpus: Sequence[bytes] = CORPUS) -> bytes:
     """A request with some of its bytes changed, mostly in a frame that fits it."""
-    sent = bytearray(draw(st.sampled_from(CORPUS)))
+    sent = bytearray(draw(st.sampled_from(corpus)))
     # The header up to the client's name is damaged more rarely, or little else would be.
     first = draw(st.sampled_from([4, 14, 17, 17, 17, 17]))
     for _ in range(draw(st.integers(1, 4))):
@@ -229,7 +248,11 @@ class Victim:
             lambda _, context: logging.getLogger("loop").error("%s", context)
         )
         self.insight = await self._stack.enter_async_context(
-            broker(self._folder, auto_create_topics_enable="false")
+            broker(
+                self._folder,
+                auto_create_topics_enable="false",
+                controlled_shutdown_enable="false",
+            )
         )
         await self.insight.create(STEADY)
         self._steady = await self.insight.connect()
@@ -241,9 +264,20 @@ class Victim:
 
     def bear(self, sent: bytes) -> None:
         """Send it on a connection of its own, then see that all is as if it had not been."""
+        self._complaints.records.clear()
         self._runner.run(asyncio.wait_for(self._bear(sent), SOON))
-        complaints, self._complaints.records = self._complaints.records, []
-        assert not [logging.Formatter().format(record) for record in complaints]
+        self._has_no_complaints(logging.WARNING)
+
+    def obey(self, sent: bytes) -> None:
+        """Send it on a connection of its own, then see that the broker still answers others."""
+        self._complaints.records.clear()
+        self._runner.run(asyncio.wait_for(self._obey(sent), SOON))
+        self._has_no_complaints(logging.ERROR)
+        assert not self.insight.running.failed.done()
+
+    def _has_no_complaints(self, level: int) -> None:
+        complaints = [each for each in self._complaints.records if each.levelno >= level]
+        assert not [logging.Formatter().format(each) for each in complaints]
         assert memory_mb() - self._memory_mb < MOST_GROWTH_MB
 
     def log_end(self) -> int:
@@ -252,11 +286,25 @@ class Victim:
         return self.insight.leader(TOPIC).log.log_end_offset
 
     async def _have_topic(self) -> None:
-        if self.insight.running.broker.metadata.topic(TOPIC) is None:
-            await self.insight.create(TOPIC)
+        while self.insight.running.broker.metadata.topic(TOPIC) is None:
+            try:
+                await self.insight.create(TOPIC)
+            except BrokerError as e:
+                if e.code is not ErrorCode.topic_already_exists:
+                    raise
+                # Its deletion, or its creation, was asked for and is under way.
+                await asyncio.sleep(0.002)
 
     async def _bear(self, sent: bytes) -> None:
         await self._have_topic()
+        await self._send(sent)
+        await self._round_trip()
+
+    async def _obey(self, sent: bytes) -> None:
+        await self._send(sent)
+        await self._steady.ask(api_versions())
+
+    async def _send(self, sent: bytes) -> None:
         client = await self.insight.connect()
         self.insight.clients.remove(client)
         try:
@@ -267,7 +315,6 @@ class Victim:
             pass
         finally:
             await client.close()
-        await self._round_trip()
 
     async def _round_trip(self) -> None:
         await self._steady.ask(api_versions())
@@ -285,7 +332,16 @@ def memory_mb() -> int:
 
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
-    victim = Victim(tmp_path_factory.mktemp("victim"))
+    yield from living(tmp_path_factory.mktemp("victim"))
+
+
+@pytest.fixture(scope="module")
+def obedient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    yield from living(tmp_path_factory.mktemp("obedient"))
+
+
+def living(folder: Path) -> Iterator[Victim]:
+    victim = Victim(folder)
     victim.open()
     yield victim
     victim.close()
@@ -321,6 +377,17 @@ def test_damaged_requests_among_whole_ones_hurt_only_their_own_connection(
     victim: Victim, sent: bytes
 ) -> None:
     victim.bear(sent)
+
+
+def test_what_brokers_tell_each_other_is_obeyed_whoever_says_it(obedient: Victim) -> None:
+    for sent in CORPUS_AMONG_BROKERS:
+        obedient.obey(sent)
+
+
+@fuzzing
+@given(sent=damaged(CORPUS_AMONG_BROKERS))
+def test_a_damaged_word_among_brokers_stops_no_broker(obedient: Victim, sent: bytes) -> None:
+    obedient.obey(sent)
 
 
 @settings(fuzzing, max_examples=5_000 if LONG else 50)

@@ -9,7 +9,6 @@ import pytest
 
 from barnabas.server.configs import Alteration, Operation, Resource
 from barnabas.server.connection import LONGEST_SHORTCUT, Connection
-from barnabas.server.topics import NewTopic
 from barnabas.wire.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
 
@@ -99,8 +98,10 @@ class Step:
                 change = [Alteration(name, operation, value)]
                 await broker.configs.alter(Resource(TOPIC, topic), change, validate_only=False)
             case _:
+                topic_id = insight.topic_id(topic)
                 await broker.topics.delete(topic)
-                await broker.topics.create(NewTopic(topic, partitions=2), validate_only=False)
+                await broker.topics.gone(topic, topic_id, timeout_ms=10_000)
+                await insight.create(topic, partitions=2)
         return None
 
 

@@ -3,15 +3,18 @@
 import asyncio
 import errno
 from pathlib import Path
+from unittest.mock import patch
 
-from barnabas.base.errors import DiskFault, ErrorCode
+import pytest
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.configs import NOTIFICATIONS_KEPT, Alteration, Operation, Resource
 from barnabas.server.handlers import delete_topics
 from barnabas.server.metadata import NO_LEADER
 from barnabas.server.topics import NewTopic
-from barnabas.znodes import paths
-from tests.server.raw import Insight, with_broker
+from barnabas.znodes import layout, paths
+from tests.server.raw import Insight, until, with_broker
 
 TOPIC = 2
 
@@ -20,13 +23,29 @@ def test_a_topic_deleted_by_its_id_is_that_one_and_no_other_of_its_name(tmp_path
     async def scenario(insight: Insight) -> None:
         old_id = await insight.create("orders")
         broker = insight.running.broker
-        _, anew, by_id = await asyncio.gather(
-            broker.topics.delete("orders"),
-            broker.topics.create(NewTopic("orders"), validate_only=False),
-            delete_topics._delete(broker, None, old_id, 6),
-        )
+        await broker.topics.delete("orders")
+        await broker.topics.gone("orders", old_id, timeout_ms=10_000)
+        new_id = await insight.create("orders")
+        by_id = await delete_topics._delete(broker, None, old_id, 6)
         assert by_id.error_code == ErrorCode.unknown_topic_id
-        assert broker.metadata.topic("orders") == anew
+        with pytest.raises(BrokerError) as refused:
+            await broker.topics.delete("orders", old_id)
+        assert refused.value.code is ErrorCode.unknown_topic_id
+        assert await broker.topics._coordination.children(paths.DELETE_TOPICS) == []
+        assert insight.topic_id("orders") == new_id
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_topic_that_several_want_deleted_goes_once_and_all_are_told(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        topic_id = await insight.create("orders")
+        topics = insight.running.broker.topics
+        await asyncio.gather(
+            topics.delete("orders"), topics.delete("orders", topic_id), topics.delete("orders")
+        )
+        await asyncio.gather(*(topics.gone("orders", topic_id, 10_000) for _ in range(3)))
+        assert await insight.create("orders") != topic_id
 
     with_broker(tmp_path, scenario)
 
@@ -40,11 +59,15 @@ def test_a_folder_that_fails_while_a_topic_grows_stays_offline(tmp_path: Path) -
         await asyncio.sleep(0)
         broker.disk_failed(DiskFault(lost.disk.folder, OSError(errno.EIO, "died")))
         await growing
-        image = broker.metadata.topic("orders")
-        assert image is not None
-        leaders = {index: partition.leader for index, partition in image.partitions.items()}
-        assert leaders[lost.partition.partition] == NO_LEADER
-        assert sorted(leaders.values()) == [NO_LEADER, BrokerId(0), BrokerId(0)]
+
+        def leaders() -> list[BrokerId]:
+            image = broker.metadata.topic("orders")
+            assert image is not None
+            return [partition.leader for _, partition in sorted(image.partitions.items())]
+
+        expected = [BrokerId(0)] * 3
+        expected[lost.partition.partition] = NO_LEADER
+        await until(lambda: leaders() == expected)
 
     folders = ",".join(str(tmp_path / name) for name in ("first", "second"))
     with_broker(tmp_path, scenario, log_dirs=folders)
@@ -60,5 +83,35 @@ def test_notices_of_changed_configs_do_not_pile_up(tmp_path: Path) -> None:
         kept = await configs._coordination.children(paths.CONFIG_CHANGES)
         assert len(kept) == NOTIFICATIONS_KEPT
         assert paths.sequence_number(kept[-1]) == NOTIFICATIONS_KEPT + 4
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_topic_is_not_made_anew_before_the_deletion_of_the_last_one_is_finished(
+    tmp_path: Path,
+) -> None:
+    """Else what is left of the deletion, its properties, would be taken from the new one."""
+
+    async def scenario(insight: Insight) -> None:
+        topics = insight.running.broker.topics
+        mark = paths.delete_topic_path("orders")
+        with patch.object(insight.running.broker.controller._queue, "put"):  # nobody sees to it
+            await topics._coordination.create(mark)
+            with pytest.raises(BrokerError, match="marked for deletion"):
+                await topics.create(NewTopic("orders"), validate_only=False)
+        await topics._coordination.delete(mark)
+        await insight.create("orders")
+
+    with_broker(tmp_path, scenario)
+
+
+def test_properties_that_are_left_of_a_topic_are_not_the_next_ones(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        topics = insight.running.broker.topics
+        left_over = paths.config_path(paths.topic_entity("orders"))
+        await topics._coordination.create(left_over, layout.encode_config({"retention.ms": "1"}))
+        await insight.create("orders", segment_bytes="5000")
+        config = insight.running.broker.configs.topic("orders")
+        assert (config.segment_bytes, config.retention_ms) == (5000, 7 * 24 * 60 * 60 * 1000)
 
     with_broker(tmp_path, scenario)

@@ -110,14 +110,18 @@ class Topics:
         path = paths.config_path(paths.topic_entity(wanted.name))
         data = layout.encode_config(wanted.overrides)
         create = Create(paths.topic_path(wanted.name), layout.encode_topic(topic))
-        # Properties may be left of a topic whose deletion was not finished.
-        left_over = await self._coordination.exists(path) is not None
-        try:
-            await self._coordination.multi(
-                [Set(path, data) if left_over else Create(path, data), create]
-            )
-        except NodeExists:
-            raise _exists(wanted.name) from None
+        while True:
+            # Properties may be left of a topic whose deletion was not finished.
+            left_over = await self._coordination.exists(path) is not None
+            try:
+                await self._coordination.multi(
+                    [Set(path, data) if left_over else Create(path, data), create]
+                )
+            except NodeExists:
+                raise _exists(wanted.name) from None
+            except NoNode:
+                continue  # they are gone meanwhile
+            return
 
     def check_absent(self, name: str) -> None:
         """Raises BrokerError(topic_already_exists) if there is such a topic."""
@@ -139,12 +143,16 @@ class Topics:
         return dict(sorted(assignment.items()))
 
     async def _check_no_node(self, name: str) -> None:
-        """Refuse a topic that the tree has, though clients are not told of it."""
-        if await self._coordination.exists(paths.topic_path(name)) is None:
-            return
-        if await self._coordination.exists(paths.delete_topic_path(name)) is None:
+        """Refuse a topic that the tree has, though clients are not told of it.
+
+        The mark goes last: only without it a deletion will not take what is written now.
+        """
+        if await self._coordination.exists(paths.delete_topic_path(name)) is not None:
+            raise BrokerError(
+                ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion."
+            )
+        if await self._coordination.exists(paths.topic_path(name)) is not None:
             raise _exists(name)
-        raise BrokerError(ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion.")
 
     def _check_no_log(self, name: str, partitions: Iterable[int]) -> None:
         """Refuse new partitions where records lie of a topic that the tree does not know.
