@@ -59,13 +59,18 @@ class FakeBroker:
         return [request.message for request in self.heard if request.key is key]
 
     def leaders(self) -> dict[TopicPartition, Any]:
-        """The last word on each partition that it was told to host."""
-        return {
-            TopicPartition(topic.topic_name, state.partition_index): state
-            for message in self.messages(ApiKey.LEADER_AND_ISR)
-            for topic in message.topic_states
-            for state in topic.partition_states
-        }
+        """The last word on each partition that it hosts."""
+        hosted: dict[TopicPartition, Any] = {}
+        for key, _, message in self.heard:
+            if key is not ApiKey.UPDATE_METADATA:
+                for topic in message.topic_states:
+                    for state in topic.partition_states:
+                        partition = TopicPartition(topic.topic_name, state.partition_index)
+                        if key is ApiKey.LEADER_AND_ISR:
+                            hosted[partition] = state
+                        elif state.delete_partition:
+                            hosted.pop(partition, None)
+        return hosted
 
     def metadata(self) -> dict[TopicPartition, Any]:
         """What it would answer a client about each partition."""
@@ -360,7 +365,7 @@ class Cluster:
                 for broker in map(int, live):
                     told = self.nodes[broker].broker.metadata()[partition]
                     heard = (told.leader, told.leader_epoch, list(told.isr), told.zk_version)
-                    assert heard == is_so or told.leader == -2, (broker, partition)
+                    assert heard == is_so or told.leader == -2, (broker, partition, heard, is_so)
                     assert told.replicas == replicas
 
     async def exists(self, path: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode, PeerGone
@@ -228,6 +228,7 @@ REQUESTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(REQUESTS)
 def test_what_is_left_of_a_queue_says_the_same_in_the_end(
     asked: list[tuple[str, set[int], bool]],

@@ -208,6 +208,13 @@ def test_a_leader_whose_followers_were_taken_away_is_alone(tmp_path: Path) -> No
     assert (leader.is_sole, leader.high_watermark) == (True, 2)
 
 
+def test_replicas_that_are_being_added_are_not_missing_yet(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    assert not replicated(log).is_under_replicated
+    assert replicated(log, isr=(ME, F2)).is_under_replicated
+    assert not replicated(log, isr=(ME, F2), adding=(F3,)).is_under_replicated
+
+
 # -- deleting records --------------------------------------------------------
 
 

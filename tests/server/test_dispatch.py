@@ -15,6 +15,7 @@ from barnabas.server.connection import Connection
 from barnabas.server.dispatch import Call, Dispatch, UnsupportedRequest
 from barnabas.server.handlers import api_versions
 from barnabas.server.replies import Pending, Refusal, Work
+from barnabas.server.request_statistics import RequestStatistics
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerResponse
 from barnabas.wire.schema import NO_THROTTLE
@@ -50,7 +51,8 @@ def unserved(frame: memoryview, _: Connection) -> bytes:
 
 
 def a_connection(registry: Nobody) -> Connection:
-    return Connection(unserved, registry, 1000, "PLAINTEXT", asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    return Connection(unserved, registry, 1000, "PLAINTEXT", loop, RequestStatistics())
 
 
 def served(dispatch: Dispatch, sent: bytes, registry: Nobody | None = None) -> Any:
@@ -63,9 +65,8 @@ def unexpected(broken: LawBroken) -> None:
 
 def versions_dispatch(handler: Any, work: Work | None = None) -> Dispatch:
     handlers = {ApiKey.API_VERSIONS: handler}
-    return Dispatch(
-        {}, handlers, api_versions.unsupported, Work(unexpected) if work is None else work
-    )
+    doing = Work(unexpected) if work is None else work
+    return Dispatch({}, handlers, api_versions.unsupported, doing, RequestStatistics())
 
 
 def ok(_: Any, __: Call) -> ApiVersionsResponse:
@@ -111,7 +112,9 @@ async def all_versions(client: RawClient) -> None:
 @pytest.mark.parametrize("key", [k for k in APIS if k is not ApiKey.API_VERSIONS])
 def test_a_version_that_is_not_served_is_refused_by_every_other_api(key: ApiKey) -> None:
     async def scenario() -> None:
-        dispatch = Dispatch({}, {key: ok}, api_versions.unsupported, Work(unexpected))
+        dispatch = Dispatch(
+            {}, {key: ok}, api_versions.unsupported, Work(unexpected), RequestStatistics()
+        )
         for version in (APIS[key].lowest - 1, APIS[key].highest + 1, 32767, -32768):
             with pytest.raises(UnsupportedRequest, match=f"{key.name} version {version}"):
                 served(dispatch, frame(key, version, b""))
@@ -135,7 +138,9 @@ def test_what_has_a_handler_is_told_of_but_for_our_own_api() -> None:
             ApiKey.API_VERSIONS: api_versions.handle,
             ApiKey.METADATA: ok,
         }
-        dispatch = Dispatch({}, handlers, api_versions.unsupported, Work(unexpected))
+        dispatch = Dispatch(
+            {}, handlers, api_versions.unsupported, Work(unexpected), RequestStatistics()
+        )
         told = read_response(
             ApiKey.API_VERSIONS, 0, served(dispatch, frame(ApiKey.API_VERSIONS, 0, b""))[4:]
         )

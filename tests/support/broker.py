@@ -34,10 +34,13 @@ class BrokerProcess:
         *,
         node_id: int = 0,
         zookeeper: str | None = None,
+        prelude: str = "",
     ) -> None:
+        """`prelude` is code that the process runs before the broker."""
         self.folder = folder
         self.node_id = node_id
         self._zookeeper = zookeeper
+        self._prelude = prelude
         self.data = folder / "data"
         self.port = 0
         self.overrides = list(overrides)
@@ -47,6 +50,12 @@ class BrokerProcess:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_folders(self) -> list[Path]:
+        """Where its logs lie: as an override says, or in `data`."""
+        given = [each.partition("=")[2] for each in self.overrides if each.startswith("log.dirs=")]
+        return [Path(folder) for folder in given[-1].split(",")] if given else [self.data]
 
     @property
     def pid(self) -> int:
@@ -130,7 +139,7 @@ class BrokerProcess:
             options += ["--override", override]
         with self._stderr.open("ab") as stderr:
             return subprocess.Popen(
-                [sys.executable, "-c", _LAUNCH, "server", *options],
+                [sys.executable, "-c", self._prelude + _LAUNCH, "server", *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

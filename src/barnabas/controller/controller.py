@@ -76,6 +76,7 @@ class Controller:
         self._elected: election.Elected | None = None
         self._reign: Reign | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
+        self._unclean_before = 0  # elections of earlier reigns
         self._tasks: list[asyncio.Task[Any]] = []
 
     # -- asked by the broker -------------------------------------------------
@@ -89,6 +90,12 @@ class Controller:
     def epoch(self) -> int:
         """The epoch it was elected with; 0 if it is not the controller."""
         return self._elected.epoch if self._elected is not None else 0
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many leaders this broker has elected, as controller, that may lack records."""
+        reign = self._reign
+        return self._unclean_before + (reign.performer.unclean_elections if reign else 0)
 
     def start(self) -> None:
         """Stand for election; the broker is registered."""
@@ -129,6 +136,10 @@ class Controller:
         if not self.is_active:
             raise BrokerError(ErrorCode.not_controller)
         return await self._queue.ask(event)
+
+    def last_events(self) -> list[str]:
+        """The names of the last events that were handled, whatever came of them."""
+        return [handled.event for handled in self._queue.handled]
 
     def describe(self, full: bool = False) -> dict[str, Any]:
         """What it knows and does, as JSON; `full` also tells of every partition."""
@@ -247,6 +258,7 @@ class Controller:
             self._balance_timer.cancel()
         self._queue.keep_only(_OF_ANY_REIGN)
         if reign is not None:
+            self._unclean_before += reign.performer.unclean_elections
             await reign.end()
         if elected is not None:
             log.info(

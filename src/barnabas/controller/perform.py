@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, assert_never
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -88,6 +88,12 @@ class Performer:
 
     async def perform(self, steps: Steps) -> Performed:
         performed = Performed()
+        await self._perform_all(steps, performed)
+        if performed.refused:
+            _log_refused(performed.refused)
+        return performed
+
+    async def _perform_all(self, steps: Steps, performed: Performed) -> None:
         for part in (part for step in steps for part in in_parts(step)):
             try:
                 await self._perform(part, performed)
@@ -95,9 +101,6 @@ class Performer:
                 self._channels.send(self._batch.build())
             # The broker that this controller lives in has clients that wait for their turn.
             await asyncio.sleep(0)
-        if performed.refused:
-            _log_refused(performed.refused)
-        return performed
 
     async def _perform(self, step: Step, performed: Performed) -> None:
         match step:
@@ -135,9 +138,9 @@ class Performer:
             case MarkEligible(topics):
                 self._context.apply_eligible(topics)
             case Then(decide):
-                later = await self.perform(decide(self._context))
-                performed.led.update(later.led)
-                performed.refused.update(later.refused)
+                await self._perform_all(decide(self._context), performed)
+            case _:
+                assert_never(step)
 
     # -- partitions ----------------------------------------------------------
 

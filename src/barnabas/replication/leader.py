@@ -218,6 +218,12 @@ class LeaderReplica:
         return in_sync < self.log.config.min_insync_replicas and in_sync < self.min_isr
 
     @property
+    def is_under_replicated(self) -> bool:
+        """Whether fewer are in sync than shall be, not counting those that are only being added."""
+        leadership = self.leadership
+        return len(self.isr) < len(leadership.replicas) - len(leadership.adding)
+
+    @property
     def low_watermark(self) -> Offset:
         """The least log start among the replicas that are alive."""
         return self._in_sync.least_start(self.log.log_start_offset)

@@ -70,10 +70,13 @@ class Replicas:
     def followers(self) -> Iterator[FollowerReplica]:
         return iter(list(self._followers.values()))
 
+    def all(self) -> list[Replica]:
+        """In either role."""
+        return [*self._leaders.values(), *self._followers.values()]
+
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """How far each partition is known to be committed, in either role."""
-        replicas: list[Replica] = [*self._leaders.values(), *self._followers.values()]
-        return {replica.topic_partition: replica.high_watermark for replica in replicas}
+        """How far each partition is known to be committed."""
+        return {replica.topic_partition: replica.high_watermark for replica in self.all()}
 
     def __iter__(self) -> Iterator[LeaderReplica]:
         return iter(list(self._leaders.values()))

@@ -139,12 +139,12 @@ class LogCleaner:
             if self._logs.get(partition) is each
         }
         candidates = [
-            decide_cleanable(leader.log, leader.last_stable_offset, now_ms)
-            for leader in self._replicas
-            if leader.log.config.compacts
-            and leader.log.failure is None
-            and leader.topic_partition not in statistics.running
-            and leader.topic_partition not in statistics.uncleanable
+            decide_cleanable(replica.log, replica.last_stable_offset, now_ms)
+            for replica in self._replicas.all()
+            if replica.log.config.compacts
+            and replica.log.failure is None
+            and replica.topic_partition not in statistics.running
+            and replica.topic_partition not in statistics.uncleanable
         ]
         statistics.last_look_ms = now_ms
         statistics.max_dirty_ratio = max((c.cleanable_ratio for c in candidates), default=0.0)
@@ -154,11 +154,12 @@ class LogCleaner:
     def begin(self, chosen: LogToClean) -> Cleaning | None:
         """A pass over the chosen log, less what retention lets go; None if little is left then."""
         partition_log, now_ms = chosen.log, self._clock.now_ms()
-        leader = self._replicas.leader(*partition_log.partition)
-        deletable = partition_log.deletable_segments(now_ms, leader.high_watermark)
+        replica = self._replicas.get(partition_log.partition)
+        assert replica is not None, "it was chosen among them"
+        deletable = partition_log.deletable_segments(now_ms, replica.high_watermark)
         if removal := partition_log.delete_segments(deletable, now_ms):
             self._remove_later(removal)
-            chosen = decide_cleanable(partition_log, leader.last_stable_offset, now_ms)
+            chosen = decide_cleanable(partition_log, replica.last_stable_offset, now_ms)
             if not chosen.is_due:
                 return None
         self._tell_if_reset(chosen)

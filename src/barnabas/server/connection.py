@@ -17,6 +17,11 @@ from typing import Final, Protocol, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
+from barnabas.server.request_statistics import (
+    TIMED_ONE_IN,
+    ApiStatistics,
+    RequestStatistics,
+)
 from barnabas.wire.fetch import Buffer
 
 log = logging.getLogger("barnabas.connection")
@@ -38,6 +43,8 @@ MOST_SHORTCUTS: Final = 1_000
 LONGEST_SHORTCUT: Final = 1_024
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # API and version, correlation id
+_API = struct.Struct(">h")
+_UNTIMED: Final = TIMED_ONE_IN - 1
 
 
 class Serve(Protocol):
@@ -78,12 +85,19 @@ class Connection(asyncio.BufferedProtocol):
         max_request_bytes: int,
         listener: str,
         loop: asyncio.AbstractEventLoop,
+        statistics: RequestStatistics,
     ) -> None:
         self._serve = serve
         self._registry = registry
         self._max_request_bytes = max_request_bytes
         self._loop = loop
         self._now = loop.time
+        self._statistics = statistics
+        self._stopwatch = statistics.stopwatch
+        # Of the API that was asked for last; what it waits for, and what waits for the client.
+        self._last = statistics.before_any
+        self._waits_since = 0
+        self._blocked_since = 0
         self._buffer = bytearray(FIRST_BUFFER)
         self._view = memoryview(self._buffer)
         # What was received and not served yet, and where in the buffer reading shall stop.
@@ -97,8 +111,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self.last_active = 0.0
-        # By what follows the correlation id: what the frame must begin with, and what serves it.
-        self._shortcuts: dict[bytes, tuple[int, Shortcut]] = {}
+        # By what follows the correlation id: what the frame must begin with, what serves it,
+        # and where it is counted.
+        self._shortcuts: dict[bytes, tuple[int, Shortcut, ApiStatistics]] = {}
         self._shortcut_size = 0
         self.listener = listener
         self.host = ""
@@ -132,7 +147,8 @@ class Connection(asyncio.BufferedProtocol):
             self._shortcuts.clear()
         self._shortcut_size = size
         api_and_version, _ = _HEAD.unpack_from(frame)
-        self._shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut)
+        statistics = self._statistics.by_api[api_and_version >> 16]
+        self._shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut, statistics)
 
     # -- asyncio's side ------------------------------------------------------
 
@@ -172,9 +188,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._write_blocked = True
+        self._blocked_since = self._stopwatch()
 
     def resume_writing(self) -> None:
         self._write_blocked = False
+        self._last.send.add(self._stopwatch() - self._blocked_since)
         self.last_active = self._now()
         self._go_on()
 
@@ -186,6 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         queued = 0
         refusal = None
         view, start, end, serve = self._view, self._start, self._end, self._serve
+        last, stopwatch = self._last, self._stopwatch
         try:
             while end - start >= 4:
                 (size,) = _SIZE.unpack_from(view, start)
@@ -204,9 +223,19 @@ class Connection(asyncio.BufferedProtocol):
                     if known is not None:
                         api_and_version, correlation_id = _HEAD.unpack_from(frame)
                         if api_and_version == known[0]:
+                            last = known[2]
+                            since = None if last.repeated & _UNTIMED else stopwatch()
                             reply = known[1](frame, correlation_id)
+                            if reply is not None:
+                                last.repeated += 1
+                                if since is not None:
+                                    last.handle.add(stopwatch() - since, TIMED_ONE_IN)
                 if reply is None:
+                    since = stopwatch()
                     reply = serve(frame, self)
+                    last = self._statistics.by_api[_API.unpack_from(frame)[0]]
+                    last.dispatched += 1
+                    last.handle.add(stopwatch() - since)
                 start = after
                 if reply is None:
                     continue
@@ -229,17 +258,21 @@ class Connection(asyncio.BufferedProtocol):
             self._registry.fatal(broken)
             refusal = "the broker stops"
         except BarnabasError as e:
+            self._statistics.refused += 1
             refusal = str(e)
         except Exception:
             log.exception("request failed peer=%s", self.peer)
             refusal = "a bug in the broker"
+        self._last = last
         if out:
             self._send(out, queued)
         if refusal is not None:
             self.close(refusal)
             return
+        self._statistics.received_bytes += start - self._start
         self._consumed(start)
         if self._pending is not None:
+            self._waits_since = stopwatch()
             self._pending.deliver_to(self._answered)
 
     def _consumed(self, start: int) -> None:
@@ -260,6 +293,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, answer: Answer | Refusal) -> None:
         self._pending = None
+        self._last.wait.add(self._stopwatch() - self._waits_since)
         self.last_active = self._now()
         if isinstance(answer, Refusal):
             self.close(answer.why)
@@ -285,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, out: list[Buffer], size: int) -> None:
         if self._transport is None:
             return
+        self._statistics.sent_bytes += size
         if len(out) == 1:
             self._transport.write(out[0])
         elif size <= JOIN_BELOW:

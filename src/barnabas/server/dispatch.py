@@ -16,6 +16,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.server.connection import Connection
 from barnabas.server.replies import Pending, Reply, Work
+from barnabas.server.request_statistics import RequestStatistics
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, newest, read_as_sent, write_response
 from barnabas.wire.varint import Truncated, skip_tags
@@ -54,6 +55,7 @@ class Dispatch:
         message_handlers: Mapping[ApiKey, MessageHandler],
         unsupported_api_versions: Callable[[int], bytes],
         work: Work,
+        statistics: RequestStatistics,
     ) -> None:
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
@@ -62,6 +64,7 @@ class Dispatch:
         self._message_handlers = message_handlers
         self._unsupported_api_versions = unsupported_api_versions
         self._work = work
+        self._statistics = statistics
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection.Serve`."""
@@ -109,13 +112,19 @@ class Dispatch:
         call = Call(version, sent, client_id, connection, self._served)
         response = self._message_handlers[key](newest(key, sent), call)
         if not inspect.isawaitable(response):
-            return write_response(key, version, correlation_id, response)
+            return self._written(key, version, correlation_id, response)
         what = f"api={key.name} peer={connection.peer}"
-        return self._work.answer(Pending(), what, _later(key, version, correlation_id, response))
+        making = self._later(key, version, correlation_id, response)
+        return self._work.answer(Pending(), what, making)
 
+    async def _later(
+        self, key: ApiKey, version: int, correlation_id: int, response: Awaitable[Any]
+    ) -> bytes:
+        return self._written(key, version, correlation_id, await response)
 
-async def _later(key: ApiKey, version: int, correlation_id: int, response: Awaitable[Any]) -> bytes:
-    return write_response(key, version, correlation_id, await response)
+    def _written(self, key: ApiKey, version: int, correlation_id: int, response: Message) -> bytes:
+        self._statistics.count_errors(key, response)
+        return write_response(key, version, correlation_id, response)
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

@@ -14,6 +14,7 @@ from barnabas.base.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.server.connection import Connection, Serve
+from barnabas.server.request_statistics import RequestStatistics
 
 log = logging.getLogger("barnabas.listeners")
 
@@ -37,8 +38,14 @@ class Listeners:
     """Opens the listeners, counts their connections, closes those that are idle too long."""
 
     def __init__(
-        self, serve: Serve, limits: Limits, timer: Timer, on_fatal: Callable[[LawBroken], None]
+        self,
+        serve: Serve,
+        limits: Limits,
+        timer: Timer,
+        on_fatal: Callable[[LawBroken], None],
+        statistics: RequestStatistics,
     ) -> None:
+        self._statistics = statistics
         self._serve = serve
         self._limits = limits
         self._timer = timer
@@ -65,7 +72,7 @@ class Listeners:
 
         def connection() -> Connection:
             limit = self._limits.socket_request_max_bytes
-            return Connection(self._serve, self, limit, listener.name, loop)
+            return Connection(self._serve, self, limit, listener.name, loop, self._statistics)
 
         try:
             server = await loop.create_server(

@@ -42,6 +42,7 @@ from barnabas.server.partitions import Partitions
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.read_replicas import read_replica_selector
 from barnabas.server.replies import Work
+from barnabas.server.request_statistics import RequestStatistics
 from barnabas.server.seams import Seams
 from barnabas.server.settings import (
     advertised,
@@ -201,7 +202,10 @@ class Node:
             controller=self.controller,
             disk_failed=self._disk_failed,
         )
-        self.listeners = Listeners(self._dispatch(), limits(config), self.timer, fail)
+        self._statistics = RequestStatistics(seams.stopwatch)
+        self.listeners = Listeners(
+            self._dispatch(), limits(config), self.timer, fail, self._statistics
+        )
 
     def _dispatch(self) -> Dispatch:
         sessions = FetchSessions(
@@ -217,6 +221,7 @@ class Node:
             self._delayed,
             self._disk_failed,
             self.work,
+            self._statistics.by_api[ApiKey.PRODUCE].errors,
         )
         fetch = Fetch(
             self._replicas,
@@ -227,6 +232,7 @@ class Node:
             self._config.int("fetch.max.bytes"),
             self._disk_failed,
             self.work,
+            self._statistics.by_api[ApiKey.FETCH].errors,
             FollowerFetches(self._delayed, self._leader_throttle, self.isr.submit, self._now_ms),
             read_replica_selector(
                 self._config.optional_str("replica.selector.class"), self._metadata
@@ -238,6 +244,7 @@ class Node:
             | {key: partial(self._controlled, key) for key in api.CONTROL},
             api_versions.unsupported,
             self.work,
+            self._statistics,
         )
 
     # -- beginning -----------------------------------------------------------

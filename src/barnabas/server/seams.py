@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.base.clock import Clock
+from barnabas.base.clock import Clock, Stopwatch, machine_stopwatch
 from barnabas.base.disk import Disk
 from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
@@ -25,3 +25,4 @@ class Seams:
     disk: Callable[[str], Disk]
     coordination: Callable[[], Coordination] | None = None
     safeguards: Safeguards = field(default_factory=Safeguards)
+    stopwatch: Stopwatch = machine_stopwatch

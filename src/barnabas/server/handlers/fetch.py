@@ -10,6 +10,7 @@ stuck.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -83,6 +84,7 @@ class Fetch:
         max_bytes: int,
         disk_failed: Callable[[DiskFault], None],
         work: Work,
+        errors: Counter[int],
         follower_fetches: FollowerFetches,
         selector: RackAware | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class Fetch:
         self._disk_failed = disk_failed
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
         self._work = work
+        self.errors = errors  # what was told of partitions and sessions, by its code
         self._follower_fetches = follower_fetches
         self._selector = selector
 
@@ -118,6 +121,7 @@ class Fetch:
         try:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
         except BrokerError as e:
+            self.errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
         operation = DelayedFetch(self, request, context, version, correlation_id)
         if request.replica_id < 0 or self._has_news(request, context):
@@ -400,6 +404,7 @@ class DelayedFetch(DelayedOperation):
     def response(self, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
         """The frame: what was found, with its records, less what the session need not tell."""
         if code := self._context.answering():
+            self._fetch.errors[code] += 1
             return write_fetch(
                 self._version, self._correlation_id, (), code, self._context.session_id
             )
@@ -409,6 +414,8 @@ class DelayedFetch(DelayedOperation):
         last: TopicKey | None = None
         for found, records in zip(fetched.found, buffers, strict=True):
             got = found.answer._replace(records=records) if records else found.answer
+            if got.code:
+                self._fetch.errors[got.code] += 1
             if not self._context.worth_telling(found.topic, got):
                 continue
             if found.topic != last:

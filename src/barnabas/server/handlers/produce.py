@@ -9,6 +9,7 @@ per-record errors and messages are told from 8.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -46,6 +47,7 @@ REMEMBERED: Final = 10_000
 _WENT_WELL: Final = (ErrorCode.none,)
 
 Validated = tuple[memoryview, BatchHeader]
+Topics = list[tuple[str, list[PartitionProduced]]]
 
 
 class SilentFailure(BarnabasError):
@@ -74,7 +76,9 @@ class Produce:
         delayed: Delayed,
         disk_failed: Callable[[DiskFault], None],
         work: Work,
+        errors: Counter[int],
     ) -> None:
+        """`errors` counts what partitions are refused for, by its code."""
         self._replicas = replicas
         self._clock = clock
         self._offload = offload
@@ -83,6 +87,7 @@ class Produce:
         self._disk_failed = disk_failed
         self._successes: dict[tuple[int, str, int], Success] = {}
         self._work = work
+        self._errors = errors
 
     def __call__(
         self,
@@ -130,7 +135,7 @@ class Produce:
                     self._offer_shortcut(version, frame, single, connection)
         except (BrokerError, DiskFault) as e:
             refused = self._refused(partition, e)
-            return _reply(version, correlation_id, acks, [(topic, [refused])])
+            return self._reply(version, correlation_id, acks, [(topic, [refused])])
         if not leader.is_sole:
             return self._replicated(version, correlation_id, leader, produced, acks, timeout_ms)
         self._consumers((topic, partition))
@@ -162,7 +167,7 @@ class Produce:
             if codes[0] is ErrorCode.none:
                 return success.response(correlation_id, base_offset, time_ms, start)
             failed = PartitionProduced(partition, int(codes[0]), base_offset, time_ms, start)
-            return write_produce(version, correlation_id, [(topic, [failed])])
+            return self._written(version, correlation_id, [(topic, [failed])])
 
         if acks != ALL or leader.high_watermark >= end:
             return respond(_WENT_WELL)
@@ -186,7 +191,7 @@ class Produce:
         awaited = [each.awaited for each in done if each.awaited is not None]
         if not awaited:
             topics = _by_topic(request, [each.produced for each in done])
-            return _reply(version, correlation_id, request.acks, topics)
+            return self._reply(version, correlation_id, request.acks, topics)
 
         def respond(codes: Sequence[ErrorCode]) -> bytes:
             fared = iter(codes)
@@ -196,7 +201,7 @@ class Produce:
                 else each.produced._replace(code=int(next(fared)))
                 for each in done
             ]
-            return write_produce(version, correlation_id, _by_topic(request, produced))
+            return self._written(version, correlation_id, _by_topic(request, produced))
 
         operation = DelayedProduce(self._replicas, awaited, respond)
         keys = [each.leader.topic_partition for each in awaited]
@@ -240,7 +245,7 @@ class Produce:
     ) -> bytes:
         topic, partition = key
         refused = [(topic, [self._refused(partition, fault)])]
-        return write_produce(version, correlation_id, refused)
+        return self._written(version, correlation_id, refused)
 
     def _refused(self, partition: int, error: BrokerError | DiskFault) -> PartitionProduced:
         if isinstance(error, DiskFault):
@@ -278,6 +283,22 @@ class Produce:
             leader.log.log_start_offset,
         )
         return Done(answer, Awaited(leader, produced.end) if waits else None)
+
+    def _reply(self, version: int, correlation_id: int, acks: int, topics: Topics) -> bytes | None:
+        if acks != 0:
+            return self._written(version, correlation_id, topics)
+        for code in self._count_errors(topics):
+            raise SilentFailure(f"produce with acks=0 failed code={ErrorCode(code).name}")
+        return None
+
+    def _written(self, version: int, correlation_id: int, topics: Topics) -> bytes:
+        self._count_errors(topics)
+        return write_produce(version, correlation_id, topics)
+
+    def _count_errors(self, topics: Topics) -> list[int]:
+        codes = [each.code for _, partitions in topics for each in partitions if each.code]
+        self._errors.update(codes)
+        return codes
 
     # -- the slow path -------------------------------------------------------
 
@@ -352,10 +373,8 @@ async def _given(pending: Pending) -> Answer | Refusal:
     return await answer
 
 
-def _by_topic(
-    request: ProduceRequest, produced: list[PartitionProduced]
-) -> list[tuple[str, list[PartitionProduced]]]:
-    topics: list[tuple[str, list[PartitionProduced]]] = []
+def _by_topic(request: ProduceRequest, produced: list[PartitionProduced]) -> Topics:
+    topics: Topics = []
     last = None
     for batches, partition in zip(request.partitions, produced, strict=True):
         if batches.topic != last:
@@ -363,19 +382,3 @@ def _by_topic(
             topics.append((last, []))
         topics[-1][1].append(partition)
     return topics
-
-
-def _reply(
-    version: int,
-    correlation_id: int,
-    acks: int,
-    topics: list[tuple[str, list[PartitionProduced]]],
-) -> bytes | None:
-    if acks != 0:
-        return write_produce(version, correlation_id, topics)
-    for _, partitions in topics:
-        for partition in partitions:
-            if partition.code:
-                code = ErrorCode(partition.code).name
-                raise SilentFailure(f"produce with acks=0 failed code={code}")
-    return None

@@ -1,0 +1,208 @@
+"""How long a cluster is without controller: a failover with many partitions, and a broker lost.
+
+    python -m bench.failover --partitions 10000
+
+On a real ZooKeeper and on the embedded tree. The brokers only answer, so what counts is what the
+controller reads, decides, writes and sends. Beside each, how long it held its event loop at most:
+so long the clients of the broker that it lives in had to wait.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+import uvloop
+from rich.console import Console
+
+from barnabas.base.clock import SystemClock
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.controller.batch import ControlRequest
+from barnabas.controller.channels import LocalPeer
+from barnabas.controller.context import LiveBroker
+from barnabas.controller.controller import Controller
+from barnabas.controller.reign import ControllerSettings
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.control.leader_and_isr import LeaderAndIsrResponse
+from barnabas.wire.control.stop_replica import StopReplicaResponse
+from barnabas.wire.control.update_metadata import UpdateMetadataResponse
+from barnabas.wire.schema import Message
+from barnabas.znodes import layout, paths
+from barnabas.znodes.embedded import Tree
+from barnabas.znodes.tree import Coordination, Create
+from barnabas.znodes.zookeeper import connect
+from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from bench.report import Row, Section, show
+
+BROKERS: Final = 3
+PARTITIONS_PER_TOPIC: Final = 100
+GOAL_S: Final = 2.0
+
+Sessions = Callable[[], Awaitable[Coordination]]
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds until it was done, and the longest that the loop was held meanwhile."""
+
+    seconds: float
+    held: float
+
+
+async def answer(request: ControlRequest) -> Message:
+    """What a broker says that has nothing to do."""
+    none = ErrorCode.none
+    match request.key:
+        case ApiKey.LEADER_AND_ISR:
+            return LeaderAndIsrResponse(error_code=none, topics=())
+        case ApiKey.STOP_REPLICA:
+            return StopReplicaResponse(error_code=none, partition_errors=())
+        case _:
+            return UpdateMetadataResponse(error_code=none)
+
+
+async def reach(broker: LiveBroker) -> LocalPeer:
+    return LocalPeer(answer)
+
+
+async def fill(admin: Coordination, partitions: int) -> None:
+    """Brokers, and topics of which the last controller has elected all leaders."""
+    for path in paths.PERSISTENT_PATHS:
+        await admin.create(path, make_parents=True)
+    for broker_id in map(BrokerId, range(BROKERS)):
+        at = layout.Endpoint("PLAINTEXT", "localhost", 9092 + broker_id)
+        registration = layout.encode_broker(layout.BrokerRegistration((at,), 0))
+        await admin.create(paths.broker_path(broker_id), registration, ephemeral=True)
+    random = Random(0)
+    for number in range(partitions // PARTITIONS_PER_TOPIC):
+        await admin.multi(list(topic(f"topic-{number}", random)))
+
+
+def topic(name: str, random: Random) -> list[Create]:
+    replicas = {
+        index: (BrokerId(index % BROKERS), BrokerId((index + 1) % BROKERS))
+        for index in range(PARTITIONS_PER_TOPIC)
+    }
+    assignment = layout.encode_topic(layout.TopicAssignment(replicas, random.uuid()))
+    creates = [Create(paths.topic_path(name), assignment), Create(paths.partitions_path(name))]
+    for index, isr in replicas.items():
+        partition = TopicPartition(name, index)
+        state = layout.PartitionState(isr[0], LeaderEpoch(0), 0, isr)
+        creates.append(Create(paths.partition_path(partition)))
+        creates.append(
+            Create(paths.partition_state_path(partition), layout.encode_partition_state(state))
+        )
+    return creates
+
+
+async def timed(done: Callable[[], bool]) -> Took:
+    """Wait until it is done; looks often, and each look that comes late tells who held the loop."""
+    began = last = time.perf_counter()
+    held = 0.0
+    while not done():
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        held, last = max(held, now - last), now
+    return Took(time.perf_counter() - began, held)
+
+
+async def measure(session: Sessions, partitions: int) -> tuple[Took, Took]:
+    """A failover, and then the loss of one broker of three."""
+    admin, own = await session(), await session()
+    await fill(admin, partitions)
+    controller = Controller(
+        BrokerId(0),
+        own,
+        clock=SystemClock(),
+        random=Random(1),
+        settings=ControllerSettings,
+        connect=reach,
+        local=answer,
+        on_fatal=lambda _: None,
+    )
+
+    def handled(event: str) -> Callable[[], bool]:
+        return lambda: event in controller.last_events()
+
+    controller.start()
+    failover = await timed(handled("Startup"))
+    await admin.delete(paths.broker_path(BrokerId(BROKERS - 1)))
+    loss = await timed(handled("BrokersChanged"))
+    await controller.stop()
+    await own.close()
+    await admin.close()
+    return failover, loss
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Sessions]:
+    tree = Tree()
+
+    async def session() -> Coordination:
+        return tree.session()
+
+    yield session
+
+
+@asynccontextmanager
+async def zookeeper() -> AsyncIterator[Sessions]:
+    loop = asyncio.get_running_loop()
+    with tempfile.TemporaryDirectory() as folder:
+        server = ZooKeeperServer(Path(folder))
+        await loop.run_in_executor(None, server.start)
+
+        async def session() -> Coordination:
+            address = f"{server.address}/bench"
+            return await connect(address, session_timeout_ms=18_000, connection_timeout_ms=18_000)
+
+        try:
+            yield session
+        finally:
+            await loop.run_in_executor(None, server.stop)
+
+
+TREES: Final = {"ZooKeeper": zookeeper, "embedded tree": embedded}
+
+
+async def run(partitions: int) -> list[Row]:
+    rows = []
+    for name, tree in TREES.items():
+        async with tree() as session:
+            failover, loss = await measure(session, partitions)
+        rows.append(_row(f"failover, {name}", failover, GOAL_S))
+        rows.append(_row(f"a broker of {BROKERS} lost, {name}", loss))
+    return rows
+
+
+def _row(name: str, took: Took, goal_s: float | None = None) -> Row:
+    return Row(
+        name,
+        f"{took.seconds:.2f} s, loop held {1000 * took.held:.0f} ms",
+        goal="" if goal_s is None else f"≤ {goal_s:g} s",
+        met=None if goal_s is None else took.seconds <= goal_s,
+        numbers={"seconds": took.seconds, "held_s": took.held},
+    )
+
+
+def section(partitions: int) -> Section:
+    notes = (f"{partitions:,} partitions, {BROKERS} brokers that only answer",)
+    rows = uvloop.run(run(partitions))
+    return Section("failover", "Without a controller", "Barnabas", "", rows, notes)
+
+
+def main(
+    partitions: Annotated[int, typer.Option(min=100, help="How many partitions.")] = 10_000,
+) -> None:
+    """A controller failover and the loss of a broker, with many partitions."""
+    show(Console(), section(partitions))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Consumer groups and committed offsets: decisions, and the records they rest on."""

@@ -1,0 +1,111 @@
+"""What requests there were, how long each phase of them took, how they failed: plain numbers.
+
+They are counted on the way of every request, so counting must cost next to nothing: no locks, no
+objects of a metrics library, and of requests that a shortcut serves only some are timed.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any, Final
+
+from barnabas.base.clock import Stopwatch, machine_stopwatch
+from barnabas.wire.schema import Message
+
+# Of requests that a shortcut serves one in so many is timed, and stands for all of them.
+TIMED_ONE_IN: Final = 16
+
+# The first bucket takes what is below 1.024 microseconds; each goes twice as far as the one before.
+_FIRST_BITS: Final = 10
+_LAST: Final = 27
+BOUNDS_S: Final = tuple(2 ** (_FIRST_BITS + bucket) / 1e9 for bucket in range(_LAST))
+
+
+class Times:
+    """How many took how long; the last bucket takes all that took longer than any bound."""
+
+    __slots__ = ("buckets", "total_ns")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (_LAST + 1)
+        self.total_ns = 0
+
+    def add(self, took_ns: int, weight: int = 1) -> None:
+        """Count `weight` of them that took so long."""
+        self.buckets[min((took_ns >> _FIRST_BITS).bit_length(), _LAST)] += weight
+        self.total_ns += took_ns * weight
+
+    @property
+    def count(self) -> int:
+        return sum(self.buckets)
+
+
+class ApiStatistics:
+    """The requests of one API.
+
+    handle   on the loop: read, done, and answered or left to wait
+    wait     from then on until there is an answer: for other replicas, the controller, new
+             records, a disk
+    send     from when the client has not read its answers until it has
+    """
+
+    __slots__ = ("dispatched", "errors", "handle", "repeated", "send", "wait")
+
+    def __init__(self) -> None:
+        self.dispatched = 0
+        self.repeated = 0  # served by a shortcut
+        self.handle = Times()
+        self.wait = Times()
+        self.send = Times()
+        self.errors: Counter[int] = Counter()
+
+    @property
+    def requests(self) -> int:
+        return self.dispatched + self.repeated
+
+    def phases(self) -> Iterator[tuple[str, Times]]:
+        yield "handle", self.handle
+        yield "wait", self.wait
+        yield "send", self.send
+
+
+class RequestStatistics:
+    """Of all APIs, by their numbers, and of all connections together."""
+
+    def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
+        self.stopwatch = stopwatch
+        self.by_api: defaultdict[int, ApiStatistics] = defaultdict(ApiStatistics)
+        self.before_any = ApiStatistics()  # of connections that have not asked for anything yet
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.refused = 0  # requests that nobody could answer
+
+    def count_errors(self, key: int, response: Message) -> None:
+        """Count each error that a response tells of."""
+        errors = self.by_api[key].errors
+        for code in error_codes(response):
+            errors[code] += 1
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    """All that a message has but those that stand for success, however deep they are in it."""
+    names, lists = _fields_to_look_at(message.__class__)
+    for name in names:
+        if code := getattr(message, name):
+            yield int(code)
+    for name in lists:
+        for each in getattr(message, name) or ():
+            if not hasattr(each, "__dataclass_fields__"):
+                break
+            yield from error_codes(each)
+
+
+@cache
+def _fields_to_look_at(kind: type[Any]) -> tuple[list[str], list[str]]:
+    """The names of the fields that are error codes, and of those that may hold such."""
+    known = fields(kind)
+    return (
+        [field.name for field in known if field.name == "error_code"],
+        [field.name for field in known if "tuple" in str(field.type)],
+    )

@@ -1,0 +1,144 @@
+"""A cluster whose brokers can be cut off from each other and from ZooKeeper."""
+
+import random
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.network import Network
+from tests.support.broker import BrokerProcess
+from tests.support.clients import PATIENCE_S
+from tests.support.cluster import Cluster, until
+from tests.support.confluent_client import admin, only_result
+
+LAG_TIME_MS: Final = 3_000
+# Below the ports that connections get when they ask for any: a broker must get its own again.
+_PORTS: Final = range(20_000, 32_000)
+# Quick to notice, so that tests need not wait long.
+SETTINGS: Final = (
+    f"replica.lag.time.max.ms={LAG_TIME_MS}",
+    "replica.fetch.wait.max.ms=300",
+    "replica.fetch.backoff.ms=100",
+    "replica.socket.timeout.ms=2000",
+    "controller.socket.timeout.ms=3000",
+    "controlled.shutdown.retry.backoff.ms=500",
+    "replica.high.watermark.checkpoint.interval.ms=500",
+    "log.flush.offset.checkpoint.interval.ms=500",
+    "offsets.topic.replication.factor=3",
+    "auto.create.topics.enable=false",
+    "auto.leader.rebalance.enable=false",
+    "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+)
+
+
+class CutCluster(Cluster):
+    """Each broker is in a rack of its own, and reaches the others through `network`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper: str,
+        brokers: int = 3,
+        overrides: Sequence[str] = (),
+        prelude: str = "",
+    ) -> None:
+        self.network = Network()
+        self._prelude = prelude
+        super().__init__(folder, zookeeper, brokers, [*SETTINGS, *overrides])
+
+    def _broker(self, number: int, overrides: Sequence[str] = ()) -> BrokerProcess:
+        folder = self._folder / f"broker-{number}"
+        folder.mkdir(parents=True)
+        client, internal = free_port(), free_port()
+        way = self.network.open_to_broker(number, internal)
+        host, _, chroot = self.zookeeper.partition("/")
+        zookeeper = self.network.open_to_zookeeper(number, int(host.rpartition(":")[2]))
+        broker = BrokerProcess(
+            folder,
+            [
+                f"listeners=INTERNAL://127.0.0.1:{internal},CLIENT://127.0.0.1:{client}",
+                f"advertised.listeners=INTERNAL://127.0.0.1:{way},CLIENT://127.0.0.1:{client}",
+                "listener.security.protocol.map=INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",
+                "inter.broker.listener.name=INTERNAL",
+                f"broker.rack=rack-{number}",
+                *self._overrides,
+                *overrides,
+            ],
+            node_id=number,
+            zookeeper=f"127.0.0.1:{zookeeper}/{chroot}",
+            prelude=self._prelude,
+        )
+        broker.port = client
+        return broker
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self.network.close()
+
+    # -- topics --------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Return when all its replicas are in sync; `assignment` names them for each partition."""
+        topic = admin.NewTopic(
+            name,
+            len(assignment),
+            replica_assignment=[list(replicas) for replicas in assignment],
+            config=dict(config or {}),
+        )
+        client = admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        only_result(client.create_topics([topic], request_timeout=PATIENCE_S))
+        self.wait_in_sync(name)
+
+    def partitions(self, topic: str, asked: int | None = None) -> list[Any]:
+        """What a broker that runs tells of the topic's partitions, in their order."""
+        number = next(iter(self.running)) if asked is None else asked
+        for each in self.metadata(number).topics:
+            if each.name == topic:
+                return sorted(each.partitions, key=lambda p: int(p.partition_index))
+        return []
+
+    def isr(self, topic: str, partition: int = 0, asked: int | None = None) -> list[int]:
+        found = self.partitions(topic, asked)
+        return sorted(found[partition].isr_nodes) if found else []
+
+    def wait_in_sync(self, topic: str, within_s: float = 60.0) -> None:
+        """Return when every broker says that all replicas of every partition are in sync."""
+
+        def in_sync() -> bool:
+            told = [self.partitions(topic, number) for number in self.running]
+            return all(
+                partitions
+                and all(sorted(p.isr_nodes) == sorted(p.replica_nodes) for p in partitions)
+                for partitions in told
+            )
+
+        try:
+            until(in_sync, f"all replicas of {topic} in sync", within_s)
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{self.logs()}") from None
+
+    def wipe(self, number: int) -> None:
+        """Take away all that a broker that does not run has on its disk."""
+        shutil.rmtree(self.brokers[number].data)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that no connection gets by chance."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

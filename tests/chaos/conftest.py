@@ -1,0 +1,25 @@
+"""Clusters whose brokers can be cut off."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import CutCluster
+
+StartCluster = Callable[..., CutCluster]
+
+
+@pytest.fixture
+def cut_cluster(tmp_path: Path, zookeeper_chroot: str) -> Iterator[StartCluster]:
+    """Start a cluster of the test's own: `cut_cluster("key=value", brokers=3)`."""
+    mine: list[CutCluster] = []
+
+    def start(*overrides: str, brokers: int = 3, prelude: str = "") -> CutCluster:
+        mine.append(CutCluster(tmp_path, zookeeper_chroot, brokers, overrides, prelude))
+        mine[-1].start()
+        return mine[-1]
+
+    yield start
+    for cluster in mine:
+        cluster.close()

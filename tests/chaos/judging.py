@@ -1,0 +1,109 @@
+"""What must be true once a cluster has suffered: of the disks, of the producers, of the readers."""
+
+import contextlib
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from barnabas.cli.main import run
+from barnabas.wire.batch import check_crc, headers
+from barnabas.wire.records import read_records
+from tests.chaos.cluster import CutCluster
+from tests.chaos.faults import Injected
+from tests.chaos.load import Load, Reader, value_of
+
+Content = dict[int, bytes]
+
+
+def read_replicas(cluster: CutCluster, topic: str, partitions: int) -> list[Content]:
+    """The records of each partition by offset; its replicas must be the same byte by byte.
+
+    The brokers have stopped, with nothing left to copy.
+    """
+    contents = []
+    for partition in range(partitions):
+        replicas = [broker.segments(topic, partition) for broker in cluster.brokers.values()]
+        assert len(set(replicas)) == 1, f"the replicas of {topic}-{partition} differ: " + ", ".join(
+            f"{len(replica)} bytes" for replica in replicas
+        )
+        contents.append(_records(replicas[0]))
+    return contents
+
+
+def _records(segments: bytes) -> Content:
+    found: Content = {}
+    for position, header in headers(segments):
+        batch = segments[position : position + header.size]
+        assert check_crc(batch)
+        assert header.base_offset == len(found), "offsets are not dense"
+        for record in read_records(batch):
+            found[record.offset] = record.value or b""
+    return found
+
+
+def verify_folders(cluster: CutCluster) -> None:
+    """What `barnabas log verify` says of all that the brokers have on disk."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = run(["log", "verify", *(str(broker.data) for broker in cluster.brokers.values())])
+    assert code == 0, said.getvalue()
+
+
+def judge_loads(loads: Sequence[Load], contents: Sequence[Content]) -> None:
+    """All that was sent is there once and in order, and where its acknowledgement said."""
+    for load in loads:
+        assert not load.errors, load.errors[:10]
+        for partition, content in enumerate(contents):
+            prefix = b"%d:" % load.number
+            found = [value for value in content.values() if value.startswith(prefix)]
+            sent = [value_of(load.number, partition, n) for n in range(load.sent[partition])]
+            assert found == sent, _first_difference(found, sent)
+            for number, offset, _ in load.acknowledged[partition]:
+                assert offset is None or content[offset] == sent[number], (
+                    partition,
+                    number,
+                    offset,
+                )
+
+
+def _first_difference(found: list[bytes], sent: list[bytes]) -> str:
+    for index, (one, other) in enumerate(zip(found, sent, strict=False)):
+        if one != other:
+            return f"number {index}: {one!r} in place of {other!r}"
+    return f"{len(found)} in place of {len(sent)}"
+
+
+def judge_readers(readers: Sequence[Reader], contents: Sequence[Content]) -> None:
+    """Nobody read a record that later vanished or changed, and in the end everybody read all."""
+    for reader in readers:
+        assert not reader.errors, reader.errors[:10]
+        for partition, content in enumerate(contents):
+            for offset, value in reader.seen[partition].items():
+                assert content.get(offset) == value, (partition, offset, value, content.get(offset))
+            assert len(reader.seen[partition]) == len(content)
+
+
+def unavailability(faults: Sequence[Injected], loads: Sequence[Load]) -> list[float]:
+    """For each fault of a leader, for how long its partitions acknowledged nothing at most."""
+    return [
+        max(_longest_gap(fault, partition, loads) for partition in fault.led)
+        for fault in faults
+        if fault.led
+    ]
+
+
+def _longest_gap(fault: Injected, partition: int, loads: Sequence[Load]) -> float:
+    times = sorted(each.at for load in loads for each in load.acknowledged[partition])
+    gaps = [
+        after - max(before, fault.at)
+        for before, after in pairwise(times)
+        if after > fault.at and before < fault.over_at
+    ]
+    return max(gaps, default=0.0)
+
+
+def summary(gaps: Sequence[float]) -> str:
+    if not gaps:
+        return "no leader was hit"
+    return f"p50 {median(gaps):.2f} s, max {max(gaps):.2f} s, of {len(gaps)}"

@@ -1,0 +1,170 @@
+"""A real cluster, run and looked at by the command line: brokers die, move, and come back."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Barnabas
+from tests.cli.test_cluster_life import end
+
+PATIENCE_S = 60.0
+
+
+class RunningCluster:
+    """`barnabas cluster` with three brokers on free ports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "data"
+        self._errors = folder / "stderr"
+        self._process: subprocess.Popen[str] | None = None
+        self.bootstrap = ""
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "barnabas.cli.main", "cluster", "--base-port", "0"]
+        with self._errors.open("a") as errors:
+            self._process = subprocess.Popen(
+                [*command, "--data", str(self.folder)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("ready brokers=3 "), self._errors.read_text()
+        self.bootstrap = line.split()[-1]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        process, self._process = self._process, None
+        assert process is not None
+        process.send_signal(number)
+        with process:
+            return process.wait(PATIENCE_S)
+
+    def pid(self, name: str) -> int:
+        return int((self.folder / f"{name}.pid").read_text())
+
+    def close(self) -> None:
+        if self._process is not None:
+            self.stop(signal.SIGKILL)
+        for path in self.folder.glob("*.pid"):
+            end(int(path.read_text()))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    cluster = RunningCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def on_cluster(
+    cluster: RunningCluster, offline: Barnabas, monkeypatch: pytest.MonkeyPatch
+) -> Barnabas:
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", cluster.bootstrap)
+    return offline
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
+def partitions(barnabas: Barnabas, topic: str) -> list[dict[str, Any]]:
+    """As told by a broker that has heard of the topic: they do so one after the other."""
+    (found,) = eventually(
+        lambda: json.loads(barnabas("topics", "describe", topic, "--json").out or b"[]")
+    )
+    return list(found["partitions"])
+
+
+def test_the_controller_tells_of_three_brokers(on_cluster: Barnabas) -> None:
+    state = json.loads(on_cluster("controller", "--json").out)
+    assert sorted(state["brokers"]) == ["0", "1", "2"]
+    assert state["counts"]["brokers"] == 3
+    assert on_cluster("controller").code == 0
+
+
+def test_a_topic_has_three_replicas_and_messages_go_through(on_cluster: Barnabas) -> None:
+    assert on_cluster("topics", "create", "orders", "--partitions", 3).code == 0
+    for partition in partitions(on_cluster, "orders"):
+        assert sorted(partition["replicas"]) == [0, 1, 2]
+    eventually(lambda: on_cluster("produce", "orders", "a", "b", "c").code == 0)
+    assert sorted(on_cluster("consume", "orders").lines) == ["a", "b", "c"]
+
+
+def test_a_killed_broker_is_missed_and_welcomed_back(
+    cluster: RunningCluster, on_cluster: Barnabas
+) -> None:
+    on_cluster("topics", "create", "missed", "--partitions", 3, "--if-not-exists")
+    os.kill(cluster.pid("broker-1"), signal.SIGKILL)
+    eventually(lambda: all(1 not in p["isr"] for p in partitions(on_cluster, "missed")))
+    assert all(p["leader"] in (0, 2) for p in partitions(on_cluster, "missed"))
+    ended = on_cluster("topics", "describe", "missed", "--under-replicated", "--json")
+    assert len(json.loads(ended.out)[0]["partitions"]) == 3
+    assert on_cluster("produce", "missed", "while one is away").code == 0
+
+    config = cluster.folder / "broker-1" / "server.properties"
+    command = [sys.executable, "-m", "barnabas.cli.main", "server", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as by_hand:
+        try:
+            eventually(lambda: all(1 in p["isr"] for p in partitions(on_cluster, "missed")))
+            assert on_cluster("elect", "--preferred", "--topic", "missed").code == 0
+            eventually(
+                lambda: all(
+                    p["leader"] == p["replicas"][0] for p in partitions(on_cluster, "missed")
+                )
+            )
+        finally:
+            by_hand.terminate()
+
+
+def test_replicas_move_as_a_plan_says(on_cluster: Barnabas) -> None:
+    assert on_cluster("topics", "create", "moving", "-p", 1, "-r", 1).code == 0
+    eventually(lambda: on_cluster("produce", "moving", "a", "b").code == 0)
+    (before,) = partitions(on_cluster, "moving")
+    target = next(number for number in (0, 2) if number not in before["replicas"])
+    ended = on_cluster(
+        "reassign", "run", "-p", f"moving:0={target}", "--throttle", 10_000_000, "--timeout", 60
+    )
+    assert ended.code == 0, ended.err
+    (after,) = partitions(on_cluster, "moving")
+    assert (after["replicas"], after["leader"]) == ([target], target)
+    assert on_cluster("consume", "moving").lines == ["a", "b"]
+    configs = json.loads(on_cluster("configs", "describe", "--topic", "moving", "--json").out)
+    assert [c["name"] for c in configs if c["source"] == "dynamic topic"] == []
+
+
+def test_a_cluster_goes_on_after_everything_was_killed(tmp_path: Path, offline: Barnabas) -> None:
+    cluster = RunningCluster(tmp_path)
+    try:
+        cluster.start()
+        on = ("-b", cluster.bootstrap)
+        assert offline("topics", "create", "kept", *on).code == 0
+        # Brokers hear of a topic one after the other.
+        eventually(lambda: offline("produce", "kept", "a", *on).code == 0)
+        pids = [int(path.read_text()) for path in sorted(cluster.folder.glob("*.pid"))]
+        cluster.stop(signal.SIGKILL)
+        for pid in pids:
+            end(pid)
+        cluster.start()
+        # What is committed is known again when the followers have fetched.
+        eventually(lambda: offline("consume", "kept", "-b", cluster.bootstrap).lines == ["a"])
+        assert cluster.stop() == 0
+        assert list(cluster.folder.glob("*.pid")) == []
+    finally:
+        cluster.close()

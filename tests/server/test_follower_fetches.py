@@ -1,0 +1,88 @@
+"""What a follower's fetch moves, and who has to wait for what a throttle leaves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.ids import BrokerId, Offset
+from barnabas.purgatory.timer import Timer
+from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.progress import IsrChange
+from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.server.delayed import Delayed
+from barnabas.server.follower_fetches import FollowerFetches
+from barnabas.wire.fetch import FetchPartition
+from tests.log.batches import NOW, batch_of, open_partition
+from tests.purgatory.virtual_loop import VirtualLoop
+from tests.replication.leading import F2, F3, ME, leadership
+
+
+class Setting:
+    """A leader of five records with one follower in sync and one that is not."""
+
+    def __init__(self, folder: Path, loop: VirtualLoop) -> None:
+        log = open_partition(folder)
+        told = leadership(log.partition, isr=(ME, F2), replicas=(ME, F2, F3))
+        self.leader = LeaderReplica(ME, told, log, high_watermark=Offset(0), now_ms=0)
+        self.leader.append(batch_of(5), NOW)
+        self.throttle = ReplicationThrottle(ME, loop.time)
+        self.submitted: list[IsrChange] = []
+        self.fetches = FollowerFetches(
+            Delayed(Timer(loop)),
+            self.throttle,
+            lambda _, change: self.submitted.append(change),
+            lambda: loop.time() * 1000,
+        )
+
+    def fetch(self, replica: BrokerId, offset: int, epoch: int = 0, last_epoch: int = -1) -> bool:
+        wanted = FetchPartition(0, offset, 100, epoch, last_epoch, 0)
+        return self.fetches.on_fetch(replica, [(self.leader, wanted)])
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Iterator[Setting]:
+    loop = VirtualLoop()
+    yield Setting(tmp_path, loop)
+    loop.close()
+
+
+def test_a_follower_that_has_everything_need_not_be_looked_at_again(setting: Setting) -> None:
+    assert setting.fetch(F2, 3)
+    assert not setting.fetch(F2, 5)
+    assert setting.leader.high_watermark == 5
+
+
+@pytest.mark.parametrize(
+    ("replica", "offset", "epoch", "last_epoch"),
+    [(BrokerId(9), 5, 0, -1), (F2, 6, 0, -1), (F2, 5, 1, -1), (F2, 5, 0, 3)],
+    ids=["not assigned", "beyond the end", "another epoch", "another past"],
+)
+def test_what_will_be_refused_tells_nothing(
+    setting: Setting, replica: BrokerId, offset: int, epoch: int, last_epoch: int
+) -> None:
+    assert setting.fetch(replica, offset, epoch, last_epoch)
+    assert setting.leader.high_watermark == 0
+    assert {follower.log_end_offset for follower in setting.leader.followers} == {-1}
+
+
+def test_one_that_caught_up_is_submitted_once(setting: Setting) -> None:
+    setting.fetch(F3, 5)
+    setting.fetch(F3, 5)
+    (change,) = setting.submitted
+    assert change.isr == (ME, F2, F3)
+
+
+def test_only_those_out_of_sync_wait_where_the_topic_says_so_and_the_rate_is_passed(
+    setting: Setting,
+) -> None:
+    leader, fetches, throttle = setting.leader, setting.fetches, setting.throttle
+    topic, partition = leader.topic_partition
+    throttle.bytes_per_second = 10
+    fetches.on_sent(topic, partition, 1000)
+    assert not fetches.must_wait(leader, F3)  # the topic names nobody
+    throttle.set_topic(topic, [f"{partition}:{ME}"])
+    assert not fetches.must_wait(leader, F3)  # and so nothing was counted
+    fetches.on_sent(topic, partition, 1000)
+    assert fetches.must_wait(leader, F3)
+    assert not fetches.must_wait(leader, F2)
