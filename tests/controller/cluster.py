@@ -346,6 +346,7 @@ class Cluster:
         """The controller's context, the tree and every live broker say the same of all."""
         said = self.controller.describe(full=True)["partitions"]
         live = self.controller.describe()["brokers"]
+        told_to = {broker: self.nodes[broker].broker.metadata() for broker in map(int, live)}
         topics = await self.admin.children(paths.TOPICS)
         assigned = {name: await self.topic(name) for name in topics}
         assert set(said) == {f"{name}-{n}" for name in topics for n in assigned[name].partitions}
@@ -362,8 +363,8 @@ class Cluster:
                 assert is_so == tuple(
                     known[each] for each in ("leader", "leader_epoch", "isr", "version")
                 )
-                for broker in map(int, live):
-                    told = self.nodes[broker].broker.metadata()[partition]
+                for broker, metadata in told_to.items():
+                    told = metadata[partition]
                     heard = (told.leader, told.leader_epoch, list(told.isr), told.zk_version)
                     assert heard == is_so or told.leader == -2, (broker, partition, heard, is_so)
                     assert told.replicas == replicas

@@ -85,6 +85,7 @@ class Performer:
         self._channels = channels
         self._batch = batch
         self._unclean_by_default = unclean_by_default
+        self.unclean_elections = 0
 
     async def perform(self, steps: Steps) -> Performed:
         performed = Performed()
@@ -177,6 +178,7 @@ class Performer:
             if partition in written.led:
                 before = self._context.led[partition]
                 warn_of_unclean(partition, before, written.led[partition])
+                self.unclean_elections += 1
         self._apply_led(written, performed)
         for partition in (*moves.moved, *written.led):
             self._tell(moves.messages.get(partition, ()))

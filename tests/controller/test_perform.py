@@ -1,0 +1,122 @@
+"""Performing steps: on what the tree says now, whoever wrote it, and only what could be written."""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import chain
+from typing import cast
+
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.controller import events
+from barnabas.controller.context import Replica
+from barnabas.controller.parts import in_parts
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.steps import (
+    MovePartitions,
+    MoveReplicas,
+    RaiseLeaderEpochs,
+    Selector,
+    Step,
+    TellMetadata,
+)
+from barnabas.wire.apis import ApiKey
+from barnabas.znodes import paths
+from tests.controller.cluster import Cluster, scenario
+
+T0 = TopicPartition("t", 0)
+
+
+async def write_silently(cluster: Cluster, old: bytes, new: bytes) -> None:
+    """A leader changes its ISR, and has not come to announce it."""
+    path = paths.partition_state_path(T0)
+    data, stat = await cluster.admin.get(path)
+    assert old in data
+    await cluster.admin.set(path, data.replace(old, new), stat.version)
+
+
+@scenario
+async def test_a_leader_is_not_elected_from_an_isr_that_shrank_unheard(cluster: Cluster) -> None:
+    await cluster.start(0, 1, 2, 3)
+    await cluster.create_topic("t", (1, 2, 3))
+    await write_silently(cluster, b'"isr":[1,2,3]', b'"isr":[1,3]')
+    await cluster.nodes[1].unregister()
+    await cluster.quiet()
+    state = await cluster.state("t")
+    assert (state.leader, state.isr) == (3, (3,))
+
+
+@scenario
+async def test_a_leader_is_elected_from_an_isr_that_grew_unheard(cluster: Cluster) -> None:
+    await cluster.start(0, 1, 2)
+    await cluster.create_topic("t", (1, 2))
+    await cluster.write_isr("t", 0, 1)
+    await cluster.quiet()
+    await write_silently(cluster, b'"isr":[1]', b'"isr":[1,2]')
+    await cluster.nodes[1].unregister()
+    await cluster.quiet()
+    state = await cluster.state("t")
+    assert (state.leader, state.isr) == (2, (2,))
+
+
+@scenario
+async def test_what_vanished_from_the_tree_keeps_no_other_from_being_done(
+    cluster: Cluster,
+) -> None:
+    await cluster.start(0, 1, 2)
+    await cluster.create_topic("t", (1, 2), (1, 2))
+    await cluster.admin.delete(paths.partition_state_path(T0))
+    await cluster.nodes[1].unregister()
+    await cluster.quiet()
+    assert (await cluster.state("t", 1)).leader == 2
+    assert cluster.controller.epoch == 1
+    # Somebody has to repair it; the next controller finds a partition that was never led.
+    await cluster.admin.delete(paths.CONTROLLER)
+    await cluster.until(lambda: cluster.active is not None and cluster.controller.epoch == 2)
+    await cluster.quiet()
+    assert (await cluster.state("t", 0)).leader == 2
+
+
+@scenario
+async def test_a_partition_added_by_another_survives_a_move_of_its_topic(
+    cluster: Cluster,
+) -> None:
+    await cluster.start(0, 1, 2)
+    await cluster.create_topic("t", (1,))
+    topic_id = (await cluster.topic("t")).topic_id
+    asked = asyncio.ensure_future(
+        cluster.controller.ask(events.AlterReassignments({T0: (BrokerId(2),)}))
+    )
+    await cluster.write_topic("t", (1,), (0,), topic_id=topic_id)
+    await asked
+    await cluster.quiet()
+    topic = await cluster.topic("t")
+    assert (topic.adding, topic.partitions[1]) == ({0: (2,)}, (0,))
+    assert (await cluster.state("t", 1)).leader == 0
+
+
+@scenario
+async def test_thousands_of_partitions_are_told_of_in_several_requests(cluster: Cluster) -> None:
+    await cluster.start(0, 1)
+    await cluster.create_topic("t", *([(0, 1)] * 2500))
+    told = cluster.nodes[1].broker.messages(ApiKey.LEADER_AND_ISR)
+    assert len(cluster.nodes[1].broker.leaders()) == 2500
+    assert max(len(each.topic_states[0].partition_states) for each in told) == 1000
+
+
+def test_a_step_in_parts_is_the_same_step() -> None:
+    partitions = tuple(TopicPartition("t", n) for n in range(2500))
+    replicas = tuple(Replica(each, BrokerId(1)) for each in partitions)
+    moved = list(in_parts(MovePartitions(partitions, PartitionState.OFFLINE)))
+    assert joined(moved) == partitions
+    assert {part[1:] for part in moved} == {(PartitionState.OFFLINE, Selector.OFFLINE)}
+    raised = list(in_parts(RaiseLeaderEpochs(partitions, (BrokerId(1),))))
+    assert joined(raised) == partitions
+    assert {part[1:] for part in raised} == {((BrokerId(1),),)}
+    assert joined(in_parts(MoveReplicas(replicas, ReplicaState.ONLINE))) == replicas
+    assert list(in_parts(MoveReplicas((), ReplicaState.ONLINE))) == []
+    told = TellMetadata(None, partitions)
+    assert list(in_parts(told)) == [told]
+
+
+def joined(parts: Iterable[Step]) -> tuple[object, ...]:
+    """What the parts are about, one after the other."""
+    return tuple(chain.from_iterable(cast(tuple[object, ...], part[0]) for part in parts))
