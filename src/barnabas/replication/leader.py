@@ -204,6 +204,11 @@ class LeaderReplica:
         self._max_lag_ms = max_lag_ms
         return self._move_high_watermark()
 
+    @property
+    def records_appended(self) -> int:
+        """How many records producers have added in this epoch."""
+        return self.log.log_end_offset - self.epoch_start_offset
+
     # How far the log is committed
 
     @property

@@ -20,6 +20,7 @@ class Replicas:
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}
         self._followers: dict[tuple[str, int], FollowerReplica] = {}
         self._offline: set[tuple[str, int]] = set()
+        self._appended_before = 0  # by those that lead no more
 
     def leader(self, topic: str, partition: int) -> LeaderReplica:
         """Raises BrokerError that says why there is none here."""
@@ -62,9 +63,21 @@ class Replicas:
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._offline
 
+    @property
+    def offline_count(self) -> int:
+        return len(self._offline)
+
+    @property
+    def records_appended(self) -> int:
+        """How many records producers have added to partitions while they were led here."""
+        now = sum(leader.records_appended for leader in self._leaders.values())
+        return self._appended_before + now
+
     def remove(self, topic_partition: TopicPartition) -> Replica | None:
         self._offline.discard(topic_partition)
         leader = self._leaders.pop(topic_partition, None)
+        if leader is not None:
+            self._appended_before += leader.records_appended
         return leader or self._followers.pop(topic_partition, None)
 
     def followers(self) -> Iterator[FollowerReplica]:

@@ -17,9 +17,10 @@ from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
 from barnabas.server.broker import Broker
 from barnabas.server.membership import find_broker_id, find_cluster_id, join
+from barnabas.server.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
 from barnabas.server.seams import Seams
-from barnabas.server.settings import check_protocols
+from barnabas.server.settings import check_protocols, metrics_address
 
 __all__ = ["RunningBroker", "Seams", "start"]
 
@@ -31,6 +32,7 @@ class RunningBroker:
     broker: Broker
     endpoints: list[Listener]
     failed: "asyncio.Future[BaseException]"
+    metrics: Address | None  # where Prometheus may ask, if anywhere
     _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
@@ -63,6 +65,7 @@ def _machine(ending: AsyncExitStack) -> Seams:
 
 async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> RunningBroker:
     check_protocols(config)
+    metrics_at = metrics_address(config)
     failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     def fail(error: BaseException) -> None:
@@ -86,6 +89,10 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     ending.callback(node.timer.close)
     ending.push_async_callback(node.config_changes.stop)
     await node.load()
+    if metrics_at is not None:
+        listener = MetricsListener(node.metrics.page)
+        metrics_at = await listener.open(metrics_at)
+        ending.push_async_callback(listener.close)
     # In the order of stopping, read from below: leaderships, sockets, requests at hand, what is
     # copied from others, duties, the logs; the session with the tree was begun first.
     ending.push_async_callback(_unless_broken, failed, node.close_logs)
@@ -102,7 +109,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     ending.push_async_callback(node.leave)
     endpoints = await node.serve()
     ending.push_async_callback(_unless_broken, failed, node.hand_over)
-    return RunningBroker(node.broker, endpoints, failed)
+    return RunningBroker(node.broker, endpoints, failed, metrics_at)
 
 
 async def _unless_broken(

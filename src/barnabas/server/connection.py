@@ -229,13 +229,13 @@ class Connection(asyncio.BufferedProtocol):
                             if reply is not None:
                                 last.repeated += 1
                                 if since is not None:
-                                    last.handle.add(stopwatch() - since, TIMED_ONE_IN)
+                                    last.local.add(stopwatch() - since, TIMED_ONE_IN)
                 if reply is None:
                     since = stopwatch()
                     reply = serve(frame, self)
                     last = self._statistics.by_api[_API.unpack_from(frame)[0]]
                     last.dispatched += 1
-                    last.handle.add(stopwatch() - since)
+                    last.local.add(stopwatch() - since)
                 start = after
                 if reply is None:
                     continue
@@ -293,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, answer: Answer | Refusal) -> None:
         self._pending = None
-        self._last.wait.add(self._stopwatch() - self._waits_since)
+        self._last.remote.add(self._stopwatch() - self._waits_since)
         self.last_active = self._now()
         if isinstance(answer, Refusal):
             self.close(answer.why)

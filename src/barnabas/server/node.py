@@ -38,6 +38,7 @@ from barnabas.server.housekeeping import Housekeeping
 from barnabas.server.listeners import Listeners
 from barnabas.server.membership import Registration
 from barnabas.server.metadata import BrokerImage, MetadataCache
+from barnabas.server.metrics import Metrics, Observed
 from barnabas.server.partitions import Partitions
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.read_replicas import read_replica_selector
@@ -203,17 +204,37 @@ class Node:
             disk_failed=self._disk_failed,
         )
         self._statistics = RequestStatistics(seams.stopwatch)
+        self._sessions = FetchSessions(
+            config.int("max.incremental.fetch.session.cache.slots"),
+            SESSION_STALE_MS,
+            seams.random,
+            self._now_ms,
+        )
         self.listeners = Listeners(
             self._dispatch(), limits(config), self.timer, fail, self._statistics
         )
+        self.metrics = Metrics(
+            Observed(
+                self._replicas,
+                self.isr,
+                self.fetchers,
+                self.controller,
+                {
+                    "produce": self._delayed.produces,
+                    "consumer_fetch": self._delayed.consumers,
+                    "follower_fetch": self._delayed.followers,
+                    "delete_records": self._delayed.deletions,
+                    "create_topics": awaited,
+                },
+                self._statistics,
+                self.listeners,
+                self._sessions,
+                logs,
+                self._metadata,
+            )
+        )
 
     def _dispatch(self) -> Dispatch:
-        sessions = FetchSessions(
-            self._config.int("max.incremental.fetch.session.cache.slots"),
-            SESSION_STALE_MS,
-            self._seams.random,
-            self._now_ms,
-        )
         produce = Produce(
             self._replicas,
             self._seams.clock,
@@ -226,7 +247,7 @@ class Node:
         fetch = Fetch(
             self._replicas,
             self._metadata,
-            sessions,
+            self._sessions,
             self._delayed,
             self._seams.offload,
             self._config.int("fetch.max.bytes"),

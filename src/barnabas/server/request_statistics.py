@@ -42,21 +42,21 @@ class Times:
 
 
 class ApiStatistics:
-    """The requests of one API.
+    """The requests of one API, and the phases that they go through.
 
-    handle   on the loop: read, done, and answered or left to wait
-    wait     from then on until there is an answer: for other replicas, the controller, new
-             records, a disk
-    send     from when the client has not read its answers until it has
+    local    on the loop: read, done, and answered or left to wait
+    remote   from then on until there is an answer, for those that wait: for other replicas, the
+             controller, new records, a thread at a disk
+    send     while the client reads its answers more slowly than they come
     """
 
-    __slots__ = ("dispatched", "errors", "handle", "repeated", "send", "wait")
+    __slots__ = ("dispatched", "errors", "local", "remote", "repeated", "send")
 
     def __init__(self) -> None:
         self.dispatched = 0
         self.repeated = 0  # served by a shortcut
-        self.handle = Times()
-        self.wait = Times()
+        self.local = Times()
+        self.remote = Times()
         self.send = Times()
         self.errors: Counter[int] = Counter()
 
@@ -65,8 +65,8 @@ class ApiStatistics:
         return self.dispatched + self.repeated
 
     def phases(self) -> Iterator[tuple[str, Times]]:
-        yield "handle", self.handle
-        yield "wait", self.wait
+        yield "local", self.local
+        yield "remote", self.remote
         yield "send", self.send
 
 

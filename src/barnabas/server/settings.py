@@ -11,6 +11,7 @@ from barnabas.replication.fetcher import FetcherSettings
 from barnabas.server.cleaning import CleanerSettings
 from barnabas.server.housekeeping import Intervals
 from barnabas.server.listeners import Limits
+from barnabas.server.metrics_listener import Address, parse_address
 
 # Segments that rolled are brought onto the medium within this time.
 FLUSH_CHECK_MS: Final = 1_000
@@ -44,6 +45,12 @@ def _own_name() -> str:
     except OSError:
         return "localhost"
     return name
+
+
+def metrics_address(config: BrokerConfig) -> Address | None:
+    """Where metrics are served; None if they are not. Raises ConfigError."""
+    text = config.optional_str("barnabas.metrics.listener")
+    return parse_address(text) if text else None
 
 
 def limits(config: BrokerConfig) -> Limits:

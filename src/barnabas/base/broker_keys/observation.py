@@ -42,6 +42,9 @@ kafka.metrics.reporters list "" - low
     Java classes that report the older metrics; accepted, not used.
 kafka.metrics.polling.interval.secs int 10 >=1 low
     How often these reporters poll; accepted, not used.
+barnabas.metrics.listener string null - low internal acts
+    HOST:PORT at which this broker serves metrics for Prometheus, on /metrics; nowhere when not
+    set. Of Barnabas, not of Kafka.
 telemetry.max.bytes int 1048576 >=1 low
     The most bytes of metrics that a client may push.
 """

@@ -1,0 +1,132 @@
+"""Every metric of a broker, in a table that reads like documentation.
+
+A metric is one line of words, and below it, indented, what it tells. The words: name, type,
+labels (`-` for none), and what Kafka calls it (`-` if it has no such thing). A counter's name ends
+in `_total`; times are in seconds, sizes in bytes, as Prometheus wants it.
+"""
+
+from typing import Final, NamedTuple
+
+PREFIX: Final = "barnabas_"
+
+_TABLE: Final = """
+leader_count gauge - ReplicaManager.LeaderCount
+    Partitions that this broker leads.
+partition_count gauge - ReplicaManager.PartitionCount
+    Partitions that this broker has a replica of, as leader or as follower.
+under_replicated_partitions gauge - ReplicaManager.UnderReplicatedPartitions
+    Partitions led here of which not all replicas are in sync. Above 0 for long: a broker is down
+    or too slow.
+under_min_isr_partitions gauge - ReplicaManager.UnderMinIsrPartitionCount
+    Partitions led here with fewer replicas in sync than min.insync.replicas: acks=all is refused.
+at_min_isr_partitions gauge - ReplicaManager.AtMinIsrPartitionCount
+    Partitions led here with just min.insync.replicas in sync: one less, and acks=all is refused.
+reassigning_partitions gauge - ReplicaManager.ReassigningPartitions
+    Partitions led here whose replicas are being moved.
+offline_replicas gauge - ReplicaManager.OfflineReplicaCount
+    Replicas of this broker that lie in a log folder that failed.
+isr_shrinks_total counter - ReplicaManager.IsrShrinksPerSec
+    How often a leader here let followers that lagged out of the in-sync replicas.
+isr_expands_total counter - ReplicaManager.IsrExpandsPerSec
+    How often a leader here took a follower that caught up into the in-sync replicas.
+isr_failed_updates_total counter - ReplicaManager.FailedIsrUpdatesPerSec
+    Changes of in-sync replicas that could not be written, as the leader was deposed meanwhile.
+replica_max_lag gauge - ReplicaFetcherManager.MaxLag
+    How many records the follower here that lags most is behind its leader's high watermark.
+replica_lagging_partitions gauge - -
+    Followers here that are behind their leader's high watermark.
+replica_failed_partitions gauge - ReplicaFetcherManager.FailedPartitionsCount
+    Followers here that copy no more, after a failure, until the controller speaks of them again.
+replica_fetches_total counter - -
+    Answers to fetches that followers here got from leaders.
+replica_fetched_bytes_total counter - BrokerTopicMetrics.ReplicationBytesInPerSec
+    Bytes of records that followers here copied from leaders.
+replica_truncations_total counter - -
+    How often a follower here cut off records that its leader does not have.
+replica_connections_lost_total counter - -
+    Connections to leaders that broke.
+active_controller gauge - KafkaController.ActiveControllerCount
+    1 if this broker is the controller. The sum over all brokers is to be 1.
+controller_epoch gauge - -
+    The epoch this broker was elected controller with; 0 if it is not.
+offline_partitions gauge - KafkaController.OfflinePartitionsCount
+    Partitions without a leader, as the controller knows; 0 on all other brokers.
+preferred_replica_imbalance gauge - KafkaController.PreferredReplicaImbalanceCount
+    Partitions that another than their preferred replica leads; told by the controller.
+controller_brokers gauge - KafkaController.ActiveBrokerCount
+    Brokers that the controller knows to be alive.
+controller_topics gauge - KafkaController.GlobalTopicCount
+    Topics that the controller knows.
+controller_partitions gauge - KafkaController.GlobalPartitionCount
+    Partitions that the controller knows.
+controller_reassigning_partitions gauge - -
+    Partitions that the controller moves to other replicas.
+controller_topics_to_delete gauge - KafkaController.TopicsToDeleteCount
+    Topics that the controller is to delete.
+controller_queue_length gauge - ControllerEventManager.EventQueueSize
+    Events that wait for the controller of this broker.
+controller_queue_oldest_seconds gauge - -
+    How long the oldest of these events waits.
+unclean_leader_elections_total counter - ControllerStats.UncleanLeaderElectionsPerSec
+    Leaders elected out of sync, by this broker as controller: acknowledged records may be lost.
+purgatory_size gauge kind DelayedOperationPurgatory.NumDelayedOperations
+    Requests that wait: produce for the other replicas, consumer_fetch and follower_fetch for
+    records, delete_records for the other replicas, create_topics for their leaders.
+purgatory_watched gauge kind DelayedOperationPurgatory.PurgatorySize
+    What these requests wait for, all told: one that waits for two partitions counts twice.
+requests_total counter api RequestMetrics.RequestsPerSec
+    Requests served.
+request_errors_total counter api,error RequestMetrics.ErrorsPerSec
+    Errors told in answers, one for each partition or topic that met it.
+requests_refused_total counter - -
+    Requests that are not served or could not be read: the connection was closed.
+request_seconds histogram api,phase RequestMetrics.LocalTimeMs, RemoteTimeMs, ResponseSendTimeMs
+    How long requests took. local: on the loop; remote: waiting, of those that had to; send: held
+    up by a client that did not read its answers.
+received_bytes_total counter - -
+    Bytes of requests received.
+sent_bytes_total counter - -
+    Bytes of answers sent.
+messages_in_total counter - BrokerTopicMetrics.MessagesInPerSec
+    Records that producers added to partitions led here.
+connections gauge - SocketServer.connection-count
+    Connections of clients and of other brokers.
+fetch_sessions gauge - FetchSessionCache.NumIncrementalFetchSessions
+    Fetch sessions that are kept.
+log_bytes gauge - Log.Size
+    Bytes of records in all logs of this broker.
+log_segments gauge - Log.NumLogSegments
+    Segments of all logs of this broker.
+offline_log_folders gauge - LogManager.OfflineLogDirectoryCount
+    Log folders that failed.
+brokers gauge - -
+    Brokers that clients are told of.
+topics gauge - -
+    Topics that clients are told of.
+"""
+
+
+class Metric(NamedTuple):
+    """One row of the table, by its full name."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    in_kafka: str
+    meaning: str
+
+
+def _read(table: str) -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+    for line in table.strip().splitlines():
+        if not line.startswith(" "):
+            name, kind, labels, in_kafka = line.split(maxsplit=3)
+            named = () if labels == "-" else tuple(labels.split(","))
+            metric = Metric(PREFIX + name, kind, named, in_kafka.removeprefix("-"), "")
+        else:
+            metric = metric._replace(meaning=f"{metric.meaning} {line.strip()}".strip())
+        metrics[metric.name] = metric
+    return metrics
+
+
+METRICS: Final = _read(_TABLE)
