@@ -16,7 +16,7 @@ from barnabas.base.topic_config import TopicConfig
 from barnabas.base.topic_config_keys import TOPIC_KEYS
 from barnabas.server.coordinating import coordinating
 from barnabas.server.metadata import MetadataCache
-from barnabas.server.topic_names import check_topic_name
+from barnabas.server.topic_names import check_topic_name, is_topic_name
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
 from barnabas.znodes.tree import Coordination, Delete, NodeExists, NoNode
@@ -110,8 +110,11 @@ class Configs:
         return await asyncio.gather(*(self._read(paths.topic_entity(name)) for name in names))
 
     async def know_topics(self, names: Sequence[str]) -> None:
-        """Read the properties of those topics that are not known yet: another broker made them."""
-        unknown = [name for name in names if name not in self._topics]
+        """Read the properties of those topics that are not known yet: another broker made them.
+
+        No topic has a name that could not be part of a path.
+        """
+        unknown = [n for n in names if n not in self._topics and is_topic_name(n)]
         for name, overrides in zip(unknown, await self._read_topics(unknown), strict=True):
             self.know_topic(name, overrides)
 

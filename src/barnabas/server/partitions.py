@@ -20,6 +20,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs
+from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.control.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.control.stop_replica import StopReplicaPartitionState, StopReplicaRequest
 
@@ -43,7 +44,7 @@ class Fetching(Protocol):
 
 
 class Partitions:
-    """Keeps CTL-4: a request of a past controller changes nothing."""
+    """What a past controller asks for is refused whole; else each partition goes its own way."""
 
     def __init__(
         self,
@@ -120,12 +121,14 @@ class Partitions:
         """The role that was taken, if it is another than before, and how that went."""
         partition = leadership.topic_partition
         try:
+            # It becomes a folder's name, and anybody may have sent it.
+            check_topic_name(partition.topic)
+            if partition.partition < 0 or self._broker_id not in leadership.replicas:
+                return "", ErrorCode.unknown_topic_or_partition
             partition_log = self._log(leadership)
             known = self._replicas.get(partition)
             if known is not None and leadership.leader_epoch < known.leadership.leader_epoch:
                 return "", ErrorCode.stale_controller_epoch
-            if self._broker_id not in leadership.replicas:
-                return "", ErrorCode.unknown_topic_or_partition
             if leadership.leader == self._broker_id:
                 return self._lead(known, leadership, partition_log), ErrorCode.none
             return self._follow(known, leadership, partition_log, sources), ErrorCode.none

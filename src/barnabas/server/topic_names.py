@@ -28,6 +28,14 @@ def check_topic_name(name: str) -> None:
     raise BrokerError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {wrong}")
 
 
+def is_topic_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except BrokerError:
+        return False
+    return True
+
+
 def colliding(name: str, others: Iterable[str]) -> list[str]:
     """Those of `others` that differ from `name` only in '.' and '_', which metrics cannot tell."""
     folded = name.replace(".", "_")

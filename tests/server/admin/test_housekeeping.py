@@ -138,7 +138,7 @@ def test_records_are_flushed_by_time(busy: Running) -> None:
 
 def test_a_segment_that_rolled_is_flushed_soon(busy: Running) -> None:
     with busy.client() as client:
-        client.create("t", 1, segment_bytes="1000")
+        client.create("t", 1, segment_bytes="1000", flush_ms=str(2**62))
         client.produce("t", [b"x" * 900], timestamp=now_ms())
         client.produce("t", [b"x" * 900], timestamp=now_ms())
         until(lambda: log_of(busy).recovery_point == 1, "a flush")

@@ -1,0 +1,90 @@
+"""LeaderAndIsr as anybody may send it: what cannot be is refused, and leaves no trace on disk."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.errors import ErrorCode
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.control.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from tests.server.raw import Insight, request, with_broker
+
+# No controller of a test comes so far.
+EPOCH = 1000
+
+
+def told(topic: str, index: int = 0, replicas: tuple[int, ...] = (0,), epoch: int = EPOCH) -> bytes:
+    """The frame of a controller that wants broker 0 to lead."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=index,
+        controller_epoch=epoch,
+        leader=0,
+        leader_epoch=0,
+        isr=replicas,
+        partition_epoch=0,
+        replicas=replicas,
+        is_new=True,
+    )
+    message = LeaderAndIsrRequest(
+        controller_id=0,
+        controller_epoch=epoch,
+        topic_states=(
+            LeaderAndIsrTopicState(
+                topic_name=topic, topic_id=uuid.UUID(int=7), partition_states=(state,)
+            ),
+        ),
+        live_leaders=(LeaderAndIsrLiveLeader(broker_id=0, host_name="127.0.0.1", port=1),),
+    )
+    return request(ApiKey.LEADER_AND_ISR, 7, message)
+
+
+def folders(below: Path) -> list[str]:
+    return sorted(str(path.relative_to(below)) for path in below.rglob("*") if path.is_dir())
+
+
+def code_of(response: Any) -> ErrorCode:
+    return ErrorCode(response.topics[0].partition_errors[0].error_code)
+
+
+@pytest.mark.parametrize("name", ["../escaped", "a/b", ".", "..", "", "x\0y", "y" * 250])
+def test_no_folder_is_made_for_a_name_that_no_topic_can_have(tmp_path: Path, name: str) -> None:
+    async def scenario(insight: Insight) -> None:
+        before = folders(tmp_path)
+        client = await insight.connect()
+        answer = await client.ask(told(name))
+        assert code_of(answer) is ErrorCode.invalid_topic_exception
+        assert folders(tmp_path) == before
+        assert not insight.running.broker.logs.offline
+
+    with_broker(tmp_path / "logs", scenario)
+
+
+@pytest.mark.parametrize(("index", "replicas"), [(-1, (0,)), (0, (1, 2))])
+def test_no_folder_is_made_for_what_has_no_replica_here(
+    tmp_path: Path, index: int, replicas: tuple[int, ...]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        answer = await client.ask(told("orders", index, replicas))
+        assert code_of(answer) is ErrorCode.unknown_topic_or_partition
+        assert folders(tmp_path) == []
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        assert code_of(await client.ask(told("orders"))) is ErrorCode.none
+        refused = await client.ask(told("shipments", epoch=EPOCH - 1))
+        assert (refused.error_code, refused.topics) == (ErrorCode.stale_controller_epoch, ())
+        assert folders(tmp_path) == ["orders-0"]
+
+    with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
