@@ -2,24 +2,37 @@
 
 import socket
 from struct import Struct
+from types import SimpleNamespace
 from typing import Any, Final
 
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.requests import read_response, write_request
-from barnabas.wire.schema import request_type
+from barnabas.wire.schema import adapt, request_type
 
 ANSWER_WITHIN_S: Final = 10.0
 _SIZE = Struct(">i")
 
 
-def ask(port: int, key: ApiKey, /, version: int | None = None, **fields: Any) -> Any:
+def parts(**fields: Any) -> Any:
+    """A piece of a request; what is not given takes Kafka's default."""
+    return SimpleNamespace(**fields)
+
+
+def ask(
+    port: int,
+    key: ApiKey,
+    /,
+    version: int | None = None,
+    within_s: float = ANSWER_WITHIN_S,
+    **fields: Any,
+) -> Any:
     """The answer of the broker at a port of 127.0.0.1, in the newest version.
 
     Raises  OSError, if there is none
     """
     version = APIS[key].highest if version is None else version
-    message = request_type(key, version)(**fields)
-    with socket.create_connection(("127.0.0.1", port), ANSWER_WITHIN_S) as connection:
+    message = adapt(parts(**fields), request_type(key, version))
+    with socket.create_connection(("127.0.0.1", port), within_s) as connection:
         connection.sendall(write_request(key, version, 1, "test", message))
         (size,) = _SIZE.unpack(_read(connection, _SIZE.size))
         return read_response(key, version, memoryview(_read(connection, size))[4:])

@@ -102,6 +102,12 @@ class BrokerProcess:
         """SIGKILL: what the process had not written is gone."""
         self._end(signal.SIGKILL)
 
+    def reap(self) -> None:
+        """Forget a process that has ended by itself, so that it can be started again."""
+        if self._process is not None and self._process.poll() is not None:
+            _close_pipes(self._process)
+            self._process = None
+
     def close(self) -> None:
         """Leave nothing running, in whatever state a test left it."""
         if self._process is not None:

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.client import KazooClient
-
 from barnabas.base.errors import ErrorCode
-from barnabas.base.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
-from barnabas.znodes import layout, paths
+from tests.support.agreement import (
+    context_and_znodes,
+    disk_and_znodes,
+    metadata_and_znodes,
+    read_znodes,
+    unsettled,
+    znodes_if_whole,
+    znodes_in_themselves,
+)
 from tests.support.asking import ask
 from tests.support.broker import BrokerProcess
 
@@ -19,6 +24,8 @@ from tests.support.broker import BrokerProcess
 SESSION_TIMEOUT_MS: Final = 2_000
 AGREED_WITHIN_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.05
+
+__all__ = ["Cluster", "read_znodes", "until"]
 
 
 def until(condition: Callable[[], object], what: str, within_s: float = AGREED_WITHIN_S) -> None:
@@ -137,98 +144,44 @@ class Cluster:
     # -- checking ------------------------------------------------------------
 
     def wait_agreed(self, within_s: float = AGREED_WITHIN_S) -> None:
-        """Return when context, znodes and all brokers' metadata say the same."""
+        """Return when context, znodes, all brokers' metadata and their disks say the same."""
+        self._wait_for_none(self.disagreements, "they do not agree:", within_s)
+
+    def wait_settled(self, within_s: float = AGREED_WITHIN_S) -> None:
+        """Agreed, nothing is under way any more, and every replica that is up is in sync."""
+        self._wait_for_none(self.unrest, "it does not settle:", within_s)
+
+    def _wait_for_none(
+        self, look: Callable[[], list[str]], complaint: str, within_s: float
+    ) -> None:
         last = ["nothing was looked at"]
 
-        def agreed() -> bool:
-            last[:] = self.disagreements()
+        def nothing_wrong() -> bool:
+            last[:] = look()
             return not last
 
         try:
-            until(agreed, "agreement", within_s)
+            until(nothing_wrong, "agreement", within_s)
         except AssertionError:
-            raise AssertionError("\n".join(["they do not agree:", *last, self.logs()])) from None
+            raise AssertionError("\n".join([complaint, *last, self.logs()])) from None
+
+    def unrest(self) -> list[str]:
+        return self._compare(settled=True)
 
     def disagreements(self) -> list[str]:
-        """What the controller's context, the znodes and the metadata of the brokers differ in."""
-        controllers = [n for n in self.running if self.describe_controller(n) is not None]
-        if len(controllers) != 1:
-            return [f"controllers: {controllers}"]
-        state = self.describe_controller(controllers[0])
-        if state is None:
-            return ["the controller has just resigned"]
-        znodes = read_znodes(self.zookeeper)
-        found = _compare("context", _from_context(state), znodes["partitions"])
-        if sorted(map(int, state["brokers"])) != znodes["brokers"]:
-            found.append(f"brokers: context {sorted(state['brokers'])}, znodes {znodes['brokers']}")
-        if state["epoch"] != znodes["epoch"]:
-            found.append(f"epoch: context {state['epoch']}, znodes {znodes['epoch']}")
-        if znodes["controller"] != controllers[0]:
-            found.append(f"controller: {controllers[0]}, znode {znodes['controller']}")
-        for number in self.running:
-            metadata = self.metadata(number)
-            found += _compare(f"broker {number}", _from_metadata(metadata), znodes["partitions"])
-            if sorted(b.node_id for b in metadata.brokers) != znodes["brokers"]:
-                found.append(f"broker {number} knows other brokers than the znodes")
-            if metadata.controller_id != controllers[0]:
-                found.append(f"broker {number} takes {metadata.controller_id} for the controller")
-        return found
+        """What the controller's context, the znodes and the brokers differ in."""
+        return self._compare(settled=False)
 
-
-def _compare(who: str, told: dict[str, Any], znodes: dict[str, Any]) -> list[str]:
-    return [
-        f"{who}: {name} is {told.get(name)}, in the znodes {znodes.get(name)}"
-        for name in sorted({*told, *znodes})
-        if told.get(name) != znodes.get(name)
-    ]
-
-
-def _from_context(state: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: (each["replicas"], each["leader"], each["leader_epoch"], sorted(each["isr"]))
-        for name, each in state["partitions"].items()
-    }
-
-
-def _from_metadata(metadata: Any) -> dict[str, Any]:
-    return {
-        str(TopicPartition(topic.name, each.partition_index)): (
-            list(each.replica_nodes),
-            each.leader_id,
-            each.leader_epoch,
-            sorted(each.isr_nodes),
-        )
-        for topic in metadata.topics
-        for each in topic.partitions
-    }
-
-
-def read_znodes(zookeeper: str) -> dict[str, Any]:
-    """Brokers, controller, epoch and partitions as the tree has them."""
-    client = KazooClient(hosts=zookeeper, timeout=10)
-    client.start(timeout=10)
-    try:
-        controller, _ = client.get(paths.CONTROLLER)
-        epoch, _ = client.get(paths.CONTROLLER_EPOCH)
-        return {
-            "brokers": sorted(map(int, client.get_children(paths.BROKER_IDS))),
-            "controller": layout.decode_controller(controller).broker_id,
-            "epoch": layout.decode_controller_epoch(epoch),
-            "partitions": dict(_partitions(client)),
-        }
-    finally:
-        client.stop()
-        client.close()
-
-
-def _partitions(client: KazooClient) -> Iterable[tuple[str, Any]]:
-    for topic in client.get_children(paths.TOPICS):
-        assigned = layout.decode_topic(topic, client.get(paths.topic_path(topic))[0])
-        for index, replicas in assigned.partitions.items():
-            partition = TopicPartition(topic, index)
-            data, _ = client.get(paths.partition_state_path(partition))
-            state = layout.decode_partition_state(partition, data)
-            yield (
-                str(partition),
-                (list(replicas), state.leader, state.leader_epoch, sorted(state.isr)),
-            )
+    def _compare(self, settled: bool) -> list[str]:
+        states = [state for n in self.running if (state := self.describe_controller(n))]
+        if len(states) != 1:
+            return [f"controllers: {[state['broker'] for state in states]}"]
+        (state,) = states
+        tree = znodes_if_whole(self.zookeeper)
+        if tree is None:
+            return ["the controller has just resigned, or a topic is just being made"]
+        found = [*context_and_znodes(state, tree), *znodes_in_themselves(tree)]
+        for number, broker in self.running.items():
+            found += metadata_and_znodes(number, self.metadata(number), tree)
+            found += disk_and_znodes(number, broker.log_folders, tree)
+        return [*found, *unsettled(state, tree)] if settled else found

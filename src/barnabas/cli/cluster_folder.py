@@ -8,10 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from barnabas.cli.cluster_properties import HOST, Choices, broker_properties
 from barnabas.cli.failures import CommandFailed, Misused
+
+# How far a broker's port for metrics is from the one for clients.
+METRICS_PORTS_ABOVE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class BrokerFiles:
     broker_id: int
     port: int
     cluster: Path
+    metrics_port: int | None = None
 
     @property
     def folder(self) -> Path:
@@ -46,10 +50,16 @@ class BrokerFiles:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
+    @property
+    def metrics_address(self) -> str | None:
+        return None if self.metrics_port is None else f"{HOST}:{self.metrics_port}"
+
     def write(self, choices: Choices) -> None:
         """Make the broker's folder, with the properties it is started with."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = broker_properties(choices, self.broker_id, self.port, self.data, self.properties)
+        text = broker_properties(
+            choices, self.broker_id, self.port, self.data, self.properties, self.metrics_address
+        )
         self.properties.write_text(text)
 
     def last_lines(self, count: int) -> list[str]:
@@ -116,7 +126,11 @@ class ClusterFolder:
             self._lock = None
 
     def brokers(self, ports: list[int]) -> list[BrokerFiles]:
-        return [BrokerFiles(number, port, self.path) for number, port in enumerate(ports)]
+        chosen = zip(ports, choose_metrics_ports(ports), strict=True)
+        return [
+            BrokerFiles(number, port, self.path, metrics)
+            for number, (port, metrics) in enumerate(chosen)
+        ]
 
     def left_out(self, count: int) -> list[str]:
         """The brokers of earlier runs that are not among the first `count`."""
@@ -177,6 +191,20 @@ def choose_ports(base_port: int, count: int) -> list[int]:
         which = f"port {taken[0]} is" if not taken[1:] else f"ports {_listed(taken)} are"
         raise CommandFailed(f"{which} in use; choose others with --base-port (0: any free ones)")
     return ports
+
+
+def choose_metrics_ports(ports: list[int]) -> list[int]:
+    """One beside each broker's own: 1000 above it, or any other where that one is not free."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in (*ports, *ports)]
+        for port, probe in zip(ports, probes, strict=False):
+            _bind(probe, port)  # so that it is not taken for free
+        chosen = probes[len(ports) :]
+        for port, probe in zip(ports, chosen, strict=True):
+            above = port + METRICS_PORTS_ABOVE
+            if above > 65535 or not _bind(probe, above):
+                _bind(probe, 0)
+        return [probe.getsockname()[1] for probe in chosen]
 
 
 def _listed(ports: list[int]) -> str:

@@ -20,6 +20,7 @@ _OWN: Final[Mapping[str, str]] = {
     "log.dirs": "--data",
     "log.dir": "--data",
     "zookeeper.connect": "--zookeeper",
+    "barnabas.metrics.listener": "--base-port",
 }
 _HEADING: Final = """\
  Broker {broker_id} of a cluster on one machine. `barnabas cluster` writes this file at every
@@ -46,7 +47,9 @@ def check_overrides(overrides: Mapping[str, str]) -> None:
         raise Misused(f"--override {error}") from None
 
 
-def broker_properties(choices: Choices, broker_id: int, port: int, data: Path, path: Path) -> str:
+def broker_properties(
+    choices: Choices, broker_id: int, port: int, data: Path, path: Path, metrics: str | None = None
+) -> str:
     """The text of one broker's file; `path` is where it will lie."""
     own = {
         "broker.id": str(broker_id),
@@ -54,6 +57,8 @@ def broker_properties(choices: Choices, broker_id: int, port: int, data: Path, p
         "log.dirs": str(data),
         "zookeeper.connect": choices.zookeeper,
     }
+    if metrics is not None:
+        own["barnabas.metrics.listener"] = metrics
     sections = [(_HEADING.format(broker_id=broker_id, path=path), own)]
     sections += [
         (comment, {key: value for key, value in values.items() if key not in choices.overrides})

@@ -147,13 +147,19 @@ class _Cluster:
     def _show(self, zookeeper: str) -> None:
         brokers = self.supervisor.brokers
         rows: list[list[object]] = [
-            [f"broker {each.files.broker_id}", each.files.address, each.pid, each.files.folder]
+            [
+                f"broker {each.files.broker_id}",
+                each.files.address,
+                each.files.metrics_address,
+                each.pid,
+                each.files.folder,
+            ]
             for each in brokers
         ]
         if self._zookeeper is not None:
             folder = brokers[0].files.cluster / "zookeeper"
-            rows.append(["ZooKeeper", zookeeper, self._zookeeper.pid, folder])
-        show_table(("", "address", "pid", "folder"), rows, sys.stderr)
+            rows.append(["ZooKeeper", zookeeper, "", self._zookeeper.pid, folder])
+        show_table(("", "address", "metrics", "pid", "folder"), rows, sys.stderr)
         where = ",".join(each.files.address for each in brokers)
         print(
             f"ready brokers={len(brokers)} zookeeper={zookeeper} listening on {where}", flush=True

@@ -31,9 +31,10 @@ def server(
     node_id: int | None,
     zookeeper: str | None,
     overrides: Sequence[str],
+    metrics: str | None = None,
 ) -> int:
     """Run a broker; returns the exit code. Raises ConfigError for what was typed wrong."""
-    properties = gather_properties(config, listen, data, node_id, zookeeper, overrides)
+    properties = gather_properties(config, listen, data, node_id, zookeeper, overrides, metrics)
     broker_config = BrokerConfig.from_properties(properties)
     _log_to_stderr()
     for warning in broker_config.warnings:
@@ -65,6 +66,7 @@ def gather_properties(
     node_id: int | None,
     zookeeper: str | None,
     overrides: Sequence[str],
+    metrics: str | None = None,
 ) -> dict[str, str]:
     """What the file says, above it the options, above them the overrides."""
     properties: dict[str, str] = {}
@@ -84,6 +86,8 @@ def gather_properties(
         properties["broker.id"] = str(node_id)
     if zookeeper is not None:
         properties["zookeeper.connect"] = zookeeper
+    if metrics is not None:
+        properties["barnabas.metrics.listener"] = metrics
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name.strip():

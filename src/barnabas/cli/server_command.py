@@ -38,6 +38,15 @@ def server(
             help="Where the brokers of a cluster meet; without it this broker is alone.",
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            "-m",
+            metavar="HOST:PORT",
+            help="Serve metrics for Prometheus there, on /metrics; nowhere without it.",
+        ),
+    ] = None,
     override: Annotated[
         list[str] | None,
         typer.Option("--override", "-o", metavar="KEY=VALUE", help="Above all; may be repeated."),
@@ -54,13 +63,14 @@ def server(
       barnabas server --listen :9092 --data /var/lib/barnabas      (every interface)
       barnabas server --listen :9092 -o advertised.listeners=PLAINTEXT://kafka.example.org:9092
       barnabas server --config server.properties --override log.retention.hours=24
+      barnabas server --metrics 127.0.0.1:9192
       barnabas server --node-id 1 --listen :9093 --data ./one --zookeeper localhost:2181
     """
     from barnabas.base.errors import ConfigError
     from barnabas.cli.server import server as run
 
     try:
-        code = run(config, listen, data, node_id, zookeeper, override or [])
+        code = run(config, listen, data, node_id, zookeeper, override or [], metrics)
     except ConfigError as error:
         raise Misused(str(error)) from None
     raise typer.Exit(code)

@@ -90,6 +90,8 @@ async def on_log_dir_notified(reign: Reign, event: LogDirNotified) -> None:
 async def on_replicas_answered(reign: Reign, event: ReplicasAnswered) -> None:
     """Replicas that have lost their folder are offline until their broker starts again."""
     context, broker = reign.context, event.broker_id
+    for partition, code in event.codes.items():
+        log.debug("replica failed broker=%d partition=%s error=%s", broker, partition, code.name)
     failed = [
         partition
         for partition, code in event.codes.items()
@@ -97,9 +99,14 @@ async def on_replicas_answered(reign: Reign, event: ReplicasAnswered) -> None:
         and partition in context
         and partition not in context.offline_replicas.get(broker, ())
     ]
+    log.warning(
+        "replicas failed broker=%d count=%d newly_offline=%d",
+        broker,
+        len(event.codes),
+        len(failed),
+    )
     if not failed or broker not in context.live:
         return
-    log.warning("replicas offline broker=%d count=%d", broker, len(failed))
     context.apply_offline_replicas(broker, failed)
     replicas = [Replica(each, broker) for each in failed]
     await reign.perform(liveness.decide_replicas_offline(context, replicas))

@@ -90,9 +90,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     ending.push_async_callback(node.config_changes.stop)
     await node.load()
     if metrics_at is not None:
-        listener = MetricsListener(node.metrics.page)
-        metrics_at = await listener.open(metrics_at)
-        ending.push_async_callback(listener.close)
+        metrics_at = await _serve_metrics(node, metrics_at, ending)
     # In the order of stopping, read from below: leaderships, sockets, requests at hand, what is
     # copied from others, duties, the logs; the session with the tree was begun first.
     ending.push_async_callback(_unless_broken, failed, node.close_logs)
@@ -110,6 +108,16 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     endpoints = await node.serve()
     ending.push_async_callback(_unless_broken, failed, node.hand_over)
     return RunningBroker(node.broker, endpoints, failed, metrics_at)
+
+
+async def _serve_metrics(node: Node, at: Address, ending: AsyncExitStack) -> Address:
+    # Here, since the library takes time and memory that most brokers need not spend.
+    from barnabas.server.metrics import Metrics
+
+    listener = MetricsListener(Metrics(node.observed).page)
+    opened = await listener.open(at)
+    ending.push_async_callback(listener.close)
+    return opened
 
 
 async def _unless_broken(

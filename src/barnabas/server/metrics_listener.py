@@ -13,8 +13,6 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-
 from barnabas.base.errors import ConfigError
 
 log = logging.getLogger("barnabas.metrics")
@@ -26,6 +24,7 @@ DEADLINE_S: Final = 10.0
 _END: Final = re.compile(rb"\r?\n\r?\n")
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r?\n")
 _PLAIN: Final = "text/plain; charset=utf-8"
+_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"  # Prometheus's text format
 
 
 class Address(NamedTuple):
@@ -136,9 +135,7 @@ class _Scrape(asyncio.Protocol):
             with_body = request[1] == b"GET"
             match request[2].partition(b"?")[0]:
                 case b"/metrics":
-                    self._answer(
-                        HTTPStatus.OK, self._page(), CONTENT_TYPE_PLAIN_0_0_4, with_body=with_body
-                    )
+                    self._answer(HTTPStatus.OK, self._page(), _METRICS, with_body=with_body)
                 case b"/":
                     self._answer(HTTPStatus.OK, b"see /metrics\n", with_body=with_body)
                 case _:

@@ -38,7 +38,7 @@ from barnabas.server.housekeeping import Housekeeping
 from barnabas.server.listeners import Listeners
 from barnabas.server.membership import Registration
 from barnabas.server.metadata import BrokerImage, MetadataCache
-from barnabas.server.metrics import Metrics, Observed
+from barnabas.server.observed import Observed
 from barnabas.server.partitions import Partitions
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.read_replicas import read_replica_selector
@@ -213,25 +213,23 @@ class Node:
         self.listeners = Listeners(
             self._dispatch(), limits(config), self.timer, fail, self._statistics
         )
-        self.metrics = Metrics(
-            Observed(
-                self._replicas,
-                self.isr,
-                self.fetchers,
-                self.controller,
-                {
-                    "produce": self._delayed.produces,
-                    "consumer_fetch": self._delayed.consumers,
-                    "follower_fetch": self._delayed.followers,
-                    "delete_records": self._delayed.deletions,
-                    "create_topics": awaited,
-                },
-                self._statistics,
-                self.listeners,
-                self._sessions,
-                logs,
-                self._metadata,
-            )
+        self.observed = Observed(
+            self._replicas,
+            self.isr,
+            self.fetchers,
+            self.controller,
+            {
+                "produce": self._delayed.produces,
+                "consumer_fetch": self._delayed.consumers,
+                "follower_fetch": self._delayed.followers,
+                "delete_records": self._delayed.deletions,
+                "create_topics": awaited,
+            },
+            self._statistics,
+            self.listeners,
+            self._sessions,
+            logs,
+            self._metadata,
         )
 
     def _dispatch(self) -> Dispatch:

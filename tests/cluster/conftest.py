@@ -1,0 +1,90 @@
+"""One cluster of three brokers for all tests that leave it healthy, and fresh ones for others."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from tests.support.cluster import Cluster
+
+# What would move leaders by itself is off; what is deleted goes soon; a broker that stops and
+# finds no controller asks again soon.
+STILL: Final = (
+    "auto.leader.rebalance.enable=false",
+    "log.segment.delete.delay.ms=100",
+    "controlled.shutdown.retry.backoff.ms=300",
+    "replica.lag.time.max.ms=6000",
+)
+BROKERS: Final = (0, 1, 2)
+_numbers: Final = count(1)
+
+
+class Shared:
+    """A cluster that is made anew when a test has left it in a state that does not mend."""
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
+        self._folder = folder
+        self._zookeeper = zookeeper
+        self._cluster: Cluster | None = None
+
+    def healthy(self) -> Cluster:
+        """All three brokers run, agree and have settled."""
+        if self._cluster is not None:
+            try:
+                revive(self._cluster)
+            except AssertionError:
+                self.close()
+        if self._cluster is None:
+            number = next(_numbers)
+            address = f"{self._zookeeper.address}/cluster-{number}"
+            self._cluster = Cluster(self._folder / str(number), address, len(BROKERS), STILL)
+            self._cluster.start()
+            self._cluster.wait_settled()
+        return self._cluster
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+
+def revive(cluster: Cluster) -> None:
+    """Start what does not run, and wait until all is well."""
+    for broker in cluster.brokers.values():
+        broker.reap()
+    cluster.start([n for n, broker in cluster.brokers.items() if not broker.is_running])
+    cluster.wait_settled()
+
+
+@pytest.fixture(scope="session")
+def shared(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer
+) -> Iterator[Shared]:
+    shared = Shared(tmp_path_factory.mktemp("cluster"), zookeeper)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def cluster(shared: Shared) -> Cluster:
+    """Brokers 0, 1 and 2, all well; also with topics of other tests."""
+    return shared.healthy()
+
+
+@pytest.fixture
+def fresh_cluster(tmp_path: Path, zookeeper_chroot: str) -> Iterator[Callable[..., Cluster]]:
+    """Make a cluster of the test's own, not started: `fresh_cluster("key=value", brokers=2)`."""
+    mine: list[Cluster] = []
+
+    def make(*overrides: str, brokers: int = 3, zookeeper: str | None = None) -> Cluster:
+        address = zookeeper or f"{zookeeper_chroot}-{len(mine)}"
+        settings: Sequence[str] = [*STILL, *overrides]
+        mine.append(Cluster(tmp_path / f"cluster-{len(mine)}", address, brokers, settings))
+        return mine[-1]
+
+    yield make
+    for each in mine:
+        each.close()
