@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +41,8 @@ class Served(NamedTuple):
     def here(self, text: str) -> str:
         """A block of the README for this broker and the environment of this test."""
         local = text.replace("127.0.0.1:9092", self.bootstrap)
-        return local.replace("./barnabas-data", str(self.data)).replace(".venv/bin/", f"{BIN}/")
+        local = local.replace("./barnabas-data", str(self.data)).replace(".venv/bin/", f"{BIN}/")
+        return local.replace("./barnabas-cluster", str(self.data))
 
     def run(self, *command: str) -> str:
         """What the command prints; it must succeed."""
@@ -77,6 +79,24 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             process.kill()
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Served]:
+    """The cluster of the quick start, on free ports."""
+    asked = Served("", tmp_path)
+    command = shlex.split(asked.here(shell_block("barnabas cluster")))
+    with subprocess.Popen(
+        [*command, "--base-port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready.startswith("ready "), ready
+            yield asked._replace(bootstrap=ready.split()[-1])
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
 def python_block() -> str:
     (program,) = blocks("python")
     return program
@@ -96,15 +116,34 @@ def test_the_kcat_quick_start_prints_what_it_produced(served: Served) -> None:
 
 def test_the_commands_of_the_quick_start_work_after_the_program(served: Served) -> None:
     served.run(sys.executable, "-c", served.here(python_block()))
-    printed = served.run("sh", "-euc", served.here(shell_block("topics create")))
+    printed = served.run("sh", "-euc", served.here(shell_block("topics create shipments")))
     assert "hello from barnabas\n" in printed
     assert f"{served.data}/orders-0/{0:020}.log" in printed
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+def test_the_cluster_of_the_quick_start_goes_on_without_the_broker_that_is_killed(
+    cluster: Served,
+) -> None:
+    pid = int((cluster.data / "broker-1.pid").read_text())
+    printed = cluster.run("sh", "-euc", cluster.here(shell_block("topics create payments")))
+    assert "payments" in printed
+    with pytest.raises(ProcessLookupError):
+        until_gone(pid)
+    cluster.run(f"{BIN}/barnabas", "produce", "payments", "still", "here")
+
+
+def until_gone(pid: int) -> None:
+    """Raises ProcessLookupError as soon as the process is gone."""
+    for _ in range(1000):
+        os.kill(pid, 0)
+        time.sleep(0.01)
 
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     assert {tag for tag, _ in BLOCK.findall(README)} == {"", "sh", "python"}
     assert len(blocks("python")) == 1
-    assert len(blocks("sh")) == 3
+    assert len(blocks("sh")) == 5
 
 
 def test_the_make_targets_named_are_there() -> None:

@@ -79,7 +79,7 @@ segment.jitter.ms long 0 >=0 medium acts
     How much earlier, at random, the log may begin a new file.
 segment.ms long 604800000 >=1 medium acts
     The age at which the log begins a new file.
-unclean.leader.election.enable boolean false - medium
+unclean.leader.election.enable boolean false - medium acts
     Whether a replica that is not in sync may lead when no other is left, which loses records.
 """)
 

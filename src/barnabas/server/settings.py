@@ -68,8 +68,17 @@ def intervals(config: BrokerConfig) -> Intervals:
     return Intervals(
         flush_ms=min(config.long("log.flush.scheduler.interval.ms"), FLUSH_CHECK_MS),
         retention_ms=config.long("log.retention.check.interval.ms"),
-        checkpoint_ms=max(1, config.int("log.flush.offset.checkpoint.interval.ms")),
+        checkpoint_ms=max(1, _checkpoint_ms(config)),
         producer_expiration_ms=config.int("producer.id.expiration.check.interval.ms"),
+    )
+
+
+def _checkpoint_ms(config: BrokerConfig) -> int:
+    """Recovery points, log starts and high watermarks are written down together: the most often."""
+    return min(
+        config.int("log.flush.offset.checkpoint.interval.ms"),
+        config.int("log.flush.start.offset.checkpoint.interval.ms"),
+        config.long("replica.high.watermark.checkpoint.interval.ms"),
     )
 
 

@@ -7,18 +7,18 @@ broker.id int -1 - high acts
     The number of this broker in its cluster; node.id is another name for it.
 node.id int -1 - high acts
     Another name for broker.id; if both are set they must agree.
-broker.id.generation.enable boolean true - medium
+broker.id.generation.enable boolean true - medium acts
     Whether a broker without broker.id gets a number above reserved.broker.max.id.
 reserved.broker.max.id int 1000 >=0 medium acts
     The largest number that broker.id may have while broker.id.generation.enable is on.
 broker.rack string null - medium acts
     The rack (or zone) of this broker, told to clients; replicas are spread over racks.
-zookeeper.connect string null - high
+zookeeper.connect string null - high acts
     ZooKeeper servers as host:port,host:port with an optional /chroot at the end; when it is not
     set, the broker keeps the coordination tree itself.
-zookeeper.session.timeout.ms int 18000 - high
+zookeeper.session.timeout.ms int 18000 - high acts
     How long ZooKeeper waits for a silent broker before it declares the broker dead.
-zookeeper.connection.timeout.ms int null - high
+zookeeper.connection.timeout.ms int null - high acts
     How long to wait for ZooKeeper at start; the session timeout when not set.
 zookeeper.max.in.flight.requests int 10 >=1 high
     How many requests may be on their way to ZooKeeper before the broker waits.
@@ -52,11 +52,11 @@ zookeeper.ssl.crl.enable boolean false - low
     Whether revocation lists are consulted for ZooKeeper's certificate. Not served yet.
 zookeeper.ssl.ocsp.enable boolean false - low
     Whether OCSP is consulted for ZooKeeper's certificate. Not served yet.
-controlled.shutdown.enable boolean true - medium
+controlled.shutdown.enable boolean true - medium acts
     Whether leadership is handed over before the broker stops.
-controlled.shutdown.max.retries int 3 - medium
+controlled.shutdown.max.retries int 3 - medium acts
     How often the hand-over is attempted before the broker stops without it.
-controlled.shutdown.retry.backoff.ms long 5000 - medium
+controlled.shutdown.retry.backoff.ms long 5000 - medium acts
     How long to wait before the hand-over is attempted again.
 inter.broker.protocol.version string 3.9-IV0 protocol-version medium
     The Kafka version whose protocol brokers speak among themselves.

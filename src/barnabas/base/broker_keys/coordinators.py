@@ -79,6 +79,6 @@ transactional.id.expiration.ms int 604800000 >=1 high
     How long an unused transactional id is remembered.
 producer.id.expiration.ms int 86400000 >=1 low cluster-wide acts
     How long a partition remembers a silent idempotent producer.
-producer.id.expiration.check.interval.ms int 600000 >=1 low internal
+producer.id.expiration.check.interval.ms int 600000 >=1 low internal acts
     How often producers are looked at for what has expired.
 """

@@ -11,9 +11,9 @@ advertised.listeners string null - high per-broker acts
 listener.security.protocol.map string \
 SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low per-broker acts
     The security protocol of each listener name, as NAME:PROTOCOL separated by commas.
-inter.broker.listener.name string null - medium
+inter.broker.listener.name string null - medium acts
     The listener that brokers use among themselves.
-security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL medium
+security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL medium acts
     The protocol brokers use among themselves, for when inter.broker.listener.name is not set.
 control.plane.listener.name string null - high
     The listener on which the controller reaches brokers; the inter-broker one when not set.

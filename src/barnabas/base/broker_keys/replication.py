@@ -3,7 +3,7 @@
 from typing import Final
 
 KEYS: Final = """
-controller.socket.timeout.ms int 30000 - medium
+controller.socket.timeout.ms int 30000 - medium acts
     How long a request from the controller to a broker may take.
 replica.lag.time.max.ms long 30000 - high acts
     How long a follower may lag before it leaves the in-sync replicas.
@@ -35,13 +35,13 @@ producer.purgatory.purge.interval.requests int 1000 - medium
     When Kafka tidies up among waiting produce requests; accepted, not used.
 delete.records.purgatory.purge.interval.requests int 1 - medium
     When Kafka tidies up among waiting DeleteRecords requests; accepted, not used.
-auto.leader.rebalance.enable boolean true - high
+auto.leader.rebalance.enable boolean true - high acts
     Whether leadership returns to the preferred replicas by itself.
-leader.imbalance.per.broker.percentage int 10 - high
+leader.imbalance.per.broker.percentage int 10 - high acts
     How many percent of a broker's partitions may be led elsewhere before leaders are balanced.
-leader.imbalance.check.interval.seconds long 300 >=1 high
+leader.imbalance.check.interval.seconds long 300 >=1 high acts
     How often the balance of leaders is looked at.
-unclean.leader.election.enable boolean false - high cluster-wide
+unclean.leader.election.enable boolean false - high cluster-wide acts
     Whether a replica that is not in sync may lead when no other is left, which loses records.
 unclean.leader.election.interval.ms long 300000 >=1 medium internal
     How often partitions without a leader are looked at for an unclean election; KRaft only.
