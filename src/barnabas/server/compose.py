@@ -114,7 +114,7 @@ async def _serve_metrics(node: Node, at: Address, ending: AsyncExitStack) -> Add
     # Here, since the library takes time and memory that most brokers need not spend.
     from barnabas.server.metrics import Metrics
 
-    listener = MetricsListener(Metrics(node.observed).page)
+    listener = MetricsListener(Metrics(node.observed()).page)
     opened = await listener.open(at)
     ending.push_async_callback(listener.close)
     return opened

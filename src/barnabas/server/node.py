@@ -174,9 +174,9 @@ class Node:
             remove_later=self.housekeeping.remove_later,
             disk_failed=self._disk_failed,
         )
-        awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
+        self._awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
         self._topics = Topics(
-            coordination, seams.random, self._configs, logs, self._metadata, awaited
+            coordination, seams.random, self._configs, logs, self._metadata, self._awaited
         )
         self.controller = Controller(
             broker_id,
@@ -213,24 +213,6 @@ class Node:
         self.listeners = Listeners(
             self._dispatch(), limits(config), self.timer, fail, self._statistics
         )
-        self.observed = Observed(
-            self._replicas,
-            self.isr,
-            self.fetchers,
-            self.controller,
-            {
-                "produce": self._delayed.produces,
-                "consumer_fetch": self._delayed.consumers,
-                "follower_fetch": self._delayed.followers,
-                "delete_records": self._delayed.deletions,
-                "create_topics": awaited,
-            },
-            self._statistics,
-            self.listeners,
-            self._sessions,
-            logs,
-            self._metadata,
-        )
 
     def _dispatch(self) -> Dispatch:
         produce = Produce(
@@ -264,6 +246,28 @@ class Node:
             api_versions.unsupported,
             self.work,
             self._statistics,
+        )
+
+    def observed(self) -> Observed:
+        """The parts that there is something to tell of."""
+        delayed = self._delayed
+        return Observed(
+            self._replicas,
+            self.isr,
+            self.fetchers,
+            self.controller,
+            {
+                "produce": delayed.produces,
+                "consumer_fetch": delayed.consumers,
+                "follower_fetch": delayed.followers,
+                "delete_records": delayed.deletions,
+                "create_topics": self._awaited,
+            },
+            self._statistics,
+            self.listeners,
+            self._sessions,
+            self.logs,
+            self._metadata,
         )
 
     # -- beginning -----------------------------------------------------------
