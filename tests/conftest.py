@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.broker import BrokerProcess
 
 pytest_plugins = ["tests.support.zookeeper"]
+
+# How long an example takes says something of the machine, not of what is tested.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()

@@ -7,6 +7,7 @@ from typing import Any, Final
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
+from tests.support.agreement import elected
 from tests.support.asking import ask, parts
 from tests.support.cluster import Cluster, until
 
@@ -28,6 +29,19 @@ def ask_controller(cluster: Cluster, key: ApiKey, **fields: Any) -> Any:
 
     until(answered, f"an answer to {key.name}")
     return answers[0]
+
+
+def next_controller(cluster: Cluster, past: int) -> int:
+    """Who is elected after a controller is gone, as soon as its node is there."""
+    found: list[int | None] = []
+
+    def another() -> bool:
+        found[:] = [elected(cluster.zookeeper)]
+        return found[0] not in (None, past)
+
+    until(another, "another controller")
+    assert found[0] is not None
+    return found[0]
 
 
 def create(

@@ -283,6 +283,7 @@ def test_metadata_of_all_partitions_leaves_out_what_is_being_deleted() -> None:
     state = (Assignment(brokers(1, 2)), leading(1, [1]))
     context = context_of({T0: state, T1: state, U0: state})
     context.apply_deleting(["t"])
+    context.apply_deletion_begun("t")
     told = batch(context)
     told.add_update_metadata(brokers(2), None)
     requests = told.build()

@@ -82,12 +82,7 @@ class History:
             await self._cluster.write_topic(name, *replicas, topic_id=self._ids.uuid())
 
     async def delete(self) -> None:
-        """Mark one that is not being moved; what is marked is not moved any more."""
-        names = [
-            name
-            for name in await self._cluster.admin.children(paths.TOPICS)
-            if not (topic := await self._cluster.topic(name)).adding and not topic.removing
-        ]
+        names = await self._cluster.admin.children(paths.TOPICS)
         if names:
             try:
                 path = paths.delete_topic_path(self._draw.choice(names))
@@ -104,8 +99,7 @@ class History:
                 return
 
     async def move(self) -> None:
-        marked = await self._cluster.admin.children(paths.DELETE_TOPICS)
-        partitions = [each for each in await self._partitions() if each.topic not in marked]
+        partitions = await self._partitions()
         chosen = self._draw.sample(partitions, min(2, len(partitions)))
         await self._ask(
             events.AlterReassignments(

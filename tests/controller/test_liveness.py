@@ -123,6 +123,7 @@ def test_a_failed_folder_takes_only_its_replicas_offline() -> None:
 def test_topics_that_are_being_deleted_get_no_leader_and_wait_for_the_broker() -> None:
     controller = Controller(cluster_of(2, t=[(0, 1)]))
     controller.context.apply_deleting(["t"])
+    controller.context.apply_deletion_begun("t")
     down(controller, ZERO)
     assert leader(controller) == -1
     assert controller.context.replica_state_of(Replica(P, ZERO)) is (

@@ -278,9 +278,17 @@ def test_going_offline_writes_nothing_if_nothing_changes_but_the_others_are_told
 def test_of_a_topic_that_is_deleted_offline_replicas_are_stopped_and_no_leader_is_told() -> None:
     context = one((1, 2), leading(1, [1, 2]))
     context.apply_deleting(["t"])
+    context.apply_deletion_begun("t")
     moves = decide_replicas(context, replicas(2), R.OFFLINE)
     assert moves.updates == {T0: (leading(1, [1], epoch=6), 40)}
     assert moves.messages == {T0: [StopReplicaTo(brokers(2), T0)]}
+
+
+def test_of_a_topic_that_waits_for_its_deletion_the_others_hear_of_who_went() -> None:
+    context = one((1, 2), leading(1, [1, 2]))
+    context.apply_deleting(["t"])
+    moves = decide_replicas(context, replicas(2), R.OFFLINE)
+    assert moves.messages == {T0: [StopReplicaTo(brokers(2), T0), LeaderAndIsrTo(brokers(1), T0)]}
 
 
 def test_an_offline_replica_of_a_partition_without_a_leader_is_stopped_and_all_hear() -> None:

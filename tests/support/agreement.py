@@ -95,6 +95,20 @@ def _values(client: Any, wanted: Iterable[str]) -> list[bytes]:
     return [each.get(timeout=REACHED_WITHIN_S)[0] for each in asked]
 
 
+def elected(zookeeper: str) -> int | None:
+    """Whom /controller names, if it is there."""
+    with znodes(zookeeper) as client:
+        try:
+            return layout.decode_controller(client.get(paths.CONTROLLER)[0]).broker_id
+        except NoNodeError:
+            return None
+
+
+def children(zookeeper: str, path: str) -> list[str]:
+    with znodes(zookeeper) as client:
+        return sorted(client.get_children(path))
+
+
 def znodes_if_whole(zookeeper: str) -> dict[str, Any] | None:
     try:
         return read_znodes(zookeeper)

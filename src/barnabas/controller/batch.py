@@ -137,7 +137,7 @@ class RequestBatch:
 
     def _all_that_stay(self) -> Iterator[TopicPartition]:
         for topic in self._context.topics:
-            if not self._context.is_deleting(topic):
+            if topic not in self._context.deletion_begun:
                 yield from self._context.partitions_of(topic)
 
     def build(self) -> dict[BrokerId, list[ControlRequest]]:

@@ -119,10 +119,10 @@ def remaining_leaders(context: Context, broker: BrokerId) -> list[TopicPartition
 
 
 def leaderless(context: Context) -> Iterator[TopicPartition]:
-    """Partitions that wait for a leader; those of topics that are being deleted do not."""
+    """Partitions that wait for a leader; those of topics whose deletion has begun do not."""
     for partition, state in context.partition_states.items():
         waits = state in (PartitionState.NEW, PartitionState.OFFLINE)
-        if waits and not context.is_deleting(partition.topic):
+        if waits and partition.topic not in context.deletion_begun:
             yield partition
 
 
@@ -131,7 +131,7 @@ def _without_living_leader(context: Context) -> Iterator[TopicPartition]:
     # better served by it than by nobody.
     for partition, led in context.led.items():
         is_served = context.is_online(led.state.leader, partition)
-        if is_served or context.is_deleting(partition.topic):
+        if is_served or partition.topic in context.deletion_begun:
             continue
         if context.state_of(partition) is PartitionState.ONLINE:
             yield partition

@@ -234,7 +234,8 @@ def _take_offline(
     leader, isr = _without(led.state, brokers)
     if (leader, isr) != (led.state.leader, led.state.isr):
         moves.updates[partition] = (_next(context, led.state, leader, isr), led.version)
-    if not context.is_deleting(partition.topic):
+    # A topic that is only to be deleted later, when it is no longer moved, needs its leaders still.
+    if partition.topic not in context.deletion_begun:
         replicas = context.assignment(partition).replicas
         others = tuple(b for b in replicas if b not in brokers)
         messages.append(LeaderAndIsrTo(others, partition))

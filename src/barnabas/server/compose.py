@@ -103,7 +103,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     ending.push_async_callback(node.isr.stop)
     ending.push_async_callback(node.fetchers.close)
     ending.push_async_callback(node.work.finished)
-    ending.push_async_callback(node.listeners.close)
+    ending.push_async_callback(node.stop_serving)
     ending.push_async_callback(node.leave)
     endpoints = await node.serve()
     ending.push_async_callback(_unless_broken, failed, node.hand_over)
@@ -114,7 +114,7 @@ async def _serve_metrics(node: Node, at: Address, ending: AsyncExitStack) -> Add
     # Here, since the library takes time and memory that most brokers need not spend.
     from barnabas.server.metrics import Metrics
 
-    listener = MetricsListener(Metrics(node.observed).page)
+    listener = MetricsListener(Metrics(node.observed()).page)
     opened = await listener.open(at)
     ending.push_async_callback(listener.close)
     return opened

@@ -68,6 +68,8 @@ log = logging.getLogger("barnabas.broker")
 
 # Kafka evicts a fetch session only when it was not used for this long.
 SESSION_STALE_MS: Final = 120_000
+# How long a broker that stops works on the requests that it has.
+FINISHED_WITHIN_S: Final = 0.5
 # How long a broker that starts waits for a controller before it lets itself be used without one.
 TOLD_WITHIN_S: Final = 30.0
 
@@ -169,14 +171,16 @@ class Node:
             self._configs,
             self.fetchers,
             self._now_ms,
+            max_lag_ms=lambda: self._configs.broker.int("replica.lag.time.max.ms"),
+            is_alive=lambda broker: broker in self._metadata.brokers,
             role_changed=self._delayed.on_partition,
             topic_known=self._metadata.know_id,
             remove_later=self.housekeeping.remove_later,
             disk_failed=self._disk_failed,
         )
-        awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
+        self._awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
         self._topics = Topics(
-            coordination, seams.random, self._configs, logs, self._metadata, awaited
+            coordination, seams.random, self._configs, logs, self._metadata, self._awaited
         )
         self.controller = Controller(
             broker_id,
@@ -213,24 +217,6 @@ class Node:
         self.listeners = Listeners(
             self._dispatch(), limits(config), self.timer, fail, self._statistics
         )
-        self.observed = Observed(
-            self._replicas,
-            self.isr,
-            self.fetchers,
-            self.controller,
-            {
-                "produce": self._delayed.produces,
-                "consumer_fetch": self._delayed.consumers,
-                "follower_fetch": self._delayed.followers,
-                "delete_records": self._delayed.deletions,
-                "create_topics": awaited,
-            },
-            self._statistics,
-            self.listeners,
-            self._sessions,
-            logs,
-            self._metadata,
-        )
 
     def _dispatch(self) -> Dispatch:
         produce = Produce(
@@ -264,6 +250,28 @@ class Node:
             api_versions.unsupported,
             self.work,
             self._statistics,
+        )
+
+    def observed(self) -> Observed:
+        """The parts that there is something to tell of."""
+        delayed = self._delayed
+        return Observed(
+            self._replicas,
+            self.isr,
+            self.fetchers,
+            self.controller,
+            {
+                "produce": delayed.produces,
+                "consumer_fetch": delayed.consumers,
+                "follower_fetch": delayed.followers,
+                "delete_records": delayed.deletions,
+                "create_topics": self._awaited,
+            },
+            self._statistics,
+            self.listeners,
+            self._sessions,
+            self.logs,
+            self._metadata,
         )
 
     # -- beginning -----------------------------------------------------------
@@ -343,6 +351,17 @@ class Node:
         except (DiskFault, ZnodeError) as e:
             log.warning("not resigned, the session's end does it: %s", e)
         await self._registration.leave()
+
+    async def stop_serving(self) -> None:
+        """Take no more requests and finish those at hand.
+
+        What waits for other replicas, who cannot reach this broker any more, is told to go to
+        another leader.
+        """
+        closing = asyncio.ensure_future(self.listeners.close())
+        await asyncio.wait([closing], timeout=FINISHED_WITHIN_S)
+        self._partitions.stop_leading()
+        await closing
 
     async def close_logs(self) -> None:
         offsets, epoch = self._replicas.high_watermarks(), self._registration.epoch

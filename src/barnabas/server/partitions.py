@@ -54,6 +54,8 @@ class Partitions:
         configs: Configs,
         fetching: Fetching,
         now_ms: Callable[[], float],
+        max_lag_ms: Callable[[], int],
+        is_alive: Callable[[BrokerId], bool],
         role_changed: Callable[[TopicPartition], None],
         topic_known: Callable[[str, uuid.UUID], None],
         remove_later: Callable[[Removal], None],
@@ -65,6 +67,8 @@ class Partitions:
         self._configs = configs
         self._fetching = fetching
         self._now_ms = now_ms
+        self._max_lag_ms = max_lag_ms
+        self._is_alive = is_alive
         self._role_changed = role_changed
         self._topic_known = topic_known
         self._remove_later = remove_later
@@ -158,6 +162,8 @@ class Partitions:
                 partition_log,
                 high_watermark=self._high_watermark(known, partition_log),
                 now_ms=self._now_ms(),
+                max_lag_ms=self._max_lag_ms(),
+                is_alive=self._is_alive,
                 previous=known if isinstance(known, LeaderReplica) else None,
             )
         )
@@ -184,6 +190,7 @@ class Partitions:
             self._replicas.put(known)
             self._role_changed(partition)
         assert isinstance(known, FollowerReplica)
+        known.on_leadership(leadership)
         # Also told again to one that follows already: its leader may listen elsewhere now.
         if (source := sources.get(leadership.leader)) is not None:
             self._fetching.follow(known, *source)

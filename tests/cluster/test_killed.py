@@ -1,0 +1,99 @@
+"""Brokers killed, one after the other or all of them: the others go on, and welcome them back."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from barnabas.base.errors import ErrorCode
+from barnabas.znodes import paths
+from tests.cluster.conftest import BROKERS, revive
+from tests.cluster.operations import create, delete, next_controller, partitions
+from tests.support.agreement import children, read_znodes
+from tests.support.clients import Message
+from tests.support.cluster import Cluster, until
+from tests.support.confluent_client import ConfluentClient
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_when_the_controller_is_killed_another_takes_over(cluster: Cluster, topic: str) -> None:
+    create(cluster, topic, 6)
+    cluster.wait_settled()
+    before, epoch = cluster.controller(), read_znodes(cluster.zookeeper)["epoch"]
+    cluster.brokers[before].kill()
+    next_controller(cluster, before)
+    cluster.wait_settled()
+    assert all(each.leader_id != before for each in partitions(cluster, topic).values())
+    assert read_znodes(cluster.zookeeper)["epoch"] == epoch + 1
+    assert create(cluster, f"{topic}-next", 3, 2) is ErrorCode.none
+    revive(cluster)
+    assert all(len(each.isr_nodes) == 3 for each in partitions(cluster, topic).values())
+
+
+def test_when_the_next_controller_is_killed_in_its_failover_the_last_takes_over(
+    cluster: Cluster, topic: str
+) -> None:
+    create(cluster, topic, 20)
+    cluster.wait_settled()
+    first = cluster.controller()
+    cluster.brokers[first].kill()
+    second = next_controller(cluster, first)
+    cluster.brokers[second].kill()
+    (last,) = (number for number in BROKERS if number not in (first, second))
+    until(
+        lambda: all(each.leader_id == last for each in partitions(cluster, topic).values()),
+        "the last one to lead all",
+    )
+    assert cluster.controller() == last
+    revive(cluster)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_all_brokers_are_killed_in_any_order_and_return_in_any_other(
+    cluster: Cluster, topic: str, seed: int
+) -> None:
+    create(cluster, topic, 6)
+    cluster.wait_settled()
+    sent = [Message(b"%d" % number) for number in range(20)]
+    ConfluentClient(cluster.bootstrap).produce(topic, sent)
+    chance = Random(seed)
+    killed, back = chance.sample(BROKERS, 3), chance.sample(BROKERS, 3)
+    print(f"killed in the order {killed}, started in the order {back}")
+    for number in killed:
+        cluster.brokers[number].kill()
+    cluster.start(back)
+    cluster.wait_settled()
+    found = ConfluentClient(cluster.bootstrap).consume(topic, 20)
+    assert [each.message.value for each in found] == [each.value for each in sent]
+
+
+def test_a_broker_started_at_once_after_it_was_killed_waits_for_its_old_session_to_end(
+    cluster: Cluster, topic: str
+) -> None:
+    create(cluster, topic, 6)
+    cluster.wait_settled()
+    number = next(n for n in BROKERS if n != cluster.controller())
+    cluster.brokers[number].kill()
+    cluster.brokers[number].start()
+    assert "is of another session: waiting for it to expire" in cluster.brokers[number].log()
+    cluster.wait_settled()
+
+
+def test_a_deletion_waits_for_a_broker_that_is_down_also_across_controllers(
+    cluster: Cluster, topic: str
+) -> None:
+    create(cluster, topic, 3)
+    cluster.wait_settled()
+    controller = cluster.controller()
+    down = next(n for n in BROKERS if n != controller)
+    cluster.brokers[down].kill()
+    until(lambda: down not in read_znodes(cluster.zookeeper)["brokers"], "the death of a broker")
+    delete(cluster, topic, timedelta(0))
+    cluster.brokers[controller].kill()
+    next_controller(cluster, controller)
+    assert children(cluster.zookeeper, paths.DELETE_TOPICS) == [topic]
+    assert (cluster.brokers[down].data / f"{topic}-0").exists()
+    revive(cluster)
+    assert children(cluster.zookeeper, paths.DELETE_TOPICS) == []
+    assert partitions(cluster, topic) == {}
