@@ -69,7 +69,7 @@ log = logging.getLogger("barnabas.broker")
 # Kafka evicts a fetch session only when it was not used for this long.
 SESSION_STALE_MS: Final = 120_000
 # How long a broker that stops works on the requests that it has.
-FINISHED_WITHIN_S: Final = 0.5
+FINISHED_WITHIN_S: Final = 5.0
 # How long a broker that starts waits for a controller before it lets itself be used without one.
 TOLD_WITHIN_S: Final = 30.0
 
@@ -352,16 +352,13 @@ class Node:
             log.warning("not resigned, the session's end does it: %s", e)
         await self._registration.leave()
 
-    async def stop_serving(self) -> None:
-        """Take no more requests and finish those at hand.
-
-        What waits for other replicas, who cannot reach this broker any more, is told to go to
-        another leader.
-        """
-        closing = asyncio.ensure_future(self.listeners.close())
-        await asyncio.wait([closing], timeout=FINISHED_WITHIN_S)
+    async def finish(self) -> None:
+        """Finish the requests at hand; what waits for other replicas, who cannot reach this broker
+        any more, waits no longer."""
+        finishing = asyncio.ensure_future(self.work.finished())
+        await asyncio.wait([finishing], timeout=FINISHED_WITHIN_S)
         self._partitions.stop_leading()
-        await closing
+        await finishing
 
     async def close_logs(self) -> None:
         offsets, epoch = self._replicas.high_watermarks(), self._registration.epoch
