@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError, DiskFault, PeerGone
-from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.ids import BrokerId
 from barnabas.base.listeners import Listener
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
@@ -22,6 +22,7 @@ from barnabas.replication.isr import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server import api
+from barnabas.server.briefing import Briefing
 from barnabas.server.broker import Broker
 from barnabas.server.cleaning import LogCleaner
 from barnabas.server.config_changes import ConfigChanges
@@ -94,14 +95,13 @@ class Node:
         self._coordination = coordination
         self._fail = fail
         self._now_ms = lambda: loop.time() * 1000
-        # Set whenever the controller has told this broker something.
-        self._told = asyncio.Event()
         self.logs = logs
         self.timer = Timer(loop, fail)
         self.work = Work(fail)
         self._delayed = Delayed(self.timer)
         self._replicas = Replicas()
         self._metadata = MetadataCache(cluster_id)
+        self._briefing = Briefing(broker_id, coordination, self._metadata, self._replicas)
         self._configs = Configs(
             coordination,
             broker_id,
@@ -298,38 +298,10 @@ class Node:
         await self.listeners.accept()
         try:
             async with asyncio.timeout(TOLD_WITHIN_S):
-                await self._until_told()
+                await self._briefing.complete()
         except TimeoutError:
             log.warning("no controller has told this broker what to lead; going on without")
         return endpoints
-
-    async def _until_told(self) -> None:
-        while True:
-            if await self._knows_all_topics() and self._knows_its_roles():
-                return
-            await self._told.wait()
-            self._told.clear()
-
-    async def _knows_all_topics(self) -> bool:
-        """Whether the controller has told of all that it can tell of."""
-        if self._broker_id not in self._metadata.brokers:
-            return False
-        names = await self._coordination.children(paths.TOPICS)
-        if all(self._metadata.topic(name) is not None for name in names):
-            return True
-        doomed = frozenset(await self._coordination.children(paths.DELETE_TOPICS))
-        return all(self._metadata.topic(name) is not None or name in doomed for name in names)
-
-    def _knows_its_roles(self) -> bool:
-        return all(
-            self._has_role(TopicPartition(topic.name, index))
-            for topic in self._metadata.topics()
-            for index, partition in topic.partitions.items()
-            if self._broker_id in partition.replicas
-        )
-
-    def _has_role(self, partition: TopicPartition) -> bool:
-        return self._replicas.get(partition) is not None or self._replicas.is_offline(partition)
 
     # -- ending --------------------------------------------------------------
 
@@ -341,7 +313,7 @@ class Node:
             self._configs.broker,
             self._metadata,
             self._ask_own,
-            self._told,
+            self._briefing.told,
         )
 
     async def leave(self) -> None:
@@ -368,7 +340,7 @@ class Node:
 
     async def _controlled(self, key: ApiKey, request: Message, call: Call | None) -> Message:
         answer: Message = await api.CONTROL[key](self.broker, request, call)
-        self._told.set()
+        self._briefing.told.set()
         return answer
 
     async def _tell_own(self, request: ControlRequest) -> Message:
