@@ -94,6 +94,12 @@ class Client:
         found: uuid.UUID = topic.topic_id
         return found
 
+    def can_create(self, name: str) -> bool:
+        """Whether the name is free; it is not while a topic that had it is being deleted."""
+        wanted = parts(name=name, num_partitions=1, replication_factor=1)
+        (topic,) = self.call(ApiKey.CREATE_TOPICS, topics=(wanted,), validate_only=True).topics
+        return bool(topic.error_code == 0)
+
     def delete(self, name: str) -> Any:
         asked = parts(name=name, topic_id=None)
         return self.call(ApiKey.DELETE_TOPICS, topics=(asked,)).responses[0]
