@@ -119,7 +119,7 @@ def test_no_batch_of_a_leader_that_is_gone_is_acknowledged(
         answer = await asked(insight, client, produce(("orders", 0, batch()), timeout_ms=9999))
         insight.running.broker.replicas.remove(TopicPartition("orders", 0))
         insight.delayed.on_partition(("orders", 0))
-        assert only(await answer).error_code == ErrorCode.unknown_topic_or_partition
+        assert only(await answer).error_code == ErrorCode.not_leader_or_follower
 
     with_broker(tmp_path, scenario, **BROKER)
 

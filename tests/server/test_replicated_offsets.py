@@ -150,6 +150,6 @@ def test_whoever_waits_too_long_or_for_a_leader_that_is_gone_is_told_so(tmp_path
         answer = await deleting(insight, client, 3)
         insight.running.broker.replicas.remove(TopicPartition("orders", 0))
         insight.delayed.on_partition(("orders", 0))
-        assert told(await answer) == (ErrorCode.unknown_topic_or_partition, -1)
+        assert told(await answer) == (ErrorCode.not_leader_or_follower, -1)
 
     with_broker(tmp_path, scenario, **BROKER)

@@ -22,11 +22,16 @@ FETCHED_WITHIN_S: Final = 100.0
 RUN_WITHIN_S: Final = 60.0
 _MIN_JAVA: Final = 17
 
-# slf4j-reload4j lets Kafka log, so that one can see what it thinks of the files it is given.
+# slf4j-reload4j lets Kafka log, so that one can see what it thinks of the files it is given. What
+# the operators' tools need comes with the broker, save Kafka Connect, which is not used.
 _ARTIFACTS: Final = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.slf4j", "slf4j-reload4j", "1.7.36"),
-)
+    ("org.apache.kafka", "kafka_2.13", VERSION, ""),
+    (
+        "org.apache.kafka", "kafka-tools", VERSION,
+        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>",
+    ),
+    ("org.slf4j", "slf4j-reload4j", "1.7.36", ""),
+)  # fmt: skip
 _POM: Final = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>barnabas</groupId> <artifactId>apache-kafka</artifactId> <version>1</version>
@@ -122,7 +127,7 @@ def _java() -> str:
 
 def _libraries() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "barnabas" / f"kafka-{VERSION}"
+    folder = Path(base) / "barnabas" / f"kafka-{VERSION}-and-tools"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as work:
@@ -141,8 +146,8 @@ def _fetch(work: Path) -> None:
         raise Unavailable("there is no Maven to fetch it with")
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, name, version in _ARTIFACTS
+        f"<version>{version}</version>{exclusions}</dependency>"
+        for group, name, version, exclusions in _ARTIFACTS
     )
     (work / "pom.xml").write_text(_POM.format(dependencies))
     libraries = work / "libraries"

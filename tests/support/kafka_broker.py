@@ -64,6 +64,19 @@ class JavaProcess:
                 raise AssertionError(f"{class_name} is not ready:\n{tail}")
             time.sleep(0.05)
 
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing any more, and does not know."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -127,7 +140,8 @@ class KafkaBroker(JavaProcess):
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         self.launch("started (kafka.server.KafkaServer)", "kafka.Kafka", path)
         # Clients that come before it has heard from its controller wait long to ask again.
-        folders = len(list(self.data.glob("*-[0-9]*/partition.metadata")))
+        found = self.data.glob("*-[0-9]*/partition.metadata")
+        folders = sum(not path.parent.name.endswith("-delete") for path in found)
         while self._led_partitions() < folders:
             time.sleep(0.05)
 

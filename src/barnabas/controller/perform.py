@@ -16,7 +16,7 @@ from barnabas.controller.batch import Message, RequestBatch
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import Context, Led, Topic
 from barnabas.controller.parts import in_parts
-from barnabas.controller.states import PartitionState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     AssumeAssignments,
     BeginDeletion,
@@ -208,6 +208,11 @@ class Performer:
         waiting = list(step.replicas)
         while waiting:
             moves = decide_replicas(self._context, waiting, step.to)
+            if step.to is ReplicaState.OFFLINE:
+                # Its leader may have let it in sync since: it must not be waited for.
+                left = {each.topic_partition for each in moves.moved} - moves.updates.keys()
+                if await self._changed_meanwhile(sorted(left)):
+                    continue
             written = await self._store.update_states(moves.updates)
             self._apply_led(written, performed)
             unwritten = moves.updates.keys() - written.led.keys()

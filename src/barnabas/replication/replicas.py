@@ -1,6 +1,6 @@
 """The partitions that this broker holds: a map, and the one answer for those it does not lead."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
@@ -16,7 +16,9 @@ class Replicas:
     To iterate is to go over the leaders.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_elsewhere: Callable[[str, int], bool] = lambda *_: False) -> None:
+        """`is_elsewhere` tells whether the cluster has a partition that is not held here."""
+        self._is_elsewhere = is_elsewhere
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}
         self._followers: dict[tuple[str, int], FollowerReplica] = {}
         self._offline: set[tuple[str, int]] = set()
@@ -33,7 +35,7 @@ class Replicas:
         """What to answer for a partition that has no leader here."""
         if (topic, partition) in self._offline:
             return ErrorCode.kafka_storage_error
-        if (topic, partition) in self._followers:
+        if (topic, partition) in self._followers or self._is_elsewhere(topic, partition):
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
 

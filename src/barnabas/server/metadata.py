@@ -84,6 +84,10 @@ class MetadataCache:
     def topic(self, name: str) -> TopicImage | None:
         return self._by_name.get(name)
 
+    def has_partition(self, topic: str, partition: int) -> bool:
+        known = self._by_name.get(topic)
+        return known is not None and partition in known.partitions
+
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicImage | None:
         return self._by_id.get(topic_id)
 

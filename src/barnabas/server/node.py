@@ -99,8 +99,8 @@ class Node:
         self.timer = Timer(loop, fail)
         self.work = Work(fail)
         self._delayed = Delayed(self.timer)
-        self._replicas = Replicas()
         self._metadata = MetadataCache(cluster_id)
+        self._replicas = Replicas(self._metadata.has_partition)
         self._briefing = Briefing(broker_id, coordination, self._metadata, self._replicas)
         self._configs = Configs(
             coordination,
@@ -307,6 +307,7 @@ class Node:
 
     async def hand_over(self) -> None:
         """Let others lead what this broker leads, while it still serves."""
+        self._partitions.is_stopping = True
         await hand_over(
             self._broker_id,
             lambda: self._registration.epoch,

@@ -74,6 +74,8 @@ class Partitions:
         self._remove_later = remove_later
         self._disk_failed = disk_failed
         self.controller_epoch = 0
+        # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
+        self.is_stopping = False
         self._one_at_a_time = asyncio.Lock()
 
     def check_controller(self, epoch: int) -> None:
@@ -192,7 +194,8 @@ class Partitions:
         assert isinstance(known, FollowerReplica)
         known.on_leadership(leadership)
         # Also told again to one that follows already: its leader may listen elsewhere now.
-        if (source := sources.get(leadership.leader)) is not None:
+        source = sources.get(leadership.leader)
+        if source is not None and not self.is_stopping:
             self._fetching.follow(known, *source)
         return "follower" if is_new_role else ""
 
