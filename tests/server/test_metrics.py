@@ -139,7 +139,7 @@ def test_requests_are_counted_whichever_way_they_are_served(tmp_path: Path) -> N
         assert told["barnabas_sent_bytes_total",] > 0
         # Shortcuts are timed now and then, and each time stands for several requests.
         timed = told["barnabas_request_seconds_count", "Produce", "local"]
-        assert abs(timed - 50) < TIMED_ONE_IN
+        assert abs(timed - 50) <= 2 * TIMED_ONE_IN
         assert told["barnabas_request_seconds_sum", "Produce", "local"] > 0
 
     with_broker(tmp_path, scenario, **SERVED)

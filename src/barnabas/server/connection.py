@@ -17,11 +17,7 @@ from typing import Final, Protocol, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
-from barnabas.server.request_statistics import (
-    TIMED_ONE_IN,
-    ApiStatistics,
-    RequestStatistics,
-)
+from barnabas.server.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.wire.fetch import Buffer
 
 log = logging.getLogger("barnabas.connection")
@@ -78,6 +74,39 @@ class Registry(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """The server's side of one TCP connection."""
 
+    __slots__ = (
+        "_blocked_since",
+        "_buffer",
+        "_closing",
+        "_end",
+        "_last",
+        "_last_large",
+        "_loop",
+        "_max_request_bytes",
+        "_now",
+        "_pending",
+        "_read_paused",
+        "_read_to",
+        "_reads",
+        "_registry",
+        "_repeated",
+        "_serve",
+        "_shortcut_size",
+        "_shortcuts",
+        "_start",
+        "_statistics",
+        "_stopwatch",
+        "_transport",
+        "_view",
+        "_waits_since",
+        "_write_blocked",
+        "host",
+        "last_active",
+        "listener",
+        "port",
+        "software",
+    )
+
     def __init__(
         self,
         serve: Serve,
@@ -97,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         # Of the API that was asked for last; what it waits for, and what waits for the client.
         self._last = statistics.before_any
         self._waits_since = 0
+        self._reads = 0
         self._blocked_since = 0
         self._buffer = bytearray(FIRST_BUFFER)
         self._view = memoryview(self._buffer)
@@ -111,10 +141,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self.last_active = 0.0
-        # By what follows the correlation id: what the frame must begin with, what serves it,
-        # and where it is counted.
-        self._shortcuts: dict[bytes, tuple[int, Shortcut, ApiStatistics]] = {}
+        # By what follows the correlation id: what the frame must begin with, and what serves it.
+        # All are of one API, where they are counted: no client uses a connection for two at once.
+        self._shortcuts: dict[bytes, tuple[int, Shortcut]] = {}
         self._shortcut_size = 0
+        self._repeated = statistics.before_any
         self.listener = listener
         self.host = ""
         self.port = 0
@@ -143,12 +174,13 @@ class Connection(asyncio.BufferedProtocol):
         """
         if size > LONGEST_SHORTCUT:
             return
-        if len(self._shortcuts) >= MOST_SHORTCUTS:
-            self._shortcuts.clear()
-        self._shortcut_size = size
         api_and_version, _ = _HEAD.unpack_from(frame)
         statistics = self._statistics.by_api[api_and_version >> 16]
-        self._shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut, statistics)
+        if len(self._shortcuts) >= MOST_SHORTCUTS or statistics is not self._repeated:
+            self._shortcuts.clear()
+        self._shortcut_size = size
+        self._repeated = statistics
+        self._shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut)
 
     # -- asyncio's side ------------------------------------------------------
 
@@ -204,7 +236,10 @@ class Connection(asyncio.BufferedProtocol):
         queued = 0
         refusal = None
         view, start, end, serve = self._view, self._start, self._end, self._serve
-        last, stopwatch = self._last, self._stopwatch
+        # How many took the shortcut since the last that did not; timed only if there was none.
+        repeated, stopwatch = 0, self._stopwatch
+        self._reads += 1
+        since = None if self._reads & _UNTIMED else stopwatch()
         try:
             while end - start >= 4:
                 (size,) = _SIZE.unpack_from(view, start)
@@ -223,19 +258,16 @@ class Connection(asyncio.BufferedProtocol):
                     if known is not None:
                         api_and_version, correlation_id = _HEAD.unpack_from(frame)
                         if api_and_version == known[0]:
-                            last = known[2]
-                            since = None if last.repeated & _UNTIMED else stopwatch()
                             reply = known[1](frame, correlation_id)
-                            if reply is not None:
-                                last.repeated += 1
-                                if since is not None:
-                                    last.local.add(stopwatch() - since, TIMED_ONE_IN)
-                if reply is None:
-                    since = stopwatch()
+                if reply is not None:
+                    repeated += 1
+                else:
+                    self._repeated.repeated += repeated
+                    repeated, since, began = 0, None, stopwatch()
                     reply = serve(frame, self)
-                    last = self._statistics.by_api[_API.unpack_from(frame)[0]]
-                    last.dispatched += 1
-                    last.local.add(stopwatch() - since)
+                    self._last = self._statistics.by_api[_API.unpack_from(frame)[0]]
+                    self._last.dispatched += 1
+                    self._last.local.add(stopwatch() - began)
                 start = after
                 if reply is None:
                     continue
@@ -263,7 +295,11 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             log.exception("request failed peer=%s", self.peer)
             refusal = "a bug in the broker"
-        self._last = last
+        if repeated:
+            self._last = last = self._repeated
+            last.repeated += repeated
+            if since is not None:
+                last.local.add((stopwatch() - since) // repeated, repeated * TIMED_ONE_IN)
         if out:
             self._send(out, queued)
         if refusal is not None:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from barnabas.base.clock import Stopwatch, machine_stopwatch
 from barnabas.wire.schema import Message
 
-# Of requests that a shortcut serves one in so many is timed, and stands for all of them.
+# Of reads from a socket that bring nothing but requests for one shortcut, one in so many is timed
+# and stands for all of them.
 TIMED_ONE_IN: Final = 16
 
 # The first bucket takes what is below 1.024 microseconds; each goes twice as far as the one before.
@@ -72,6 +73,8 @@ class ApiStatistics:
 
 class RequestStatistics:
     """Of all APIs, by their numbers, and of all connections together."""
+
+    __slots__ = ("before_any", "by_api", "received_bytes", "refused", "sent_bytes", "stopwatch")
 
     def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self.stopwatch = stopwatch
