@@ -63,6 +63,21 @@ def test_one_that_cannot_be_written_keeps_no_other_from_it() -> None:
     on_a_tree(scenario)
 
 
+def test_what_another_wrote_since_is_neither_replaced_nor_deleted() -> None:
+    async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
+        await admin.create("/asked", b"for one")
+        await admin.set("/asked", b"for two")
+        assert not await store.replace("/asked", b"for none", 0)
+        assert not await store.replace("/asked", None, 0)
+        assert (await admin.get("/asked"))[0] == b"for two"
+        assert await store.replace("/asked", b"for one", 1)
+        assert await store.replace("/asked", None, 2)
+        assert not await store.replace("/asked", None, 2)
+        assert await admin.exists("/asked") is None
+
+    on_a_tree(scenario)
+
+
 def test_nothing_is_written_once_another_was_elected() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await admin.set(paths.CONTROLLER_EPOCH, b"2")

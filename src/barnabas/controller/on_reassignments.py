@@ -62,8 +62,9 @@ async def resume_reassignments(reign: Reign) -> None:
 async def _begin_by_node(reign: Reign) -> None:
     """Do what /admin/reassign_partitions asks for and is not under way; drop what cannot be."""
     context, asked = reign.context, await reign.watching.reassignment()
-    await reign.performer.read_again(each for each in asked if each in context)
-    new = {each: to for each, to in asked.items() if not _is_moving_to(reign, each, to)}
+    targets = asked.targets if asked is not None else {}
+    await reign.performer.read_again(each for each in targets if each in context)
+    new = {each: to for each, to in targets.items() if not _is_moving_to(reign, each, to)}
     refused = {
         each: refusal
         for each, to in new.items()

@@ -249,14 +249,14 @@ class Performer:
         log.info("topic deleted topic=%s", topic)
 
     async def _drop_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
-        asked = await self._watching.reassignment()
-        left = {each: to for each, to in asked.items() if each not in partitions}
-        if left == asked and asked:
-            return
-        if left:
-            await self._store.set_or_make(REASSIGN_PARTITIONS, encode_reassignment(left))
-        else:
-            await self._store.delete([REASSIGN_PARTITIONS])
+        """Take these out of the node; what a tool has written since it was read stays."""
+        while (asked := await self._watching.reassignment()) is not None:
+            left = {each: to for each, to in asked.targets.items() if each not in partitions}
+            if left == asked.targets and left:
+                return
+            data = encode_reassignment(left) if left else None
+            if await self._store.replace(REASSIGN_PARTITIONS, data, asked.version):
+                return
 
     # -- of all --------------------------------------------------------------
 

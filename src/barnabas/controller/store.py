@@ -118,6 +118,15 @@ class Store:
             return False
         return True
 
+    async def replace(self, path: str, data: bytes | None, version: int) -> bool:
+        """Write a node or, without data, delete it; False if it is another version by now."""
+        operation = Delete(path, version) if data is None else Set(path, data, version)
+        try:
+            await self.write(operation)
+        except (BadVersion, NoNode):
+            return False
+        return True
+
     async def delete(self, paths: Iterable[str]) -> None:
         """Delete nodes that have no children; those that are gone already count as deleted."""
         await self._each_together([Delete(path) for path in paths])

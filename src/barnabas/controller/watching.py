@@ -7,7 +7,7 @@ and nothing that happens after a read is missed.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Led, LiveBroker, Topic
@@ -52,6 +52,13 @@ from barnabas.znodes.tree import MalformedZnode, Watch, WatchEvent
 log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
+
+
+class ReassignmentAsked(NamedTuple):
+    """What a tool wants to be moved, and the version of the node that it wrote."""
+
+    targets: dict[TopicPartition, tuple[BrokerId, ...]]
+    version: int
 
 
 class Watching:
@@ -148,10 +155,13 @@ class Watching:
 
     # -- what tools and brokers leave for the controller ----------------------
 
-    async def reassignment(self) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-        """What /admin/reassign_partitions asks for; nothing if it is not there."""
+    async def reassignment(self) -> ReassignmentAsked | None:
+        """What /admin/reassign_partitions asks for; None if it is not there."""
         node = await self._store.find(REASSIGN_PARTITIONS, self._on(ReassignmentNode()))
-        return (node and decoded(lambda: decode_reassignment(node[0]))) or {}
+        if node is None:
+            return None
+        data, stat = node
+        return ReassignmentAsked(decoded(lambda: decode_reassignment(data)) or {}, stat.version)
 
     async def preferred_election(self) -> list[TopicPartition] | None:
         """What /admin/preferred_replica_election asks for; None if it is not there."""
