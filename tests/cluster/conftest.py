@@ -1,6 +1,6 @@
 """One cluster of three brokers for all tests that leave it healthy, and fresh ones for others."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -20,14 +20,18 @@ STILL: Final = (
 )
 BROKERS: Final = (0, 1, 2)
 _numbers: Final = count(1)
+_clusters: Final = pytest.StashKey[list[Cluster]]()
 
 
 class Shared:
     """A cluster that is made anew when a test has left it in a state that does not mend."""
 
-    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
+    def __init__(
+        self, folder: Path, zookeeper: ZooKeeperServer, shown: Callable[[Cluster], None]
+    ) -> None:
         self._folder = folder
         self._zookeeper = zookeeper
+        self._shown = shown
         self._cluster: Cluster | None = None
 
     def healthy(self) -> Cluster:
@@ -41,6 +45,7 @@ class Shared:
             number = next(_numbers)
             address = f"{self._zookeeper.address}/cluster-{number}"
             self._cluster = Cluster(self._folder / str(number), address, len(BROKERS), STILL)
+            self._shown(self._cluster)
             self._cluster.start()
             self._cluster.wait_settled()
         return self._cluster
@@ -61,9 +66,12 @@ def revive(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="session")
 def shared(
-    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer
+    tmp_path_factory: pytest.TempPathFactory,
+    zookeeper: ZooKeeperServer,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Shared]:
-    shared = Shared(tmp_path_factory.mktemp("cluster"), zookeeper)
+    shown = request.config.stash.setdefault(_clusters, [])
+    shared = Shared(tmp_path_factory.mktemp("cluster"), zookeeper, shown.append)
     yield shared
     shared.close()
 
@@ -75,7 +83,9 @@ def cluster(shared: Shared) -> Cluster:
 
 
 @pytest.fixture
-def fresh_cluster(tmp_path: Path, zookeeper_chroot: str) -> Iterator[Callable[..., Cluster]]:
+def fresh_cluster(
+    tmp_path: Path, zookeeper_chroot: str, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Cluster]]:
     """Make a cluster of the test's own, not started: `fresh_cluster("key=value", brokers=2)`."""
     mine: list[Cluster] = []
 
@@ -83,8 +93,21 @@ def fresh_cluster(tmp_path: Path, zookeeper_chroot: str) -> Iterator[Callable[..
         address = zookeeper or f"{zookeeper_chroot}-{len(mine)}"
         settings: Sequence[str] = [*STILL, *overrides]
         mine.append(Cluster(tmp_path / f"cluster-{len(mine)}", address, brokers, settings))
+        request.config.stash.setdefault(_clusters, []).append(mine[-1])
         return mine[-1]
 
     yield make
     for each in mine:
         each.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of every broker's log beside a failure."""
+    report = yield
+    if report.failed:
+        for cluster in item.config.stash.get(_clusters, [])[-1:]:
+            report.sections.append(("brokers", cluster.logs()))
+    return report

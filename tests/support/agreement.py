@@ -151,12 +151,15 @@ def metadata_and_znodes(number: int, metadata: Any, tree: dict[str, Any]) -> Ite
 
 
 def disk_and_znodes(number: int, folders: Iterable[Path], tree: dict[str, Any]) -> Iterator[str]:
-    """Logs that a broker should not have, or lacks."""
+    """Logs of topics that are gone, and logs that a broker lacks.
+
+    One of a partition that moved away while the broker was down stays, as in Kafka.
+    """
     logs = sorted(_logs(folders))
+    topics = {name.rpartition("-")[0] for name in tree["partitions"]}
     for name in logs:
-        replicas = tree["partitions"].get(name, ([],))[0]
-        if number not in replicas:
-            yield f"broker {number} has a log of {name}, whose replicas are {replicas}"
+        if name.rpartition("-")[0] not in topics:
+            yield f"broker {number} has a log of {name}, which does not exist"
     for name, (replicas, *_) in tree["partitions"].items():
         if number in replicas and name not in logs:
             yield f"broker {number} has no log of {name}"

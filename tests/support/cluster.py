@@ -163,7 +163,7 @@ class Cluster:
         try:
             until(nothing_wrong, "agreement", within_s)
         except AssertionError:
-            raise AssertionError("\n".join([complaint, *last, self.logs()])) from None
+            raise AssertionError("\n".join([complaint, *last])) from None
 
     def unrest(self) -> list[str]:
         return self._compare(settled=True)
