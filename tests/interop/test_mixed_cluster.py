@@ -223,12 +223,23 @@ def test_their_broker_hands_over_what_it_leads_when_it_stops(led_by_us: Mixed) -
 # Their controller
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["3.9", "2.6"])
 def led_by_kafka(
-    kafka: ApacheKafka, zookeeper_address: str, tmp_path_factory: pytest.TempPathFactory
+    kafka: ApacheKafka,
+    zookeeper_address: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Mixed]:
-    """Apache Kafka's broker is the controller; all brokers run, and do again after each test."""
-    mixed = Mixed(kafka, tmp_path_factory.mktemp("theirs"), f"{zookeeper_address}/led-by-kafka", {})
+    """Apache Kafka's broker is the controller; all brokers run, and do again after each test.
+
+    With the requests of 2.6 topics have no ids, and its leaders write their ISR themselves.
+    """
+    mixed = Mixed(
+        kafka,
+        tmp_path_factory.mktemp("theirs"),
+        f"{zookeeper_address}/led-by-kafka-{request.param}",
+        {"inter.broker.protocol.version": request.param},
+    )
     try:
         mixed.theirs.start()
         mixed.ours.start()

@@ -22,6 +22,7 @@ from barnabas.wire.fetch import (
 )
 from barnabas.wire.fetch_follower import (
     VERSION,
+    VERSION_BY_NAME,
     CurrentLeader,
     DivergingEpoch,
     FetchedPartition,
@@ -82,6 +83,52 @@ def test_what_a_follower_asks_is_read_by_the_leader_and_by_kio(fetch: FollowerFe
     assert [as_ours(topic) for topic in sent.topics] == fetch.topics
 
 
+NAMES = st.text(max_size=20)
+FETCHES_BY_NAME = st.builds(
+    FollowerFetch,
+    replica_id=INT,
+    max_wait_ms=INT,
+    min_bytes=INT,
+    max_bytes=INT,
+    topics=st.lists(st.builds(FetchTopic, NAMES, st.none(), PARTITIONS), max_size=3),
+    forgotten=st.lists(
+        st.builds(ForgottenTopic, NAMES, st.none(), st.lists(INT, max_size=3).map(tuple)),
+        max_size=3,
+    ),
+    session_id=INT,
+    session_epoch=INT,
+    by_name=st.just(True),
+)
+
+
+@thorough
+@given(fetch=FETCHES_BY_NAME)
+def test_topics_without_ids_are_asked_for_by_their_names(fetch: FollowerFetch) -> None:
+    frame = write_fetch_request(77, "f", fetch)
+    assert struct.unpack_from(">hh", frame, 4) == (ApiKey.FETCH, VERSION_BY_NAME)
+    body = memoryview(frame)[14 + len("f") + 1 :]
+    read = read_fetch(VERSION_BY_NAME, body, 0)
+    assert (read.replica_id, read.session_id) == (fetch.replica_id, fetch.session_id)
+    assert (read.topics, read.forgotten) == (fetch.topics, fetch.forgotten)
+    sent = read_as_sent(ApiKey.FETCH, VERSION_BY_NAME, body)
+    assert (sent.replica_id, sent.cluster_id, sent.rack_id) == (fetch.replica_id, None, "")
+    assert [as_ours(topic) for topic in sent.topics] == fetch.topics
+
+
+@thorough
+@given(data=st.data())
+def test_what_kio_answers_by_name_is_read_as_it_was_meant(data: st.DataObject) -> None:
+    sent = data.draw(entities(response_type(ApiKey.FETCH, VERSION_BY_NAME)))
+    frame = write_response(ApiKey.FETCH, VERSION_BY_NAME, 1, sent)
+    read = read_fetch_response(memoryview(frame)[8:], by_name=True)
+    assert (read.error, read.session_id) == (sent.error_code, sent.session_id)
+    assert read.partitions == [
+        as_fetched(topic.topic, partition)
+        for topic in sent.responses
+        for partition in topic.partitions
+    ]
+
+
 def as_ours(topic: Any) -> FetchTopic:
     partitions = [
         FetchPartition(
@@ -94,6 +141,8 @@ def as_ours(topic: Any) -> FetchTopic:
         )
         for p in topic.partitions
     ]
+    if hasattr(topic, "topic"):
+        return FetchTopic(topic.topic, None, partitions)
     return FetchTopic(None, topic.topic_id or NIL, partitions)
 
 
@@ -111,10 +160,10 @@ def test_what_kio_answers_is_read_as_it_was_meant(data: st.DataObject) -> None:
     assert read.partitions == expected
 
 
-def as_fetched(topic_id: uuid.UUID, sent: Any) -> FetchedPartition:
+def as_fetched(topic: uuid.UUID | str, sent: Any) -> FetchedPartition:
     diverging, leader = sent.diverging_epoch, sent.current_leader
     return FetchedPartition(
-        topic_id,
+        topic,
         sent.partition_index,
         sent.error_code,
         sent.high_watermark,

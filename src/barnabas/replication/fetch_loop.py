@@ -45,10 +45,17 @@ class FetchLoop:
     """One connection's partitions. `run` ends by itself once nothing is left to follow."""
 
     def __init__(
-        self, ports: FetcherPorts, leader: BrokerId, fetcher: int, host: str, port: int
+        self,
+        ports: FetcherPorts,
+        leader: BrokerId,
+        fetcher: int,
+        by_name: bool,
+        host: str,
+        port: int,
     ) -> None:
         self.leader = leader
         self.fetcher = fetcher
+        self.by_name = by_name
         self.address = (host, port)
         self.followings = Followings()
         self.is_over = False  # true once it follows no more what is added
@@ -152,6 +159,7 @@ class FetchLoop:
             self._session.session_id,
             self._session.epoch,
             self._ports.broker_epoch(),
+            self.by_name,
         )
         self._ports.statistics.fetches += 1
         self._in_flight = ready
@@ -160,7 +168,7 @@ class FetchLoop:
                 lambda number: write_fetch_request(number, peer.client_id, fetch),
                 settings.timeout_s,
             )
-            return read_fetch_response(body)
+            return read_fetch_response(body, by_name=self.by_name)
         except MalformedResponse as malformed:
             peer.close()
             raise PeerGone(f"{peer.name} answers what cannot be read: {malformed}") from malformed

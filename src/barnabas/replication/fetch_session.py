@@ -9,9 +9,10 @@ from barnabas.wire.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 FULL: Final = 0
 _LAST_EPOCH: Final = 2**31 - 1
-NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
-Key = tuple[uuid.UUID, int]
+# A topic by its id, or by its name if it has none; never both in one session.
+Topic = uuid.UUID | str
+Key = tuple[Topic, int]
 
 
 class Asked(NamedTuple):
@@ -63,17 +64,21 @@ class FetchSession:
 
 
 def _topics(wanted: Mapping[Key, FetchPartition]) -> list[FetchTopic]:
-    topics: dict[uuid.UUID, FetchTopic] = {}
-    for (topic_id, _), partition in wanted.items():
-        topic = topics.get(topic_id)
+    topics: dict[Topic, FetchTopic] = {}
+    for (of, _), partition in wanted.items():
+        topic = topics.get(of)
         if topic is None:
-            topic = topics[topic_id] = FetchTopic(None, topic_id, [])
+            topic = topics[of] = FetchTopic(*_name_and_id(of), [])
         topic.partitions.append(partition)
     return list(topics.values())
 
 
 def _forgotten(keys: Iterable[Key]) -> list[ForgottenTopic]:
-    partitions: dict[uuid.UUID, list[int]] = {}
-    for topic_id, partition in keys:
-        partitions.setdefault(topic_id, []).append(partition)
-    return [ForgottenTopic(None, topic_id, tuple(each)) for topic_id, each in partitions.items()]
+    partitions: dict[Topic, list[int]] = {}
+    for topic, partition in keys:
+        partitions.setdefault(topic, []).append(partition)
+    return [ForgottenTopic(*_name_and_id(of), tuple(each)) for of, each in partitions.items()]
+
+
+def _name_and_id(topic: Topic) -> tuple[str | None, uuid.UUID | None]:
+    return (topic, None) if isinstance(topic, str) else (None, topic)

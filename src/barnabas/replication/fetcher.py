@@ -1,6 +1,7 @@
 """All that this broker copies from others: a loop for each leader, or a few of them.
 
-A partition always goes by the same of its leader's `num.replica.fetchers` connections.
+A partition always goes by the same of its leader's `num.replica.fetchers` connections. Topics
+without an id, as controllers of Kafka's before 2.8 make them, have connections of their own.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ __all__ = [
 
 log = logging.getLogger("barnabas.fetcher")
 
-LoopKey = tuple[BrokerId, int]
+# The leader, the number of the connection to it, and whether its topics go by their names.
+LoopKey = tuple[BrokerId, int, bool]
 
 
 class ReplicaFetchers:
@@ -49,7 +51,8 @@ class ReplicaFetchers:
     def follow(self, follower: FollowerReplica, host: str, port: int) -> None:
         """Copy from the leader that listens there; fine if it is copied from it already."""
         partition = follower.topic_partition
-        key = (follower.leadership.leader, self._fetcher_of(partition))
+        by_name = follower.topic_id is None
+        key = (follower.leadership.leader, self._fetcher_of(partition), by_name)
         loop = self._loops.get(key)
         if loop is None or loop.is_over:
             loop = self._loops[key] = FetchLoop(self._ports, *key, host, port)
@@ -108,12 +111,12 @@ class ReplicaFetchers:
 
     def _on_ended(self, task: asyncio.Task[None]) -> None:
         loop = self._tasks.pop(task)
-        key = (loop.leader, loop.fetcher)
+        key = (loop.leader, loop.fetcher, loop.by_name)
         if self._loops.get(key) is not loop:
             return
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours; others must not fall behind for good because of it.
-            log.error("fetch loop failed leader=%d fetcher=%d", *key, exc_info=error)
+            log.error("fetch loop failed leader=%d fetcher=%d", *key[:2], exc_info=error)
             self._start(loop, after_failure=True)
         else:
             del self._loops[key]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.replication.fetch_session import NO_TOPIC_ID, Key
+from barnabas.replication.fetch_session import Key
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.wire.fetch import FetchPartition
@@ -31,7 +31,8 @@ class Following:
 
     @property
     def key(self) -> Key:
-        return self.follower.topic_id or NO_TOPIC_ID, self.follower.topic_partition.partition
+        topic, partition = self.follower.topic_partition
+        return self.follower.topic_id or topic, partition
 
     @property
     def is_at_end(self) -> bool:

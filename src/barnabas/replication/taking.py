@@ -54,7 +54,7 @@ class Taking:
         cut: list[FollowerReplica] = []
         out_of_range: list[Following] = []
         for answer in answers:
-            following = asked.get((answer.topic_id, answer.partition))
+            following = asked.get((answer.topic, answer.partition))
             if following is None or not self._is_as_asked(following):
                 continue
             if answer.error is ErrorCode.offset_out_of_range:

@@ -1,7 +1,8 @@
 """The follower's side of Fetch, by hand: records stay where the socket wrote them.
 
-Brokers speak version 17 with each other, which names topics by id. What is written and read
-here agrees with kio's schemas of it: a test compares the two.
+Brokers speak version 17 with each other, which names topics by id. Where a controller of Kafka's
+before 2.8 gave topics none, it is version 12, which names them by name. What is written and read
+here agrees with kio's schemas of both: a test compares them.
 """
 
 import struct
@@ -17,11 +18,12 @@ from barnabas.wire.requests import MalformedResponse, request_header, sized
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 VERSION: Final = 17
+VERSION_BY_NAME: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetch:
-    """What a follower asks; topics are named by their ids alone."""
+    """What a follower asks; topics are all named by their ids, or all by their names."""
 
     replica_id: int
     max_wait_ms: int
@@ -32,6 +34,7 @@ class FollowerFetch:
     session_id: int = 0
     session_epoch: int = -1
     replica_epoch: int = -1
+    by_name: bool = False
 
 
 class DivergingEpoch(NamedTuple):
@@ -49,9 +52,9 @@ class CurrentLeader(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """The leader's answer for one partition."""
+    """The leader's answer for one partition; its topic by id or by name, as it was asked for."""
 
-    topic_id: uuid.UUID
+    topic: uuid.UUID | str
     partition: int
     error: ErrorCode
     high_watermark: int
@@ -72,6 +75,7 @@ class FollowerFetched:
 # Longest wait, fewest and most bytes, isolation level, session id and epoch.
 _LIMITS = struct.Struct(">iiibii")
 _PARTITION = struct.Struct(">iiqiqi")
+_REPLICA_ID = struct.Struct(">i")
 _REPLICA_STATE = struct.Struct(">iq")
 _READ_UNCOMMITTED: Final = 0
 _NO_RACK_ID: Final = uvarint(1)
@@ -81,7 +85,10 @@ _REPLICA_STATE_TAG: Final = b"\1\1" + uvarint(_REPLICA_STATE.size + 1)
 
 def write_fetch_request(correlation_id: int, client_id: str, fetch: FollowerFetch) -> bytes:
     """The whole frame, size first."""
-    out = request_header(ApiKey.FETCH, VERSION, correlation_id, client_id)
+    version = VERSION_BY_NAME if fetch.by_name else VERSION
+    out = request_header(ApiKey.FETCH, version, correlation_id, client_id)
+    if fetch.by_name:
+        out += _REPLICA_ID.pack(fetch.replica_id)
     out += _LIMITS.pack(
         fetch.max_wait_ms,
         fetch.min_bytes,
@@ -92,7 +99,7 @@ def write_fetch_request(correlation_id: int, client_id: str, fetch: FollowerFetc
     )
     out += uvarint(len(fetch.topics) + 1)
     for topic in fetch.topics:
-        out += _id(topic)
+        out += _name_or_id(topic, by_name=fetch.by_name)
         out += uvarint(len(topic.partitions) + 1)
         for partition, offset, max_bytes, leader_epoch, last_epoch, log_start in topic.partitions:
             out += _PARTITION.pack(
@@ -103,14 +110,21 @@ def write_fetch_request(correlation_id: int, client_id: str, fetch: FollowerFetc
     out += uvarint(len(fetch.forgotten) + 1)
     for forgotten in fetch.forgotten:
         count = len(forgotten.partitions)
-        out += _id(forgotten)
+        out += _name_or_id(forgotten, by_name=fetch.by_name)
         out += uvarint(count + 1) + struct.pack(f">{count}i", *forgotten.partitions) + b"\0"
     out += _NO_RACK_ID
-    out += _REPLICA_STATE_TAG + _REPLICA_STATE.pack(fetch.replica_id, fetch.replica_epoch) + b"\0"
+    if fetch.by_name:
+        out += b"\0"
+    else:
+        state = _REPLICA_STATE.pack(fetch.replica_id, fetch.replica_epoch)
+        out += _REPLICA_STATE_TAG + state + b"\0"
     return sized(out)
 
 
-def _id(topic: FetchTopic | ForgottenTopic) -> bytes:
+def _name_or_id(topic: FetchTopic | ForgottenTopic, *, by_name: bool) -> bytes:
+    if by_name:
+        name = (topic.name or "").encode()
+        return uvarint(len(name) + 1) + name
     return topic.topic_id.bytes if topic.topic_id else bytes(16)
 
 
@@ -124,7 +138,7 @@ _ABORTED_BYTES: Final = 16
 _PREFERRED_REPLICA_BYTES: Final = 4
 
 
-def read_fetch_response(answer: memoryview) -> FollowerFetched:
+def read_fetch_response(answer: memoryview, *, by_name: bool = False) -> FollowerFetched:
     """What `answer`, all that follows the correlation id, says; records are slices of it.
 
     Raises  MalformedResponse, if it is cut short or no answer to Fetch
@@ -135,25 +149,38 @@ def read_fetch_response(answer: memoryview) -> FollowerFetched:
         partitions: list[FetchedPartition] = []
         count, position = read_uvarint(answer, position + _THROTTLE_ERROR_SESSION.size)
         for _ in range(count - 1):
-            position = _read_topic(answer, position, partitions)
+            topic, position = _read_name_or_id(answer, position, by_name=by_name)
+            position = _read_partitions(answer, position, topic, partitions)
         skip_tags(answer, position)
-    except (struct.error, Truncated) as e:
-        raise MalformedResponse(f"FETCH v{VERSION}: {e}") from None
+    except (struct.error, Truncated, UnicodeDecodeError) as e:
+        version = VERSION_BY_NAME if by_name else VERSION
+        raise MalformedResponse(f"FETCH v{version}: {e}") from None
     return FollowerFetched(_error(code), session_id, partitions)
 
 
-def _read_topic(answer: memoryview, position: int, partitions: list[FetchedPartition]) -> int:
+def _read_name_or_id(
+    answer: memoryview, position: int, *, by_name: bool
+) -> tuple[uuid.UUID | str, int]:
+    if by_name:
+        size, position = read_uvarint(answer, position)
+        end = _within(answer, position + max(0, size - 1))
+        return str(answer[position:end], "utf-8"), end
     end = _within(answer, position + 16)
-    topic_id = uuid.UUID(bytes=bytes(answer[position:end]))
-    count, position = read_uvarint(answer, end)
+    return uuid.UUID(bytes=bytes(answer[position:end])), end
+
+
+def _read_partitions(
+    answer: memoryview, position: int, topic: uuid.UUID | str, partitions: list[FetchedPartition]
+) -> int:
+    count, position = read_uvarint(answer, position)
     for _ in range(count - 1):
-        fetched, position = _read_partition(answer, position, topic_id)
+        fetched, position = _read_partition(answer, position, topic)
         partitions.append(fetched)
     return skip_tags(answer, position)
 
 
 def _read_partition(
-    answer: memoryview, position: int, topic_id: uuid.UUID
+    answer: memoryview, position: int, topic: uuid.UUID | str
 ) -> tuple[FetchedPartition, int]:
     partition, code, high_watermark, last_stable_offset, log_start_offset = _FETCHED.unpack_from(
         answer, position
@@ -167,7 +194,7 @@ def _read_partition(
     records = answer[position:end]
     diverging_epoch, current_leader, position = _read_tags(answer, end)
     fetched = FetchedPartition(
-        topic_id,
+        topic,
         partition,
         _error(code),
         high_watermark,
