@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.wire.batch import headers
+from barnabas.wire.records import read_records
 from tests.chaos.network import Network
 from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S
@@ -79,6 +81,26 @@ class CutCluster(Cluster):
         finally:
             self.network.close()
 
+    def heal(self) -> None:
+        """Let everything pass and everybody run."""
+        self.network.mend(breaking=True)
+        for broker in self.brokers.values():
+            if broker.is_running:
+                broker.resume()
+            else:
+                broker.close()
+                broker.start()
+        self.wait_complete()
+
+    def wait_complete(self) -> None:
+        """Return when everybody knows all brokers."""
+
+        def complete() -> bool:
+            told = [self.metadata(number).brokers for number in self.brokers]
+            return all(len(brokers) == len(self.brokers) for brokers in told)
+
+        until(complete, "all brokers")
+
     # -- topics --------------------------------------------------------------
 
     def create_topic(
@@ -106,9 +128,14 @@ class CutCluster(Cluster):
                 return sorted(each.partitions, key=lambda p: int(p.partition_index))
         return []
 
-    def isr(self, topic: str, partition: int = 0, asked: int | None = None) -> list[int]:
-        found = self.partitions(topic, asked)
-        return sorted(found[partition].isr_nodes) if found else []
+    def wait_isr(self, topic: str, isr: list[int], asked: int) -> None:
+        """Return when a broker says that these are in sync in partition 0."""
+
+        def told() -> bool:
+            found = self.partitions(topic, asked)
+            return bool(found) and sorted(found[0].isr_nodes) == isr
+
+        until(told, f"{isr} in sync")
 
     def wait_in_sync(self, topic: str, within_s: float = 60.0) -> None:
         """Return when every broker says that all replicas of every partition are in sync."""
@@ -125,6 +152,15 @@ class CutCluster(Cluster):
             until(in_sync, f"all replicas of {topic} in sync", within_s)
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.logs()}") from None
+
+    def records(self, number: int, topic: str, partition: int = 0) -> dict[int, bytes]:
+        """What a broker has of a partition on its disk, by offset."""
+        segments = self.brokers[number].segments(topic, partition)
+        return {
+            record.offset: record.value or b""
+            for position, header in headers(segments)
+            for record in read_records(segments[position : position + header.size])
+        }
 
     def wipe(self, number: int) -> None:
         """Take away all that a broker that does not run has on its disk."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.znodes.zookeeper_server import ZooKeeperServer
 from tests.chaos.cluster import CutCluster
 
 StartCluster = Callable[..., CutCluster]
@@ -23,3 +24,23 @@ def cut_cluster(tmp_path: Path, zookeeper_chroot: str) -> Iterator[StartCluster]
     yield start
     for cluster in mine:
         cluster.close()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer
+) -> Iterator[CutCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    cluster = CutCluster(folder, f"{zookeeper.address}/{folder.name}")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(shared_cluster: CutCluster) -> Iterator[CutCluster]:
+    """Three brokers for the stories of a module; the next one finds them well whatever happens."""
+    yield shared_cluster
+    shared_cluster.heal()

@@ -61,7 +61,7 @@ def divergence(cluster: CutCluster, topic: str) -> None:
     cluster.create_topic(topic, [[a, b]], {"unclean.leader.election.enable": "true"})
     Sending(cluster.bootstrap, topic, b"m1").acknowledged()
     cluster.brokers[b].kill()
-    until(lambda: cluster.isr(topic, asked=a) == [a], "A alone in sync")
+    cluster.wait_isr(topic, [a], asked=a)
     Sending(cluster.bootstrap, topic, b"m2").acknowledged()
     cluster.brokers[a].stop()
     cluster.brokers[b].start()

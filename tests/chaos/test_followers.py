@@ -1,0 +1,150 @@
+"""Followers that are slow, stuck, full, new, empty, or behind what is left of the log."""
+
+import contextlib
+import io
+import resource
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.cli.main import run
+from tests.chaos.cluster import LAG_TIME_MS, CutCluster
+from tests.chaos.load import Load, running
+from tests.chaos.network import Cut
+from tests.support.clients import PATIENCE_S
+from tests.support.cluster import until
+from tests.support.confluent_client import ConfluentAdmin
+
+LEADER, FOLLOWER, OTHER = 0, 1, 2
+MIN_TWO: Final = {"min.insync.replicas": "2"}
+SMALL_SEGMENTS: Final = {"segment.bytes": "20000"}
+# A follower is looked after twice in the lag time; the rest is for a machine that is busy.
+LONGEST_WAIT_S: Final = LAG_TIME_MS / 1000 * 1.5 + 5
+
+
+def fill(cluster: CutCluster, topic: str, count: int) -> None:
+    """So many records of a thousand bytes, ten in a batch."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "batch.num.messages": 10}
+    producer = Producer({**settings, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, b"%01000d" % number, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def longest_wait(load: Load, since: float) -> float:
+    """For how long nothing was acknowledged at most."""
+    times = [since, *(each.at for each in load.acknowledged[0] if each.at > since)]
+    return max(after - before for before, after in pairwise(times))
+
+
+def pause(cluster: CutCluster) -> None:
+    cluster.brokers[FOLLOWER].pause()
+
+
+def hold_fetches(cluster: CutCluster) -> None:
+    """Its session lives, so that nobody but the leader can know."""
+    cluster.network.cut([Cut(FOLLOWER, LEADER, only_fetches=True)])
+
+
+def fill_disk(cluster: CutCluster) -> None:
+    """No file of the follower may become larger than the log is by now, and a little more."""
+    logs = cluster.brokers[FOLLOWER].data.glob("*/*.log")
+    largest = max(log.stat().st_size for log in logs) + 5_000
+    resource.prlimit(cluster.brokers[FOLLOWER].pid, resource.RLIMIT_FSIZE, (largest, largest))
+
+
+@pytest.mark.parametrize("trouble", [pause, hold_fetches, fill_disk])
+def test_a_follower_in_trouble_holds_producers_up_no_longer_than_the_lag_time(
+    cluster: CutCluster, topic: str, trouble: Callable[[CutCluster], None]
+) -> None:
+    cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]], MIN_TWO)
+    fill(cluster, topic, 500)
+    load = Load(0, cluster.bootstrap, topic, 1)
+    with running([load]):
+        until(lambda: load.acknowledgements, "the first records")
+        since = time.monotonic()
+        trouble(cluster)
+        cluster.wait_isr(topic, [LEADER, OTHER], asked=LEADER)
+        acknowledged = load.acknowledgements
+        until(lambda: load.acknowledgements > acknowledged + 100, "producers to go on")
+        waited = longest_wait(load, since)
+        cluster.heal()
+        cluster.wait_in_sync(topic)
+    load.flush()
+    assert not load.errors
+    assert waited < LONGEST_WAIT_S
+    wait_same(cluster, topic)
+
+
+def wait_same(cluster: CutCluster, topic: str, *followers: int, start: int = 0) -> None:
+    """Return when these, or all, have what the leader has, from an offset on."""
+
+    def same() -> bool:
+        logs = [
+            {
+                offset: value
+                for offset, value in cluster.records(n, topic).items()
+                if offset >= start
+            }
+            for n in (LEADER, *(followers or (FOLLOWER, OTHER)))
+        ]
+        return all(log == logs[0] for log in logs)
+
+    until(same, "the same records everywhere")
+
+
+def test_a_follower_whose_disk_was_replaced_gets_everything_again(
+    cluster: CutCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]], MIN_TWO | SMALL_SEGMENTS)
+    fill(cluster, topic, 200)
+    cluster.brokers[FOLLOWER].kill()
+    cluster.wait_isr(topic, [LEADER, OTHER], asked=LEADER)
+    cluster.wipe(FOLLOWER)
+    cluster.brokers[FOLLOWER].start()
+    cluster.wait_in_sync(topic)
+    wait_same(cluster, topic)
+    assert len(cluster.records(FOLLOWER, topic)) == 200
+
+
+@pytest.mark.parametrize("deleted", [150, 390])
+def test_a_follower_goes_on_where_the_log_begins_now(
+    cluster: CutCluster, topic: str, deleted: int
+) -> None:
+    """Records are deleted while it is away: some that it has, or more than it has."""
+    cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]], MIN_TWO | SMALL_SEGMENTS)
+    fill(cluster, topic, 200)
+    cluster.brokers[FOLLOWER].kill()
+    cluster.wait_isr(topic, [LEADER, OTHER], asked=LEADER)
+    fill(cluster, topic, 200)
+    assert ConfluentAdmin(cluster.bootstrap).delete_records(topic, deleted) == deleted
+    cluster.brokers[FOLLOWER].start()
+    cluster.wait_in_sync(topic)
+    fill(cluster, topic, 10)
+    wait_same(cluster, topic, start=deleted)
+    assert max(cluster.records(FOLLOWER, topic)) == 409
+
+
+def test_a_reassigned_replica_is_copied_at_the_rate_of_the_throttle_which_is_gone_afterwards(
+    cluster: CutCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, [[LEADER, FOLLOWER]])
+    fill(cluster, topic, 3_000)
+    rate = 500_000
+    began = time.monotonic()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        command = ["reassign", "run", "-p", f"{topic}:0={LEADER},{OTHER}", "--throttle", str(rate)]
+        code = run([*command, "--bootstrap-server", cluster.bootstrap])
+    took = time.monotonic() - began
+    assert code == 0, said.getvalue()
+    assert 3_000_000 / rate / 3 < took < 3_000_000 / rate * 10
+    assert cluster.partitions(topic)[0].replica_nodes == (LEADER, OTHER)
+    configs = ConfluentAdmin(cluster.bootstrap).configs(topic)
+    assert not configs["follower.replication.throttled.replicas"]
+    assert not configs["leader.replication.throttled.replicas"]
+    wait_same(cluster, topic, OTHER)
