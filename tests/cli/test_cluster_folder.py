@@ -12,7 +12,13 @@ import pytest
 
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.properties import parse_properties, read_properties
-from barnabas.cli.cluster_folder import BrokerFiles, ClusterFolder, choose_ports
+from barnabas.cli.cluster_folder import (
+    METRICS_PORTS_ABOVE,
+    BrokerFiles,
+    ClusterFolder,
+    choose_metrics_ports,
+    choose_ports,
+)
 from barnabas.cli.cluster_properties import Choices, broker_properties, check_overrides
 from barnabas.cli.failures import CommandFailed, Misused
 
@@ -146,6 +152,27 @@ def test_ports_follow_the_first_or_are_any_that_are_free() -> None:
     ports = choose_ports(0, 3)
     assert len(set(ports)) == 3
     assert choose_ports(ports[0], 1) == ports[:1]
+
+
+def test_ports_for_metrics_lie_above_those_for_clients_or_anywhere_that_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        above: int = taken.getsockname()[1]
+        ports = [above - METRICS_PORTS_ABOVE, 65_000, *choose_ports(0, 1)]
+        metrics = choose_metrics_ports(ports)
+    assert len({*ports, *metrics, above}) == 7
+    if metrics[2] != ports[2] + METRICS_PORTS_ABOVE:
+        with pytest.raises(CommandFailed, match="in use"):
+            choose_ports(ports[2] + METRICS_PORTS_ABOVE, 1)
+
+
+def test_a_broker_is_told_where_to_serve_metrics_and_no_override_can_say_so(
+    tmp_path: Path,
+) -> None:
+    files = BrokerFiles(1, 9093, tmp_path, metrics_port=10093)
+    files.write(Choices(3, "127.0.0.1:2181", {}))
+    assert read_properties(files.properties)["barnabas.metrics.listener"] == "127.0.0.1:10093"
+    with pytest.raises(Misused, match="each broker has its own; --base-port decides it"):
+        check_overrides({"barnabas.metrics.listener": ":1"})
 
 
 def test_ports_in_use_are_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.server import gather_properties
+from barnabas.cli.server import gather_properties, server
 
 
 def gathered(
@@ -70,3 +70,12 @@ def test_a_broker_of_a_cluster_is_told_where_the_others_meet() -> None:
     properties = gather_properties(None, None, None, 2, "zk1:2181,zk2:2181/chroot", [])
     assert properties["zookeeper.connect"] == "zk1:2181,zk2:2181/chroot"
     assert properties["broker.id"] == "2"
+
+
+def test_metrics_are_served_where_the_option_says_and_a_wrong_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    properties = gather_properties(None, None, None, None, None, [], "127.0.0.1:9192")
+    assert properties["barnabas.metrics.listener"] == "127.0.0.1:9192"
+    with pytest.raises(ConfigError, match="expected HOST:PORT"):
+        server(None, ":0", tmp_path, None, None, [], "9192")

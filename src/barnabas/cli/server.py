@@ -17,6 +17,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.listeners import Listener
 from barnabas.base.properties import read_properties
 from barnabas.server.compose import start
+from barnabas.server.settings import metrics_address
 
 log = logging.getLogger("barnabas.server")
 
@@ -36,6 +37,7 @@ def server(
     """Run a broker; returns the exit code. Raises ConfigError for what was typed wrong."""
     properties = gather_properties(config, listen, data, node_id, zookeeper, overrides, metrics)
     broker_config = BrokerConfig.from_properties(properties)
+    metrics_address(broker_config)  # so that a wrong one is told before anything begins
     _log_to_stderr()
     for warning in broker_config.warnings:
         log.warning("config %s", warning)
