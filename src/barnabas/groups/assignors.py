@@ -1,0 +1,73 @@
+"""Who gets which partitions: the assignors that a consumer group may choose from.
+
+An assignor is a pure function of the members (their topics, and what they were to have until now)
+and of the topics' partition counts. Every partition of a topic goes to exactly one of the members
+that are subscribed to the topic.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+Assignment: TypeAlias = Mapping[UUID, frozenset[int]]  # no topic is there without partitions
+Assigned: TypeAlias = dict[str, Assignment]  # by member, whoever gets nothing included
+
+NOTHING: Final[frozenset[int]] = frozenset()
+EMPTY: Final[Assignment] = {}
+
+
+class AssignedMember(NamedTuple):
+    """One among whom to assign; topics that do not exist are not in `topics`."""
+
+    instance_id: str | None
+    topics: frozenset[UUID]
+    before: Assignment = EMPTY
+
+
+Members: TypeAlias = Mapping[str, AssignedMember]
+Counts: TypeAlias = Mapping[UUID, int]
+Assignor: TypeAlias = Callable[[Members, Counts], Assigned]
+
+
+def partition_count(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values()))
+
+
+def subscribers_of(members: Members, order: Iterable[str]) -> dict[UUID, list[str]]:
+    """Who wants each topic, in that order; members of one mind are looked at once."""
+    alike: dict[frozenset[UUID], list[tuple[int, str]]] = {}
+    for place, member_id in enumerate(order):
+        alike.setdefault(members[member_id].topics, []).append((place, member_id))
+    wanting: dict[UUID, list[list[tuple[int, str]]]] = {}
+    for topics, of_one_mind in alike.items():
+        for topic in topics:
+            wanting.setdefault(topic, []).append(of_one_mind)
+    return {topic: [each for _, each in sorted(chain(*of))] for topic, of in wanting.items()}
+
+
+def assign_range(members: Members, counts: Counts) -> Assigned:
+    """Of each topic, a run of partitions for each subscriber, in the order of instance and id.
+
+    Members that subscribe to the same topics get the same run of each, so that topics with equal
+    partition counts are joined in one place.
+    """
+    order = sorted(members, key=lambda each: _range_order(each, members[each]))
+    shares: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in order}
+    for topic, wanting in subscribers_of(members, order).items():
+        length, longer = divmod(counts[topic], len(wanting))
+        begin = 0
+        for place, member_id in enumerate(wanting):
+            end = begin + length + (place < longer)
+            if begin == end:
+                break
+            shares[member_id][topic] = frozenset(range(begin, end))
+            begin = end
+    return {**shares}
+
+
+def _range_order(member_id: str, member: AssignedMember) -> tuple[bool, str]:
+    """Static members come first: their order outlives their member ids."""
+    if member.instance_id is not None:
+        return (False, member.instance_id)
+    return (True, member_id)
