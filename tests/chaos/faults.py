@@ -7,7 +7,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.chaos.cluster import CutCluster
-from tests.chaos.network import ZOOKEEPER, isolation
+from tests.chaos.network import ZOOKEEPER, Cut, isolation
 
 # Longer than a session lives, so that the broker is replaced meanwhile; or shorter, so that it
 # comes back into what it left.
@@ -106,6 +106,18 @@ def _cut_from_all(cluster: CutCluster, broker: int, breaking: bool) -> End:
     return lambda: cluster.network.mend(breaking=breaking)
 
 
+def _lose_answers(cluster: CutCluster, broker: int, breaking: bool) -> End:
+    """What the others ask it is done, and they never hear of it."""
+    others = [n for n in cluster.brokers if n != broker]
+    cluster.network.cut([Cut(other, broker, only_answers=True) for other in others])
+    return lambda: cluster.network.mend(breaking=breaking)
+
+
+def _cut_everybody_from_zookeeper(cluster: CutCluster, _: int, breaking: bool) -> End:
+    cluster.network.cut([Cut(broker, ZOOKEEPER) for broker in cluster.brokers])
+    return lambda: cluster.network.mend(breaking=breaking)
+
+
 KINDS: Final[dict[str, Callable[[CutCluster, int, bool], End]]] = {
     "killed": _kill,
     "paused": _pause,
@@ -113,4 +125,6 @@ KINDS: Final[dict[str, Callable[[CutCluster, int, bool], End]]] = {
     "cut off from brokers": _cut_from_brokers,
     "cut off from ZooKeeper": _cut_from_zookeeper,
     "cut off from all": _cut_from_all,
+    "answers lost": _lose_answers,
+    "ZooKeeper gone": _cut_everybody_from_zookeeper,
 }

@@ -25,6 +25,8 @@ SMALL_SEGMENTS: Final = {"segment.bytes": "20000"}
 # A follower is looked after twice in the lag time; the rest is for a machine that is busy.
 LONGEST_WAIT_S: Final = LAG_TIME_MS / 1000 * 1.5 + 5
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def fill(cluster: CutCluster, topic: str, count: int) -> None:
     """So many records of a thousand bytes, ten in a batch."""

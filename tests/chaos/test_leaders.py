@@ -23,6 +23,8 @@ from tests.support.raw import RawConnection
 LEADER, FOLLOWER, OTHER = 0, 1, 2
 LONGEST_HAND_OVER_S: Final = 5.0
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def produce_to(cluster: CutCluster, number: int, topic: str, value: bytes) -> int:
     """Send a record to this very broker with acks=all; tells the error code of the answer."""

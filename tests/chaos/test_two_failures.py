@@ -25,6 +25,8 @@ compose._machine = lambda ending: replace(
 )
 """
 
+pytestmark = pytest.mark.timeout(300)
+
 Story = Callable[[CutCluster, str], None]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-READY_WITHIN_S: Final = 30.0
-STOPPED_WITHIN_S: Final = 30.0
+READY_WITHIN_S: Final = 90.0
+STOPPED_WITHIN_S: Final = 60.0
 SHOWN_LINES: Final = 60
 
 # The broker dies with whoever started it, even when that is killed and cleans up nothing: then its

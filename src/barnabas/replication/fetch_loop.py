@@ -135,6 +135,7 @@ class FetchLoop:
             await self._rest(settings.backoff_s if wait_s is None else wait_s)
             return
         answer = await self._ask(ready, settings)
+        self._on_reached()
         if self._session.on_answer(answer.error, answer.session_id):
             await self._taking.take(answer.partitions, ready, self._connected())
         elif answer.error not in SESSION_ERRORS:
@@ -190,8 +191,11 @@ class FetchLoop:
         if address != self.address:
             self._drop_peer()
             raise PeerGone(f"{peer.name} is no longer where the leader listens")
+
+    def _on_reached(self) -> None:
+        # Not by a connection alone: that may be to what stands before a broker that is gone.
         if not self._is_reached:
-            log.info("leader is reached again leader=%d address=%s:%d", self.leader, *address)
+            log.info("leader is reached again leader=%d address=%s:%d", self.leader, *self.address)
         self._is_reached = True
 
     async def _on_gone(self, gone: PeerGone) -> None:
