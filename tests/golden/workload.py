@@ -129,10 +129,10 @@ class Workload:
         self.one_by_one("produced", FEATURES)
         self.admin.delete_records("deleted", 33)
         self.wait("old segments go", lambda: len(list(self.data.glob("deleted-0/*.log"))) <= 4)
-        self.wait("compaction", lambda: self._cleaned("compacted") > 60)
-        self.wait("compaction", lambda: self._cleaned("compacted-twice") > 60)
+        self.wait("compaction", lambda: self.cleaned("compacted") > 60)
+        self.wait("compaction", lambda: self.cleaned("compacted-twice") > 60)
         self.compactable("compacted-twice")
-        self.wait("another", lambda: self._cleaned("compacted-twice") > 110)
+        self.wait("another", lambda: self.cleaned("compacted-twice") > 110)
 
     def third(self) -> None:
         """In the last leader epoch, before the broker is killed."""
@@ -141,7 +141,8 @@ class Workload:
             self.client.produce("preallocated", numbered(20, 200, start=start))
         self.client.produce("idempotent", [message_now(n) for n in range(3)], idempotent=True)
 
-    def _cleaned(self, topic: str) -> int:
+    def cleaned(self, topic: str) -> int:
+        """Up to where the broker has compacted a topic."""
         checkpoint = self.data / "cleaner-offset-checkpoint"
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
         return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} ")), 0)
