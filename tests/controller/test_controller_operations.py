@@ -331,6 +331,7 @@ async def test_an_unclean_election_happens_only_when_allowed_and_warns(
     state = await cluster.state("t")
     assert (state.leader, state.isr) == (2, (2,))
     assert any("unclean election" in each and "t-0" in each for each in warnings.said)
+    assert cluster.controller.unclean_elections == 1
 
 
 # -- brokers that stop, fail, and ask ------------------------------------------

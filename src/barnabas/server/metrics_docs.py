@@ -73,9 +73,9 @@ _CLOSING: Final = """
 
 Values are read from the broker's parts when they are asked for, on its loop, which takes some ten
 microseconds for each partition: ask every 15 seconds, not every second. Only requests are counted
-as they come: a tenth to a quarter of a microsecond each. Those that are served without being read anew,
-since they are like the one before, are timed once in 16 reads from the socket, and each time stands
-for 16; all others are timed each.
+as they come: a tenth to a quarter of a microsecond each. Those that are served without being read
+anew, since they are like the one before, are timed once in 16 reads from the socket, and each time
+stands for 16; all others are timed each.
 
 *Written by `python -m barnabas.server.metrics_docs`; a test keeps it current.*
 """
