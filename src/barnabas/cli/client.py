@@ -123,7 +123,7 @@ def await_one(future: "Future[Result]", subject: str) -> Result:
     except KafkaException as failure:
         fail(failure.args[0], subject)
     except (TimeoutError, ValueError, TypeError) as failure:
-        raise CommandFailed(f"{subject}: {failure or 'the broker did not answer'}") from None
+        raise CommandFailed(f"{subject}: {str(failure) or 'the broker did not answer'}") from None
 
 
 def fail(error: KafkaError, subject: str) -> NoReturn:

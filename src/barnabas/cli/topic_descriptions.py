@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 
-from barnabas.cli.client import admin, await_all
+from barnabas.cli.client import admin, await_all, fail
+from barnabas.cli.failures import CommandFailed
 from barnabas.cli.show import counted, show_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Topic = dict[str, Any]
 # A leader that just died must not keep one from seeing that it did.
 _OFFSETS_TIMEOUT_S: Final = 5.0
+_CONFIGS_TIMEOUT_S: Final = 5.0
+_ATTEMPTS: Final = 6
 _COLUMNS: Final = ("partition", "leader", "replicas", "isr", "earliest", "latest", "state")
 
 
@@ -34,7 +37,7 @@ def describe_topics(
         client.list_offsets(dict.fromkeys(partitions, where), request_timeout=_OFFSETS_TIMEOUT_S)
         for where in (admin.OffsetSpec.earliest(), admin.OffsetSpec.latest())
     ]
-    configs = dict(zip(names, await_all(client.describe_configs(resources)), strict=True))
+    configs = dict(zip(names, _configs(client, resources), strict=True))
     earliest, latest = map(_offsets, asked)
     ids = _topic_ids(client, names)
     described = []
@@ -125,13 +128,28 @@ def state_words(partition: Mapping[str, Any]) -> str:
     return ", ".join(words) or "ok"
 
 
+def _configs(client: "AdminClient", resources: list[admin.ConfigResource]) -> list[Any]:
+    """The properties of each; librdkafka asks the controller, which may just have died."""
+    for _ in range(_ATTEMPTS):
+        asked = client.describe_configs(resources, request_timeout=_CONFIGS_TIMEOUT_S)
+        try:
+            return [future.result() for future in asked.values()]
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError._TIMED_OUT:
+                fail(failure.args[0], "the topics' configs")
+        client.list_topics(timeout=_CONFIGS_TIMEOUT_S)  # which tells who is the controller now
+    raise CommandFailed("no controller answers; `barnabas controller` tells more")
+
+
 def _offsets(asked: "Mapping[TopicPartition, Future[Any]]") -> dict[tuple[str, int], int]:
     found = {}
     for partition, future in asked.items():
         try:
-            found[partition.topic, partition.partition] = future.result().offset
+            offset = future.result().offset
         except KafkaException:
             continue
+        if offset >= 0:  # else its leader did not answer
+            found[partition.topic, partition.partition] = offset
     return found
 
 
