@@ -46,7 +46,7 @@ class Faults:
     def inject(self) -> None:
         """One fault, or two at the same time, and the end of it; all brokers run afterwards."""
         began = [self._begin(self._victim([]))]
-        if self._random.random() < TWO_AT_ONCE:
+        if len(self._cluster.running) > 1 and self._random.random() < TWO_AT_ONCE:
             began.append(self._begin(self._victim([began[0][0].broker])))
         bounds = LONG_S if self._random.random() < OFTEN_LONG else SHORT_S
         time.sleep(self._random.uniform(*bounds))
@@ -61,7 +61,7 @@ class Faults:
 
     def _victim(self, spared: list[int]) -> int:
         """The leader of some partition; sometimes anyone."""
-        able = [number for number in self._cluster.brokers if number not in spared]
+        able = [number for number in self._cluster.running if number not in spared]
         told = self._cluster.partitions(self._topic, able[0])
         leaders = [number for number in able for p in told if p.leader_id == number]
         return self._random.choice(leaders if leaders and self._random.random() < 0.8 else able)
@@ -78,6 +78,13 @@ class Faults:
 def _kill(cluster: CutCluster, broker: int, _: bool) -> End:
     cluster.brokers[broker].kill()
     return cluster.brokers[broker].start
+
+
+def _kill_everybody(cluster: CutCluster, _: int, __: bool) -> End:
+    killed = list(cluster.running)
+    for broker in killed:
+        cluster.brokers[broker].kill()
+    return lambda: cluster.start(killed)
 
 
 def _restart(cluster: CutCluster, broker: int, _: bool) -> End:
@@ -120,6 +127,7 @@ def _cut_everybody_from_zookeeper(cluster: CutCluster, _: int, breaking: bool) -
 
 KINDS: Final[dict[str, Callable[[CutCluster, int, bool], End]]] = {
     "killed": _kill,
+    "everybody killed": _kill_everybody,
     "paused": _pause,
     "restarted": _restart,
     "cut off from brokers": _cut_from_brokers,

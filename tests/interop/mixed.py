@@ -3,12 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 from kazoo.exceptions import NoNodeError
 
+from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import ApiKey
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.asking import ask
@@ -30,6 +32,13 @@ _BOTH: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "auto.leader.rebalance.enable": "false",
     "log.segment.delete.delay.ms": "500",
+}
+
+_IDEMPOTENT: Final[dict[str, Any]] = {
+    "transactional_id": None,
+    "transaction_timeout": timedelta(seconds=60),
+    "producer_id": -1,
+    "producer_epoch": -1,
 }
 
 
@@ -118,6 +127,21 @@ class Mixed:
         client = admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         only_result(client.create_topics([new]))
         self.wait_agreed()
+
+    def new_producer_ids(self) -> dict[int, int]:
+        """An id from each broker, as soon as it has got some to give."""
+        found: dict[int, int] = {}
+
+        def all_gave() -> bool:
+            for number, port in self.ports.items():
+                if number not in found:
+                    answer = ask(port, ApiKey.INIT_PRODUCER_ID, **_IDEMPOTENT)
+                    if answer.error_code is ErrorCode.none:
+                        found[number] = answer.producer_id
+            return found.keys() == self.ports.keys()
+
+        until(all_gave, "producer ids")
+        return found
 
     def delete(self, topic: str) -> None:
         """Return when no broker has anything of it any more, save to throw it away."""

@@ -24,6 +24,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 
+IDS_IN_A_BLOCK = 1000
 # Of a topic whose only replica was on a broker that is back: Kafka's controller says so, too.
 HARMLESS = "cannot become follower since the new leader -1 is unavailable"
 
@@ -75,6 +76,11 @@ def test_brokers_of_both_kinds_lead_and_follow_each_other(led_by_us: Mixed) -> N
     assert dumped.complaints == []
     logs = dumped.entries.values()
     assert [sum(len(batch["records"]) for batch in log) for log in logs] == [20] * 6
+
+
+def test_every_broker_gives_out_producer_ids_of_its_own(led_by_us: Mixed) -> None:
+    ids = led_by_us.new_producer_ids()
+    assert len({producer_id // IDS_IN_A_BLOCK for producer_id in ids.values()}) == 3, ids
 
 
 def test_followers_that_hang_leave_the_isr_of_both_kinds_of_leaders_and_come_back(
@@ -220,6 +226,21 @@ def test_their_broker_hands_over_what_it_leads_when_it_stops(led_by_us: Mixed) -
     assert [line for line in errors if HARMLESS not in line] == []
 
 
+def test_kafkas_controller_goes_on_where_ours_ends(led_by_us: Mixed) -> None:
+    mixed = led_by_us
+    mixed.create("left-to-them")
+    mixed.produce("left-to-them", 0, "under ours")
+    for number in OURS:
+        mixed.ours.brokers[number].kill()
+    mixed.wait_in_sync("left-to-them", (THEIRS,))
+    mixed.wait_agreed()
+    assert mixed.produce("left-to-them", 0, "under theirs") == [1]
+    mixed.ours.start()
+    mixed.wait_in_sync("left-to-them")
+    mixed.wait_agreed()
+    mixed.wait_same_bytes("left-to-them")
+
+
 # Their controller
 
 
@@ -258,6 +279,7 @@ def test_our_brokers_do_what_kafkas_controller_says(led_by_kafka: Mixed) -> None
         assert mixed.read("told", partition, 20) == values
     mixed.wait_in_sync("told")
     mixed.wait_same_bytes("told")
+    assert len({each // IDS_IN_A_BLOCK for each in mixed.new_producer_ids().values()}) == 3
 
     # Our leader writes its ISR itself; their controller hears of it, and tells all others.
     mixed.ours.brokers[1].pause()

@@ -7,7 +7,7 @@ records that it rests on are committed.
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from barnabas.base.errors import ErrorCode
 
@@ -50,6 +50,14 @@ class Answer(NamedTuple):
 
     waiter: Waiter
     reply: object
+
+
+@runtime_checkable
+class CanFail(Protocol):
+    """A reply that may rest on records."""
+
+    def failed(self, error: ErrorCode) -> object:
+        """What is said instead if the records cannot be written: a reply of its own kind."""
 
 
 Effect: TypeAlias = ArmTimer | CancelTimer | Answer

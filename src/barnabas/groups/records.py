@@ -31,8 +31,7 @@ from barnabas.groups.records_offset import (
     CommittedOffset,
     OffsetCommit,
     commit_record,
-    decode_key,
-    decode_value,
+    decode_commit,
     key_prefix,
 )
 from barnabas.groups.records_parts import (
@@ -109,10 +108,7 @@ def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> GroupRe
     try:
         (number,) = _VERSION.unpack_from(key)
         if 0 <= number <= _LAST_OFFSET_COMMIT:
-            commit = decode_key(memoryview(key))
-            if value is None:
-                return commit
-            return OffsetCommit(*commit[:3], decode_value(memoryview(value)))
+            return decode_commit(key, value)
         of = _TYPES.get(number)
         if of is None:
             _tell_unknown(number)
@@ -120,6 +116,8 @@ def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> GroupRe
         return _decode(of, memoryview(key), None if value is None else memoryview(value))
     except struct.error as short:
         raise MalformedRecord(f"a record ends early: {short}") from short
+    except UnicodeDecodeError as wrong:
+        raise MalformedRecord(f"a string is not UTF-8: {wrong}") from wrong
 
 
 def _decode(of: _Type, key: memoryview, value: memoryview | None) -> GroupRecord:

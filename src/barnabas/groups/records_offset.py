@@ -5,11 +5,10 @@ from typing import Final, NamedTuple
 
 from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records_parts import (
-    LONGEST_STRING,
+    STRING,
     Form,
     MalformedRecord,
     Source,
-    as_text,
     as_utf8,
 )
 
@@ -76,49 +75,52 @@ def _encode_value(value: CommittedOffset) -> bytes:
     return head + text + _LONG.pack(commit_timestamp_ms)
 
 
-def decode_key(key: memoryview) -> OffsetCommit:
-    """Raises  MalformedRecord, or struct.error where the key ends too early."""
-    group_id, position = _string(key, 2)
-    topic, position = _string(key, position)
-    return OffsetCommit(group_id, topic, _INT.unpack_from(key, position)[0])
+def decode_commit(key: bytes | memoryview, value: bytes | memoryview | None) -> OffsetCommit:
+    """The record, of whatever version.
+
+    Raises  MalformedRecord, struct.error or UnicodeDecodeError
+    """
+    group_end = 4 + _SHORT.unpack_from(key, 2)[0]
+    topic_end = group_end + 2 + _SHORT.unpack_from(key, group_end)[0]
+    # That the strings end within the key shows in reading what follows them.
+    (partition,) = _INT.unpack_from(key, topic_end)
+    if not 4 <= group_end <= topic_end - 2:
+        raise MalformedRecord("the key of an offset commit has a string of negative length")
+    return OffsetCommit(
+        str(key[4:group_end], "utf-8"),
+        str(key[group_end + 2 : topic_end], "utf-8"),
+        partition,
+        None if value is None else _decode_value(value),
+    )
 
 
-def decode_value(value: memoryview) -> CommittedOffset:
-    """Raises  MalformedRecord, or struct.error where the value ends too early."""
+def _decode_value(value: bytes | memoryview) -> CommittedOffset:
     (version,) = _SHORT.unpack_from(value)
     if version == _VERSION:
+        start = 2 + _OFFSET_EPOCH_AND_LENGTH.size
         offset, leader_epoch, length = _OFFSET_EPOCH_AND_LENGTH.unpack_from(value, 2)
-        metadata, position = _text(value, 16, length)
+    elif 0 <= version < _VERSION:
+        start, leader_epoch = 2 + _OFFSET_AND_LENGTH.size, NO_LEADER_EPOCH
+        offset, length = _OFFSET_AND_LENGTH.unpack_from(value, 2)
     elif version == _FLEXIBLE:
         return _decode_flexible(value)
-    elif 0 <= version < _VERSION:
-        leader_epoch = NO_LEADER_EPOCH
-        offset, length = _OFFSET_AND_LENGTH.unpack_from(value, 2)
-        metadata, position = _text(value, 12, length)
     else:
-        raise MalformedRecord(f"an offset commit of version {version}")
-    (commit_timestamp_ms,) = _LONG.unpack_from(value, position)
-    expire_timestamp_ms = NO_TIMESTAMP
+        raise MalformedRecord(f"an offset commit has a value of version {version}")
+    if length < 0:
+        raise MalformedRecord("the metadata of an offset commit has a negative length")
+    end = start + length
+    expire_ms = NO_TIMESTAMP
     if version == _EXPIRING:
-        (expire_timestamp_ms,) = _LONG.unpack_from(value, position + 8)
-    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
+        commit_ms, expire_ms = _EXPIRING_TAIL.unpack_from(value, end)
+    else:
+        (commit_ms,) = _LONG.unpack_from(value, end)
+    metadata = str(value[start:end], "utf-8") if length else ""
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms)
 
 
-def _decode_flexible(value: memoryview) -> CommittedOffset:
+def _decode_flexible(value: bytes | memoryview) -> CommittedOffset:
     """Nobody writes this version yet; whatever tags it may carry are passed over."""
-    source = Source(value, Form(_FLEXIBLE, flexible=True), 2)
+    source = Source(memoryview(value), Form(_FLEXIBLE, flexible=True), 2)
     offset, leader_epoch = source.number(_LONG), source.number(_INT)
-    metadata = as_text(source.take(source.length(_SHORT)))
+    metadata = STRING.read(source)
     return CommittedOffset(offset, leader_epoch, metadata, source.number(_LONG))
-
-
-def _string(buffer: memoryview, position: int) -> tuple[str, int]:
-    (length,) = _SHORT.unpack_from(buffer, position)
-    return _text(buffer, position + 2, length)
-
-
-def _text(buffer: memoryview, position: int, length: int) -> tuple[str, int]:
-    end = position + length
-    if not 0 <= length <= LONGEST_STRING or end > len(buffer):
-        raise MalformedRecord(f"a string of {length} bytes at {position}")
-    return as_text(buffer[position:end]), end

@@ -32,7 +32,10 @@ class Form(NamedTuple):
 
 @dataclass(slots=True)
 class Source:
-    """Bytes that are read from the front; raises MalformedRecord where they end too early."""
+    """Bytes that are read from the front.
+
+    Raises  MalformedRecord where they end too early, UnicodeDecodeError where they are no text
+    """
 
     buffer: memoryview
     form: Form
@@ -83,13 +86,6 @@ def _write_length(out: bytearray, length: int, form: Form, layout: struct.Struct
     out += uvarint(length + 1) if form.flexible else layout.pack(length)
 
 
-def as_text(part: memoryview) -> str:
-    try:
-        return str(part, "utf-8")
-    except UnicodeDecodeError as wrong:
-        raise MalformedRecord(f"a string is not UTF-8: {wrong}") from wrong
-
-
 def as_utf8(text: str) -> bytes:
     """Raises  BrokerError, if no record can hold a text as long as that."""
     encoded = text.encode()
@@ -100,7 +96,7 @@ def as_utf8(text: str) -> bytes:
 
 def _read_nullable_string(source: Source) -> str | None:
     length = source.length(_INT16)
-    return None if length < 0 else as_text(source.take(length))
+    return None if length < 0 else str(source.take(length), "utf-8")
 
 
 def _read_string(source: Source) -> str:

@@ -1,0 +1,220 @@
+"""One partition of `__consumer_offsets` that is led here: its groups, found by name.
+
+Each request results in an Outcome. The owner appends its records, replays them here, and only then
+asks for the next decision: a decision rests on all that was decided before. When the append fails,
+it asks `on_append_failed` what to do instead.
+"""
+
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import TypeVar, cast
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.randomness import Random
+from barnabas.groups import classic
+from barnabas.groups.classic_group import ClassicGroup
+from barnabas.groups.classic_join import decide_join
+from barnabas.groups.classic_leave import decide_leave
+from barnabas.groups.classic_messages import (
+    NO_MEMBER_ID,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    LeftMember,
+    SyncReply,
+    SyncRequest,
+)
+from barnabas.groups.classic_record import apply_record, loaded_group
+from barnabas.groups.classic_state import GroupEvent
+from barnabas.groups.classic_sync import decide_heartbeat, decide_sync
+from barnabas.groups.classic_turn import ClassicSettings, Turn
+from barnabas.groups.outcome import Answer, CanFail, Effect, LogRecord, Now, Outcome, Waiter
+from barnabas.groups.records import decode
+from barnabas.groups.records_classic import NO_TIMESTAMP, GroupMetadata
+from barnabas.groups.shard_group import ConsumerSide, ShardGroup
+
+log = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+
+
+class Shard:
+    """`consumer` serves the groups that are not classic ones."""
+
+    def __init__(self, settings: ClassicSettings, random: Random, consumer: ConsumerSide) -> None:
+        self.groups: dict[str, ShardGroup] = {}
+        self._settings = settings
+        self._random = random
+        self._consumer = consumer
+        self._waiters = map(Waiter, count(1))
+        self._loading = True
+
+    # -- members of classic groups --------------------------------------------------------------
+
+    def join(self, request: JoinRequest, now: Now) -> Outcome[JoinReply]:
+        error = self._check_join(request)
+        if error is not ErrorCode.none:
+            return Outcome(JoinReply(error, request.member_id))
+        group = self.groups.get(request.group_id)
+        new_id = f"{request.group_instance_id or request.client_id}-{self._random.uuid()}"
+        waiter = next(self._waiters)
+        if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
+            return self._consumer.join(group, request, new_id, waiter, now)
+        return self._join_classic(group, request, new_id, waiter, now)
+
+    def _check_join(self, request: JoinRequest) -> ErrorCode:
+        shortest, longest = (
+            self._settings.min_session_timeout_ms,
+            self._settings.max_session_timeout_ms,
+        )
+        if not request.group_id:
+            return ErrorCode.invalid_group_id
+        if not shortest <= request.session_timeout_ms <= longest:
+            return ErrorCode.invalid_session_timeout
+        if request.group_id not in self.groups and request.member_id != NO_MEMBER_ID:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none
+
+    def _join_classic(
+        self, found: ShardGroup | None, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
+    ) -> Outcome[JoinReply]:
+        """An empty group of the other kind gives way; a group nobody joined is not kept."""
+        group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id)
+        turn = self._turn(group, now)
+        outcome = decide_join(turn, request, new_id, waiter)
+        if group is found or group.holds_nothing:
+            return outcome
+        self.groups[request.group_id] = group
+        given_way = () if found is None else found.tombstones()
+        return Outcome(outcome.reply, given_way + outcome.records, outcome.effects)
+
+    def sync(self, request: SyncRequest, now: Now) -> Outcome[SyncReply]:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return Outcome(SyncReply(_missing(request.group_id)))
+        if isinstance(group, ClassicGroup):
+            return decide_sync(self._turn(group, now), request, next(self._waiters))
+        return self._consumer.sync(group, request, next(self._waiters), now)
+
+    def heartbeat(self, request: HeartbeatRequest, now: Now) -> Outcome[ErrorCode]:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return Outcome(_missing(request.group_id))
+        if isinstance(group, ClassicGroup):
+            return decide_heartbeat(self._turn(group, now), request)
+        return self._consumer.heartbeat(group, request, now)
+
+    def leave(self, request: LeaveRequest, now: Now) -> Outcome[LeaveReply]:
+        group = self.groups.get(request.group_id)
+        if not request.group_id:
+            return Outcome(LeaveReply(ErrorCode.invalid_group_id))
+        if group is None:
+            unknown = ErrorCode.unknown_member_id
+            members = tuple(LeftMember(m[0], m[1], unknown) for m in request.members)
+            return Outcome(LeaveReply(members=members))
+        if isinstance(group, ClassicGroup):
+            return decide_leave(self._turn(group, now), request)
+        return self._consumer.leave(group, request, now)
+
+    # -- the log --------------------------------------------------------------------------------
+
+    def replay(self, record: LogRecord) -> None:
+        """Take in a record of the log: while loading, or when what was decided is appended."""
+        told = decode(*record)
+        if isinstance(told, GroupMetadata):
+            self._replay_classic(told)
+        elif told is not None:
+            self._consumer.replay(self.groups, told)
+
+    def _replay_classic(self, told: GroupMetadata) -> None:
+        found = self.groups.get(told.group_id)
+        group = found if isinstance(found, ClassicGroup) else None
+        if told.value is None:
+            if group is not None:
+                group.enter(GroupEvent.REMOVED, NO_TIMESTAMP)
+                del self.groups[told.group_id]
+        elif group is None or self._loading:
+            self.groups[told.group_id] = loaded_group(told.group_id, told.value)
+        else:
+            apply_record(group, told.value)
+
+    def on_loaded(self, now: Now) -> Outcome[None]:
+        """The log has been replayed to its end: what was decided from now on is asked of here."""
+        self._loading = False
+        return self._of_all(now, classic.on_loaded, self._consumer.on_loaded)
+
+    def on_unloaded(self, now: Now) -> Outcome[None]:
+        """The partition is led elsewhere: whoever waits hears so, and all groups are dropped."""
+
+        def unload(turn: Turn) -> None:
+            classic.on_removed(turn, ErrorCode.not_coordinator)
+
+        outcome = self._of_all(now, unload, self._consumer.on_unloaded)
+        self.groups.clear()
+        return outcome
+
+    def on_append_failed(
+        self, outcome: Outcome[Reply], error: ErrorCode, now: Now
+    ) -> Outcome[Reply]:
+        """The records of a decision are not in the log: this is done and said instead."""
+        effects: list[Effect] = [
+            Answer(effect.waiter, _failed(effect.reply, error))
+            for effect in outcome.effects
+            if isinstance(effect, Answer)
+        ]
+        for record in outcome.records:
+            told = decode(*record)
+            group = self.groups.get(told.group_id) if isinstance(told, GroupMetadata) else None
+            if isinstance(group, ClassicGroup):
+                turn = self._turn(group, now)
+                classic.on_append_failed(turn)
+                effects += turn.effects
+        return Outcome(cast(Reply, _failed(outcome.reply, error)), (), tuple(effects))
+
+    def on_timer(self, key: tuple[str, ...], now: Now) -> Outcome[None]:
+        """A timer that an effect armed ran out."""
+        kind, group_id, *of_member = key
+        group = self.groups.get(group_id)
+        if group is None:
+            return Outcome(None)
+        if not isinstance(group, ClassicGroup):
+            return self._consumer.on_timer(group, key, now)
+        turn = self._turn(group, now)
+        classic.on_timer(turn, kind, *of_member)
+        return turn.outcome(None)
+
+    def _of_all(
+        self,
+        now: Now,
+        of_classic: Callable[[Turn], None],
+        of_consumer: Callable[[ShardGroup, Now], Outcome[None]],
+    ) -> Outcome[None]:
+        records: list[LogRecord] = []
+        effects: list[Effect] = []
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                turn = self._turn(group, now)
+                of_classic(turn)
+                outcome = turn.outcome(None)
+            else:
+                outcome = of_consumer(group, now)
+            records += outcome.records
+            effects += outcome.effects
+        return Outcome(None, tuple(records), tuple(effects))
+
+    def _turn(self, group: ClassicGroup, now: Now) -> Turn:
+        return Turn(group, self._settings, now)
+
+
+def _missing(group_id: str) -> ErrorCode:
+    return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+
+
+def _failed(reply: object, error: ErrorCode) -> object:
+    """What is said instead; who waits on and who expects no answer hears nothing."""
+    if isinstance(reply, CanFail):
+        return reply.failed(error)
+    return error if isinstance(reply, ErrorCode) else reply

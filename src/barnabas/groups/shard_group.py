@@ -1,0 +1,85 @@
+"""What a shard needs to know of any kind of group, and of the side that serves the newer kind."""
+
+from collections.abc import MutableMapping
+from typing import Protocol
+
+from barnabas.base.errors import ErrorCode
+from barnabas.groups.classic_messages import (
+    CommitClaim,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    ListedGroup,
+    SyncReply,
+    SyncRequest,
+)
+from barnabas.groups.outcome import LogRecord, Now, Outcome, Waiter
+from barnabas.groups.records import GroupRecord
+
+
+class ShardGroup(Protocol):
+    """A group, classic or of the consumer protocol. Checks answer `none` if all is well."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members; it may have offsets."""
+
+    def check_commit(self, claim: CommitClaim) -> ErrorCode:
+        """Whether the claim entitles to commit offsets of the group."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether the offsets may be asked for by that member, or by nobody in particular."""
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Whether single offsets may be deleted, but for topics that are subscribed to."""
+
+    def check_delete(self) -> ErrorCode:
+        """Whether the group may be deleted."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member wants the topic, so that its offsets are to be kept."""
+
+    def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Since when an offset of that commit serves nobody; None while it is to be kept."""
+
+    def listed(self) -> ListedGroup:
+        """A line about it."""
+
+    def tombstones(self) -> tuple[LogRecord, ...]:
+        """What removes it from the log, but for its offsets."""
+
+
+class ConsumerSide(Protocol):
+    """Serves groups of the consumer protocol, and classic members of theirs.
+
+    A group is given as it stands in the shard, where it is changed by replaying only: `replay`
+    puts it into `groups`, replaces a group of the other kind, and takes it away.
+    """
+
+    def replay(self, groups: MutableMapping[str, ShardGroup], record: GroupRecord) -> None:
+        """Take in a record that is neither a classic group's nor an offset's."""
+
+    def join(
+        self, group: ShardGroup, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
+    ) -> Outcome[JoinReply]: ...
+
+    def sync(
+        self, group: ShardGroup, request: SyncRequest, waiter: Waiter, now: Now
+    ) -> Outcome[SyncReply]: ...
+
+    def heartbeat(
+        self, group: ShardGroup, request: HeartbeatRequest, now: Now
+    ) -> Outcome[ErrorCode]: ...
+
+    def leave(self, group: ShardGroup, request: LeaveRequest, now: Now) -> Outcome[LeaveReply]: ...
+
+    def on_loaded(self, group: ShardGroup, now: Now) -> Outcome[None]: ...
+
+    def on_unloaded(self, group: ShardGroup, now: Now) -> Outcome[None]: ...
+
+    def on_timer(self, group: ShardGroup, key: tuple[str, ...], now: Now) -> Outcome[None]: ...
