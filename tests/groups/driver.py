@@ -24,6 +24,7 @@ from barnabas.groups.classic_messages import (
 )
 from barnabas.groups.classic_state import GroupState
 from barnabas.groups.classic_turn import ClassicSettings
+from barnabas.groups.offsets_messages import OffsetSettings
 from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, LogRecord, Now, Outcome, Waiter
 from barnabas.groups.shard import Shard
 from barnabas.groups.shard_group import ConsumerSide
@@ -49,7 +50,7 @@ class Driver:
     def __init__(self, log: list[LogRecord] | None = None, seed: int = 1, **settings: int) -> None:
         self.seed = seed
         self.settings = ClassicSettings(**settings)
-        self.shard = Shard(self.settings, Random(seed), NO_CONSUMER_SIDE)
+        self.shard = Shard(self.settings, OffsetSettings(), Random(seed), NO_CONSUMER_SIDE)
         self.log: list[LogRecord] = log or []
         self.loop_ms = 0.0
         self.timers: dict[tuple[str, ...], float] = {}

@@ -13,16 +13,29 @@ from barnabas.groups.classic_turn import Turn
 
 log = logging.getLogger(__name__)
 
-_OF_GROUP: Final = {"join": on_join_timer, "sync": on_sync_timer}
-_OF_MEMBER: Final = {"session": on_session_timer, "pending": on_pending_timer}
-
 
 def on_timer(turn: Turn, kind: str, *of_member: str) -> None:
-    """A timer that `Turn.arm` armed ran out; what it was for may be past."""
+    """A timer that `Turn.arm` armed ran out; what it was for may be past.
+
+    Who makes a group of the other kind a classic one arms ("rebalance", group), to be due at once.
+    """
     if kind in _OF_GROUP:
         _OF_GROUP[kind](turn)
-    else:
+    elif kind in _OF_MEMBER:
         _OF_MEMBER[kind](turn, *of_member)
+
+
+def on_rebalance_timer(turn: Turn) -> None:
+    if turn.group.state is GroupState.STABLE:
+        prepare_rebalance(turn, "it has become a classic group")
+
+
+_OF_GROUP: Final = {
+    "join": on_join_timer,
+    "sync": on_sync_timer,
+    "rebalance": on_rebalance_timer,
+}
+_OF_MEMBER: Final = {"session": on_session_timer, "pending": on_pending_timer}
 
 
 def on_loaded(turn: Turn) -> None:

@@ -1,12 +1,11 @@
-"""One partition of `__consumer_offsets` that is led here: its groups, found by name.
+"""One partition of `__consumer_offsets` that is led here: its groups, and what they committed.
 
 Each request results in an Outcome. The owner appends its records, replays them here, and only then
 asks for the next decision: a decision rests on all that was decided before. When the append fails,
 it asks `on_append_failed` what to do instead.
 """
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import TypeVar, cast
 
@@ -18,34 +17,47 @@ from barnabas.groups.classic_join import decide_join
 from barnabas.groups.classic_leave import decide_leave
 from barnabas.groups.classic_messages import (
     NO_MEMBER_ID,
+    DeleteReply,
+    DescribedGroup,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
     LeaveReply,
     LeaveRequest,
     LeftMember,
+    ListedGroup,
     SyncReply,
     SyncRequest,
 )
 from barnabas.groups.classic_record import apply_record, loaded_group
-from barnabas.groups.classic_state import GroupEvent
+from barnabas.groups.classic_state import GroupEvent, GroupState
 from barnabas.groups.classic_sync import decide_heartbeat, decide_sync
 from barnabas.groups.classic_turn import ClassicSettings, Turn
+from barnabas.groups.offsets import Offsets
+from barnabas.groups.offsets_messages import OffsetSettings
 from barnabas.groups.outcome import Answer, CanFail, Effect, LogRecord, Now, Outcome, Waiter
 from barnabas.groups.records import decode
 from barnabas.groups.records_classic import NO_TIMESTAMP, GroupMetadata
+from barnabas.groups.records_offset import OffsetCommit
 from barnabas.groups.shard_group import ConsumerSide, ShardGroup
-
-log = logging.getLogger(__name__)
+from barnabas.groups.shard_offsets import ShardOffsets
 
 Reply = TypeVar("Reply")
 
 
 class Shard:
-    """`consumer` serves the groups that are not classic ones."""
+    """`consumer` serves the groups that are not classic ones; `offsets`, what all committed."""
 
-    def __init__(self, settings: ClassicSettings, random: Random, consumer: ConsumerSide) -> None:
+    def __init__(
+        self,
+        settings: ClassicSettings,
+        offset_settings: OffsetSettings,
+        random: Random,
+        consumer: ConsumerSide,
+    ) -> None:
         self.groups: dict[str, ShardGroup] = {}
+        self._committed = Offsets(offset_settings)
+        self.offsets = ShardOffsets(self.groups, self._committed, settings)
         self._settings = settings
         self._random = random
         self._consumer = consumer
@@ -119,15 +131,64 @@ class Shard:
             return decide_leave(self._turn(group, now), request)
         return self._consumer.leave(group, request, now)
 
+    # -- operators ----------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """What is not a classic group is described as one that is dead."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return classic.described(group)
+        return DescribedGroup(group_id, GroupState.DEAD.value)
+
+    def list_groups(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[ListedGroup]:
+        """Those in one of the states and of one of the types; all, where none is named."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {group_type.strip().lower() for group_type in types}
+        return [
+            listed
+            for listed in (group.listed() for group in self.groups.values())
+            if (not states or listed.state.lower() in wanted_states)
+            and (not types or listed.group_type.lower() in wanted_types)
+        ]
+
+    def delete(self, group_ids: Iterable[str]) -> Outcome[DeleteReply]:
+        """Delete groups that have no members, with their offsets."""
+        errors: dict[str, ErrorCode] = {}
+        records: list[LogRecord] = []
+        for group_id in dict.fromkeys(group_ids):
+            group = self.groups.get(group_id)
+            errors[group_id] = (
+                ErrorCode.group_id_not_found if group is None else group.check_delete()
+            )
+            if group is not None and errors[group_id] is ErrorCode.none:
+                records += self._committed.decide_delete_all(group_id)
+                records += group.tombstones()
+        return Outcome(DeleteReply(errors), tuple(records))
+
     # -- the log --------------------------------------------------------------------------------
 
-    def replay(self, record: LogRecord) -> None:
-        """Take in a record of the log: while loading, or when what was decided is appended."""
+    def replay(self, record: LogRecord, producer_id: int | None = None) -> None:
+        """Take in a record of the log: while loading, or when what was decided is appended.
+
+        `producer_id` is of the transaction that the record is part of.
+        """
         told = decode(*record)
-        if isinstance(told, GroupMetadata):
+        if isinstance(told, OffsetCommit):
+            if told.value is not None and told.group_id not in self.groups:
+                self.groups[told.group_id] = ClassicGroup(told.group_id)
+            if producer_id is None:
+                self._committed.replay(told)
+            else:
+                self._committed.replay_transactional(producer_id, told)
+        elif isinstance(told, GroupMetadata):
             self._replay_classic(told)
         elif told is not None:
             self._consumer.replay(self.groups, told)
+
+    def replay_end_of_transaction(self, producer_id: int, is_committed: bool) -> None:
+        self._committed.replay_end_of_transaction(producer_id, is_committed)
 
     def _replay_classic(self, told: GroupMetadata) -> None:
         found = self.groups.get(told.group_id)

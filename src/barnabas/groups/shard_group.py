@@ -58,7 +58,8 @@ class ConsumerSide(Protocol):
     """Serves groups of the consumer protocol, and classic members of theirs.
 
     A group is given as it stands in the shard, where it is changed by replaying only: `replay`
-    puts it into `groups`, replaces a group of the other kind, and takes it away.
+    puts it into `groups`, replaces an empty group of the other kind, and takes it away. Where a
+    classic group stands already, an empty one gave way to it: what removes that is passed over.
     """
 
     def replay(self, groups: MutableMapping[str, ShardGroup], record: GroupRecord) -> None:
