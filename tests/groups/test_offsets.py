@@ -238,3 +238,52 @@ def test_an_expire_time_of_its_own_takes_precedence() -> None:
 
 def test_a_group_without_offsets_has_none_left() -> None:
     assert new_offsets().decide_expire("g", Owner(), 0) == ((), True)
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+def write(offsets: Offsets, producer_id: int, offset: int) -> None:
+    offsets.replay_transactional(
+        producer_id, OffsetCommit("g", "t", 0, CommittedOffset(offset, commit_timestamp_ms=0))
+    )
+
+
+def test_an_offset_of_a_transaction_counts_once_that_commits() -> None:
+    offsets = new_offsets()
+    commit(offsets, "g", "t", PartitionCommit(0, 1), PartitionCommit(1, 2))
+    write(offsets, 7, 10)
+    assert fetched(offsets, "g", "t", 0, 1) == [1, 2]
+    (stable,) = offsets.fetch("g", [AskedTopic("t", [0, 1])], require_stable=True).topics
+    unstable = FetchedOffset(0, error=ErrorCode.unstable_offset_commit)
+    assert stable.partitions == [unstable, FetchedOffset(1, 2)]
+    offsets.replay_end_of_transaction(7, is_committed=True)
+    assert fetched(offsets, "g", "t", 0, 1) == [10, 2]
+    (stable,) = offsets.fetch("g", None, require_stable=True).topics
+    assert stable.partitions == [FetchedOffset(0, 10), FetchedOffset(1, 2)]
+
+
+def test_an_offset_of_a_transaction_that_aborts_never_counts() -> None:
+    offsets = new_offsets()
+    write(offsets, 7, 10)
+    assert "g" in offsets
+    offsets.replay_end_of_transaction(7, is_committed=False)
+    assert "g" not in offsets
+
+
+def test_of_two_transactions_that_which_wrote_later_counts_whichever_ends_first() -> None:
+    for first, second in ((1, 2), (2, 1)):
+        offsets = new_offsets()
+        write(offsets, 1, 10)
+        write(offsets, 2, 20)
+        offsets.replay_end_of_transaction(first, is_committed=True)
+        offsets.replay_end_of_transaction(second, is_committed=True)
+        assert fetched(offsets, "g", "t", 0) == [20]
+
+
+def test_no_offset_expires_that_a_transaction_may_change() -> None:
+    offsets = new_offsets()
+    commit(offsets, "g", "t", PartitionCommit(0, 1), PartitionCommit(1, 2))
+    write(offsets, 7, 10)
+    expired = offsets.decide_expire("g", Owner(), 10**9)
+    assert (len(expired.records), expired.leaves_none) == (1, False)
