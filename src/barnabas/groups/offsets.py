@@ -33,6 +33,7 @@ from barnabas.groups.records_offset import (
 from barnabas.groups.records_parts import LONGEST_STRING
 
 NO_RETENTION = -1
+_END_OF_TIME_MS = 2**63 - 1  # the latest time that a record can tell
 _NONE = ErrorCode.none
 
 
@@ -109,7 +110,9 @@ class Offsets:
         retention_ms: int = NO_RETENTION,
     ) -> Outcome[OffsetsReply]:
         """Each partition for itself; old clients may say how long all of it shall be kept."""
-        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else wall_ms + retention_ms
+        expire_ms = NO_TIMESTAMP
+        if retention_ms != NO_RETENTION:
+            expire_ms = min(wall_ms + retention_ms, _END_OF_TIME_MS)
         records: list[LogRecord] = []
         results = []
         for topic, commits in topics:
