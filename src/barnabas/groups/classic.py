@@ -76,7 +76,7 @@ def on_append_failed(turn: Turn) -> None:
             turn.arm_session(group.members[member_id])
         group.syncing.clear()
         prepare_rebalance(turn, "the assignment could not be written")
-    elif group.state is GroupState.PREPARING_REBALANCE:
+    elif group.state is GroupState.PREPARING_REBALANCE and not group.members:
         log.warning("empty group could not be written group=%s", group.group_id)
         group.enter(GroupEvent.DESERTED, turn.now.wall_ms)
         group.begin_generation(group.generation_id + 1, None)
