@@ -3,9 +3,9 @@
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_messages import LeavingMember, LeftMember
+from barnabas.groups.classic_messages import LeavingMember, LeftMember, OfferedProtocol
 from barnabas.groups.classic_state import GroupState
-from tests.groups.driver import Driver, joined, synced
+from tests.groups.driver import Driver, joined, subscription, synced
 
 NOT_AVAILABLE = ErrorCode.coordinator_not_available
 
@@ -242,3 +242,25 @@ def test_members_of_a_loaded_group_go_on_and_silent_ones_are_lost_after_a_sessio
     driver.run_timers(2_000)
     assert list(driver.group.members) == [alive]
     assert silent not in driver.group.members
+
+
+def test_members_that_revoke_first_take_over_in_a_second_rebalance() -> None:
+    """As cooperative consumers do: what they own is part of what they join with."""
+
+    def owning(*partitions: int) -> tuple[OfferedProtocol, ...]:
+        owned = bytes(partitions)
+        return (OfferedProtocol("cooperative-sticky", subscription("orders") + owned),)
+
+    driver = Driver()
+    [first] = driver.stable(1, protocols=owning())
+    second, pending = driver.first_join(protocols=owning())
+    driver.join(first, protocols=owning(0, 1))
+    assert joined(pending).generation_id == 2
+    driver.sync(second, 2)
+    driver.sync(first, 2, {first: b"\0", second: b""})
+    again = driver.join(first, protocols=owning(0))
+    driver.join(second, protocols=owning())
+    assert joined(again).members[0].metadata == owning(0)[0].metadata
+    waiting = driver.sync(second, 3)
+    driver.sync(first, 3, {first: b"\0", second: b"\1"})
+    assert synced(waiting).assignment == b"\1"
