@@ -84,12 +84,12 @@ class CutCluster(Cluster):
     def heal(self) -> None:
         """Let everything pass and everybody run."""
         self.network.mend(breaking=True)
-        for broker in self.brokers.values():
-            if broker.is_running:
-                broker.resume()
-            else:
-                broker.close()
-                broker.start()
+        for broker in self.running.values():
+            broker.resume()
+        gone = [number for number in self.brokers if number not in self.running]
+        for number in gone:
+            self.brokers[number].close()
+        self.start(gone)
         self.wait_complete()
 
     def wait_complete(self) -> None:

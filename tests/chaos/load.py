@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 FLUSHED_WITHIN_S: Final = 60.0
 # Of each partition; one that has no leader must not keep those waiting that have.
@@ -63,7 +63,13 @@ class Load:
         )
 
     def run(self) -> None:
-        """Send until `stop`."""
+        """Send until `stop`, or until the client says that it cannot go on."""
+        try:
+            self._send_on()
+        except KafkaException as fatal:
+            self.errors.append(str(fatal))
+
+    def _send_on(self) -> None:
         while not self._stopping.is_set():
             for partition, acknowledged in enumerate(self.acknowledged):
                 if self.sent[partition] - len(acknowledged) < OUTSTANDING:

@@ -169,3 +169,11 @@ def _is_beyond(load: Load, sent: list[int]) -> bool:
 def _longest_gap(load: Load, partition: int, since: float) -> float:
     times = [since, *(each.at for each in load.acknowledged[partition] if each.at > since)]
     return max(after - before for before, after in pairwise(times))
+
+
+def test_brokers_stop_also_while_zookeeper_does_not_answer(cluster: CutCluster, topic: str) -> None:
+    cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]])
+    first = cluster.controller()
+    cluster.network.cut([Cut(number, ZOOKEEPER) for number in cluster.brokers])
+    for number in sorted(cluster.brokers, key=lambda number: number != first):
+        cluster.brokers[number].stop()

@@ -63,7 +63,7 @@ async def _ask(
     ask_own: AskOwn,
 ) -> bool:
     if metadata.controller == broker_id:
-        answer = await ask_own(request)
+        answer = await _ask_own(request, config, ask_own)
     else:
         answer = await _ask_other(request, broker_id, config, metadata)
     if answer.error_code is not ErrorCode.none:
@@ -71,6 +71,18 @@ async def _ask(
     remaining = answer.remaining_partitions
     log.info("leaderships handed over remaining=%d", len(remaining))
     return not remaining
+
+
+async def _ask_own(
+    request: ControlledShutdownRequest, config: BrokerConfig, ask_own: AskOwn
+) -> ControlledShutdownResponse:
+    """It waits for the coordination tree however long that does not answer; a stop does not."""
+    timeout_s = config.int("controller.socket.timeout.ms") / 1000
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await ask_own(request)
+    except TimeoutError:
+        raise PeerGone(f"the controller of this broker did not answer in {timeout_s} s") from None
 
 
 async def _ask_other(
