@@ -287,6 +287,17 @@ def test_an_empty_consumer_group_gives_way_to_a_classic_member(other: Other) -> 
     assert driver.group.pending_members
 
 
+@pytest.mark.parametrize("must_know_its_id", [True, False])
+def test_a_consumer_group_that_cannot_give_way_stays(other: Other, must_know_its_id: bool) -> None:
+    driver = Driver()
+    driver.shard.groups[GROUP] = cast(ShardGroup, other)
+    driver.fail_appends = NOT_AVAILABLE
+    joined(driver.join(must_know_its_id=must_know_its_id), NOT_AVAILABLE)
+    assert driver.shard.groups[GROUP] is cast(object, other)
+    assert not driver.timers
+    assert not driver.waiting
+
+
 def test_a_classic_member_of_a_consumer_group_is_the_other_sides_affair(
     other: Other, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,11 @@ from barnabas.groups.classic_record import apply_record, loaded_group
 from barnabas.groups.classic_state import GroupEvent, GroupState
 from barnabas.groups.classic_sync import decide_heartbeat, decide_sync
 from barnabas.groups.classic_turn import ClassicSettings, Turn
+from barnabas.groups.consumer_messages import (
+    ConsumerHeartbeatReply,
+    ConsumerHeartbeatRequest,
+    DescribedConsumerGroup,
+)
 from barnabas.groups.offsets import Offsets
 from barnabas.groups.offsets_messages import OffsetSettings
 from barnabas.groups.outcome import Answer, CanFail, Effect, LogRecord, Now, Outcome, Waiter
@@ -63,6 +68,7 @@ class Shard:
         self._consumer = consumer
         self._waiters = map(Waiter, count(1))
         self._loading = True
+        self._gave_way: ShardGroup | None = None  # until that is in the log
 
     # -- members of classic groups --------------------------------------------------------------
 
@@ -100,8 +106,10 @@ class Shard:
         if group is found or group.holds_nothing:
             return outcome
         self.groups[request.group_id] = group
-        given_way = () if found is None else found.tombstones()
-        return Outcome(outcome.reply, given_way + outcome.records, outcome.effects)
+        if found is None:
+            return outcome
+        self._gave_way = found
+        return Outcome(outcome.reply, found.tombstones() + outcome.records, outcome.effects)
 
     def sync(self, request: SyncRequest, now: Now) -> Outcome[SyncReply]:
         group = self.groups.get(request.group_id)
@@ -125,13 +133,21 @@ class Shard:
             return Outcome(LeaveReply(ErrorCode.invalid_group_id))
         if group is None:
             unknown = ErrorCode.unknown_member_id
-            members = tuple(LeftMember(m[0], m[1], unknown) for m in request.members)
+            members = tuple(LeftMember(*each[:2], unknown) for each in request.members)
             return Outcome(LeaveReply(members=members))
         if isinstance(group, ClassicGroup):
             return decide_leave(self._turn(group, now), request)
         return self._consumer.leave(group, request, now)
 
-    # -- operators ----------------------------------------------------------------------------
+    # -- members of consumer groups, and operators -----------------------------------------------
+
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeatRequest, now: Now
+    ) -> Outcome[ConsumerHeartbeatReply]:
+        return self._consumer.consumer_heartbeat(self.groups.get(request.group_id), request, now)
+
+    def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        return self._consumer.describe(self.groups.get(group_id), group_id)
 
     def describe(self, group_id: str) -> DescribedGroup:
         """What is not a classic group is described as one that is dead."""
@@ -174,6 +190,7 @@ class Shard:
 
         `producer_id` is of the transaction that the record is part of.
         """
+        self._gave_way = None
         told = decode(*record)
         if isinstance(told, OffsetCommit):
             if told.value is not None and told.group_id not in self.groups:
@@ -203,7 +220,7 @@ class Shard:
             apply_record(group, told.value)
 
     def on_loaded(self, now: Now) -> Outcome[None]:
-        """The log has been replayed to its end: what was decided from now on is asked of here."""
+        """The log was replayed to its end; from now on, records are replayed when appended."""
         self._loading = False
         return self._of_all(now, classic.on_loaded, self._consumer.on_loaded)
 
@@ -226,6 +243,8 @@ class Shard:
             for effect in outcome.effects
             if isinstance(effect, Answer)
         ]
+        if self._gave_way is not None:
+            effects += self._take_back(self._gave_way, error, now)
         for record in outcome.records:
             told = decode(*record)
             group = self.groups.get(told.group_id) if isinstance(told, GroupMetadata) else None
@@ -234,6 +253,15 @@ class Shard:
                 classic.on_append_failed(turn)
                 effects += turn.effects
         return Outcome(cast(Reply, _failed(outcome.reply, error)), (), tuple(effects))
+
+    def _take_back(self, gave_way: ShardGroup, error: ErrorCode, now: Now) -> list[Effect]:
+        """The group that was to give way to a classic one is still there."""
+        group = self.groups[gave_way.group_id]
+        self.groups[gave_way.group_id] = gave_way
+        self._gave_way = None
+        turn = self._turn(cast(ClassicGroup, group), now)
+        classic.on_removed(turn, error)
+        return turn.effects
 
     def on_timer(self, key: tuple[str, ...], now: Now) -> Outcome[None]:
         """A timer that an effect armed ran out."""
@@ -246,6 +274,10 @@ class Shard:
         turn = self._turn(group, now)
         classic.on_timer(turn, kind, *of_member)
         return turn.outcome(None)
+
+    def on_topics_changed(self, changed: Collection[str]) -> None:
+        """Topics appeared, grew or are gone; consumer groups that want them will take note."""
+        self._consumer.on_topics_changed(self.groups, changed)
 
     def _of_all(
         self,

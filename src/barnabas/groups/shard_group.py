@@ -1,6 +1,6 @@
 """What a shard needs to know of any kind of group, and of the side that serves the newer kind."""
 
-from collections.abc import MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
@@ -14,6 +14,11 @@ from barnabas.groups.classic_messages import (
     ListedGroup,
     SyncReply,
     SyncRequest,
+)
+from barnabas.groups.consumer_messages import (
+    ConsumerHeartbeatReply,
+    ConsumerHeartbeatRequest,
+    DescribedConsumerGroup,
 )
 from barnabas.groups.outcome import LogRecord, Now, Outcome, Waiter
 from barnabas.groups.records import GroupRecord
@@ -64,6 +69,17 @@ class ConsumerSide(Protocol):
 
     def replay(self, groups: MutableMapping[str, ShardGroup], record: GroupRecord) -> None:
         """Take in a record that is neither a classic group's nor an offset's."""
+
+    def consumer_heartbeat(
+        self, group: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
+    ) -> Outcome[ConsumerHeartbeatReply]:
+        """To any kind of group, or to one that does not exist."""
+
+    def describe(self, group: ShardGroup | None, group_id: str) -> DescribedConsumerGroup: ...
+
+    def on_topics_changed(
+        self, groups: Mapping[str, ShardGroup], changed: Collection[str]
+    ) -> None: ...
 
     def join(
         self, group: ShardGroup, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
