@@ -153,6 +153,12 @@ class BrokerConfig:
     def optional_str(self, name: builtins.str) -> builtins.str | None:
         return None if self._values[name] is None else self._typed(name, str)
 
+    def is_set(self, name: builtins.str) -> builtins.bool:
+        """Whether somebody gave the key a value; else it has Kafka's default."""
+        return any(
+            name in texts for texts in (self._static, self._per_broker, self._cluster_default)
+        )
+
     # What several keys say together
 
     def broker_id(self) -> builtins.int:

@@ -11,4 +11,5 @@ def _bits(*operations: int) -> int:
 # describe configs 10, alter configs 11, idempotent write 12.
 TOPIC: Final = _bits(3, 4, 5, 6, 7, 8, 10, 11)
 CLUSTER: Final = _bits(5, 7, 8, 9, 10, 11, 12)
+GROUP: Final = _bits(3, 6, 8)
 NOT_ASKED: Final = -(2**31)

@@ -10,6 +10,7 @@ from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs
+from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.membership import Registration
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.partitions import Partitions
@@ -32,6 +33,7 @@ class Broker:
     configs: Configs
     producer_ids: ProducerIds
     controller: Controller
+    groups: GroupCoordinator
     disk_failed: Callable[[DiskFault], None]
 
     def check_controller(self) -> None:

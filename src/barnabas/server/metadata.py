@@ -67,7 +67,7 @@ class Updated(NamedTuple):
     """What an UpdateMetadata changed: topics told of anew, and topics that are gone."""
 
     topics: tuple[str, ...]
-    gone: tuple[str, ...]
+    gone: "tuple[TopicImage, ...]"
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class MetadataCache:
         """Know what the controller tells; partitions that it does not name stay as they are."""
         self.controller = BrokerId(update.controller_id)
         self.brokers = {image.broker_id: image for image in map(_broker, update.live_brokers)}
-        gone: list[str] = []
+        gone: list[TopicImage] = []
         for topic in update.topic_states:
             known = self._by_name.get(topic.topic_name)
             partitions = dict(known.partitions) if known is not None else {}
@@ -139,7 +139,7 @@ class MetadataCache:
                 self.put(TopicImage(topic.topic_name, topic.topic_id, partitions))
             elif known is not None:
                 self.forget(known.name)
-                gone.append(known.name)
+                gone.append(known)
         told = (topic.topic_name for topic in update.topic_states)
         return Updated(tuple(name for name in told if name in self._by_name), tuple(gone))
 

@@ -8,12 +8,14 @@ from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError, DiskFault, PeerGone
-from barnabas.base.ids import BrokerId
+from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.listeners import Listener
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
+from barnabas.groups.consumer import ConsumerGroups
+from barnabas.groups.shard import Shard
 from barnabas.log.logs import Logs
 from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
@@ -32,6 +34,7 @@ from barnabas.server.delayed import Delayed
 from barnabas.server.dispatch import Call, Dispatch
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.follower_fetches import FollowerFetches
+from barnabas.server.group_coordinator import GroupCoordinator, topics_of
 from barnabas.server.handlers import api_versions, controlled_shutdown
 from barnabas.server.handlers.fetch import Fetch
 from barnabas.server.handlers.produce import Produce
@@ -40,6 +43,7 @@ from barnabas.server.listeners import Listeners
 from barnabas.server.membership import Registration
 from barnabas.server.metadata import BrokerImage, MetadataCache
 from barnabas.server.observed import Observed
+from barnabas.server.offsets_topic import OFFSETS_TOPIC
 from barnabas.server.partitions import Partitions
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.read_replicas import read_replica_selector
@@ -48,11 +52,14 @@ from barnabas.server.request_statistics import RequestStatistics
 from barnabas.server.seams import Seams
 from barnabas.server.settings import (
     advertised,
+    classic_settings,
     cleaner_settings,
+    consumer_settings,
     controller_settings,
     fetcher_settings,
     intervals,
     limits,
+    offset_settings,
 )
 from barnabas.server.topics import MetadataAwaited, Topics
 from barnabas.wire.apis import ApiKey
@@ -173,7 +180,7 @@ class Node:
             self._now_ms,
             max_lag_ms=lambda: self._configs.broker.int("replica.lag.time.max.ms"),
             is_alive=lambda broker: broker in self._metadata.brokers,
-            role_changed=self._delayed.on_partition,
+            role_changed=self._role_changed,
             topic_known=self._metadata.know_id,
             remove_later=self.housekeeping.remove_later,
             disk_failed=self._disk_failed,
@@ -182,6 +189,7 @@ class Node:
         self._topics = Topics(
             coordination, seams.random, self._configs, logs, self._metadata, self._awaited
         )
+        self.groups = self._group_coordinator()
         self.controller = Controller(
             broker_id,
             coordination,
@@ -205,6 +213,7 @@ class Node:
             configs=self._configs,
             producer_ids=ProducerIds(coordination, broker_id),
             controller=self.controller,
+            groups=self.groups,
             disk_failed=self._disk_failed,
         )
         self._statistics = RequestStatistics(seams.stopwatch)
@@ -216,6 +225,25 @@ class Node:
         )
         self.listeners = Listeners(
             self._dispatch(), limits(config), self.timer, fail, self._statistics
+        )
+
+    def _group_coordinator(self) -> GroupCoordinator:
+        config, random = self._config, self._seams.random
+        consumers = ConsumerGroups(
+            consumer_settings(config), random, lambda: topics_of(self._metadata)
+        )
+        return GroupCoordinator(
+            self._replicas,
+            self._metadata,
+            self._configs,
+            self._topics,
+            self._delayed,
+            self.timer,
+            self._seams.clock,
+            self._seams.offload,
+            consumers,
+            lambda: Shard(classic_settings(config), offset_settings(config), random, consumers),
+            self._disk_failed,
         )
 
     def _dispatch(self) -> Dispatch:
@@ -368,6 +396,11 @@ class Node:
 
     # -- what changes --------------------------------------------------------
 
+    def _role_changed(self, partition: TopicPartition) -> None:
+        self._delayed.on_partition(partition)
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.on_role(partition)
+
     def _session_lost(self) -> None:
         led = self._partitions.stop_leading()
         log.warning("leads nothing until the controller speaks again stopped=%d", led)
@@ -414,7 +447,7 @@ class Node:
             self.fetchers.stop(partition)
             self._replicas.take_offline(partition)
             self._metadata.take_offline(partition, self._broker_id)
-            self._delayed.on_partition(partition)
+            self._role_changed(partition)
         self.housekeeping.soon(self._tell_of_failed_folder)
 
     async def _tell_of_failed_folder(self) -> None:

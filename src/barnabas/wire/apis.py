@@ -22,7 +22,15 @@ class ApiKey(enum.IntEnum):
     STOP_REPLICA = 5
     UPDATE_METADATA = 6
     CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -33,13 +41,17 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
     DESCRIBE_CONTROLLER = 20000
 
@@ -71,7 +83,15 @@ APIS: Final = {
     ApiKey.STOP_REPLICA: _api(3, 4, 2),
     ApiKey.UPDATE_METADATA: _api(6, 8, 6),
     ApiKey.CONTROLLED_SHUTDOWN: _api(3, 3, 3),
+    ApiKey.OFFSET_COMMIT: _api(2, 9, 8),
+    ApiKey.OFFSET_FETCH: _api(1, 9, 6),
     ApiKey.FIND_COORDINATOR: _api(0, 6, 3),
+    ApiKey.JOIN_GROUP: _api(0, 9, 6),
+    ApiKey.HEARTBEAT: _api(0, 4, 4),
+    ApiKey.LEAVE_GROUP: _api(0, 5, 4),
+    ApiKey.SYNC_GROUP: _api(0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: _api(0, 5, 5),
+    ApiKey.LIST_GROUPS: _api(0, 5, 3),
     ApiKey.API_VERSIONS: _api(0, 4, 3),
     ApiKey.CREATE_TOPICS: _api(2, 7, 5),
     ApiKey.DELETE_TOPICS: _api(1, 6, 4),
@@ -82,13 +102,17 @@ APIS: Final = {
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 4, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
+    ApiKey.DELETE_GROUPS: _api(0, 2, 2),
     ApiKey.ELECT_LEADERS: _api(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
+    ApiKey.OFFSET_DELETE: _api(0, 0, 1),
     ApiKey.ALTER_PARTITION: _api(2, 3, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }

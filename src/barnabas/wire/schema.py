@@ -141,6 +141,11 @@ def _default(field: "dataclasses.Field[Any]", hint: object) -> object:
     return _IMPLICIT.get(field.metadata.get("kafka_type", ""), 0)
 
 
+def duration(ms: int) -> Any:
+    """Kafka's milliseconds as kio's duration."""
+    return datetime.timedelta(milliseconds=ms)
+
+
 def milliseconds(duration: datetime.timedelta) -> int:
     """kio's durations as Kafka's milliseconds."""
     return round(duration.total_seconds() * 1000)

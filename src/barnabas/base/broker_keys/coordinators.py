@@ -33,6 +33,9 @@ group.consumer.max.heartbeat.interval.ms int 15000 >=1 medium
     The longest heartbeat interval under the consumer protocol. Not served yet.
 group.consumer.max.size int 2147483647 >=1 medium
     How many members a group may have under the consumer protocol. Not served yet.
+group.consumer.migration.policy string bidirectional \
+bidirectional|upgrade|downgrade|disabled medium internal acts
+    Whether groups with members may change between the classic and the consumer protocol.
 group.consumer.assignors list \
 org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.\
 assignor.RangeAssignor - medium

@@ -1,13 +1,10 @@
-"""FindCoordinator (10): no group or transaction has a coordinator here yet, and this says so.
+"""FindCoordinator (10): which broker coordinates a group.
 
-It is served all the same because librdkafka takes a broker without it for one that knows no
-lz4, and silently sends such batches uncompressed. COORDINATOR_NOT_AVAILABLE makes a client ask
-again later: consumers that assign their partitions themselves do not notice.
+Transactions have no coordinator here yet; COORDINATOR_NOT_AVAILABLE lets a client ask again.
 
 Version notes. Up to version 3 one key is asked for; from 4 on several.
 """
 
-import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -15,58 +12,63 @@ from typing import Final
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator
 
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
-log = logging.getLogger("barnabas.coordinators")
-
-MOST_TOLD: Final = 1_000
-WHY: Final = "Consumer groups and transactions are not served by this broker yet."
+GROUP: Final = 0
+TRANSACTION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class NoCoordinator:
+class Found:
     """The answer in both forms: for one key, and for a list of them."""
 
     coordinators: tuple[Coordinator, ...]
+    error_code: ErrorCode
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
     throttle_time: timedelta = NO_THROTTLE
-    error_code: ErrorCode = ErrorCode.coordinator_not_available
-    error_message: str = WHY
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
 
 
-class FindCoordinator:
-    """Answers, and tells the operator once per client why its group does not get going."""
-
-    def __init__(self) -> None:
-        self._told: set[str | None] = set()
-
-    def __call__(self, request: FindCoordinatorRequest, call: Call) -> NoCoordinator:
-        if call.client_id not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(call.client_id)
-            log.info(
-                "no coordinator: consumer groups and transactions are not served yet "
-                "client=%s peer=%s",
-                call.client_id,
-                call.connection.peer,
-            )
-        return _answer(request)
+async def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> Found:
+    keys = request.coordinator_keys if call.version >= 4 else (call.sent.key,)
+    # Before version 1 only groups had coordinators.
+    kind = request.key_type if call.version >= 1 else GROUP
+    found = tuple([await _find(broker, key, kind, call.connection.listener) for key in keys])
+    first = found[0] if found else _failed("", ErrorCode.invalid_request, "No key is given.")
+    return Found(
+        found, first.error_code, first.error_message, first.node_id, first.host, first.port
+    )
 
 
-def _answer(request: FindCoordinatorRequest) -> NoCoordinator:
-    return NoCoordinator(
-        tuple(
-            Coordinator(
-                key=key,
-                node_id=-1,
-                host="",
-                port=-1,
-                error_code=ErrorCode.coordinator_not_available,
-                error_message=WHY,
-            )
-            for key in request.coordinator_keys
+async def _find(broker: Broker, key: str, kind: int, listener: str) -> Coordinator:
+    if kind == TRANSACTION:
+        return _failed(
+            key, ErrorCode.coordinator_not_available, "Transactions are not served by this broker."
         )
+    if kind != GROUP:
+        return _failed(key, ErrorCode.invalid_request, f"There is no coordinator of type {kind}.")
+    if not key:
+        return _failed(key, ErrorCode.invalid_group_id)
+    try:
+        coordinator, (host, port) = await broker.groups.find(key, listener)
+    except BrokerError as e:
+        return _failed(key, e.code, e.message)
+    return Coordinator(
+        key=key,
+        node_id=coordinator.broker_id,
+        host=host,
+        port=port,
+        error_code=ErrorCode.none,
+        error_message=None,
+    )
+
+
+def _failed(key: str, code: ErrorCode, message: str | None = None) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
     )

@@ -17,7 +17,9 @@ async def handle(
     except BrokerError as e:
         return UpdateMetadataResponse(error_code=e.code)
     updated = broker.metadata.apply(request)
-    for name in updated.gone:
+    gone = [topic.name for topic in updated.gone]
+    for name in gone:
         broker.configs.forget_topic(name)
-    broker.topics.metadata_changed((*updated.topics, *updated.gone))
+    broker.topics.metadata_changed((*updated.topics, *gone))
+    broker.groups.on_metadata(updated)
     return UpdateMetadataResponse(error_code=ErrorCode.none)

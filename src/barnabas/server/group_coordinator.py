@@ -1,0 +1,242 @@
+"""The groups whose partition of `__consumer_offsets` is led here, and the way to those elsewhere.
+
+A shard is loaded when this broker begins to lead its partition and dropped when it stops. A
+request goes to the shard of its group and is answered when that is committed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.base.offload import Offload
+from barnabas.groups.consumer import ConsumerGroups
+from barnabas.groups.consumer_messages import Topic
+from barnabas.groups.outcome import Now, Outcome
+from barnabas.groups.shard import Shard
+from barnabas.purgatory.timer import Timer
+from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.replicas import Replicas
+from barnabas.server.configs import Configs
+from barnabas.server.delayed import Delayed
+from barnabas.server.group_loading import load
+from barnabas.server.group_shards import ActiveShard
+from barnabas.server.metadata import BrokerImage, MetadataCache, Updated
+from barnabas.server.offsets_topic import OFFSETS_TOPIC, new_offsets_topic, partition_of
+from barnabas.server.topics import Topics
+
+log = logging.getLogger("barnabas.groups")
+
+Reply = TypeVar("Reply")
+CREATED_WITHIN_MS: Final = 1_000
+# A load that failed is tried again after this.
+LOAD_AGAIN_S: Final = 1.0
+
+
+class GroupCoordinator:
+    """Coordinates the groups of the partitions that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        configs: Configs,
+        topics: Topics,
+        delayed: Delayed,
+        timer: Timer,
+        clock: Clock,
+        offload: Offload,
+        consumers: ConsumerGroups,
+        new_shard: Callable[[], Shard],
+        disk_failed: Callable[[DiskFault], None],
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._configs = configs
+        self._topics = topics
+        self._delayed = delayed
+        self._timer = timer
+        self._clock = clock
+        self._offload = offload
+        self.consumers = consumers
+        self._new_shard = new_shard
+        self._disk_failed = disk_failed
+        self._active: dict[int, ActiveShard] = {}
+        self._tenures: dict[int, object] = {}
+        self._loads: set[asyncio.Task[None]] = set()
+
+    # -- who coordinates -----------------------------------------------------
+
+    async def find(self, group_id: str, listener: str) -> tuple[BrokerImage, tuple[str, int]]:
+        """The broker that coordinates a group, and where clients of a listener reach it.
+
+        Raises  BrokerError(coordinator_not_available), and makes the topic if it is not there
+        """
+        topic = self._metadata.topic(OFFSETS_TOPIC)
+        if topic is None:
+            await self._create_topic()
+            topic = self._metadata.topic(OFFSETS_TOPIC)
+            assert topic is not None
+        partition = topic.partitions.get(partition_of(group_id, len(topic.partitions)))
+        broker = self._metadata.brokers.get(partition.leader) if partition is not None else None
+        if broker is None or listener not in broker.endpoints:
+            raise BrokerError(ErrorCode.coordinator_not_available)
+        return broker, broker.endpoint(listener)
+
+    async def _create_topic(self) -> None:
+        wanted = new_offsets_topic(self._configs.broker, len(self._metadata.brokers))
+        try:
+            await self._topics.create(wanted, validate_only=False)
+        except BrokerError as e:
+            if e.code is not ErrorCode.topic_already_exists:
+                log.warning("%s cannot be made: %s", OFFSETS_TOPIC, e)
+                raise BrokerError(ErrorCode.coordinator_not_available, e.message) from e
+        try:
+            await self._topics.led(OFFSETS_TOPIC, wanted.partitions, CREATED_WITHIN_MS)
+        except BrokerError as e:
+            raise BrokerError(ErrorCode.coordinator_not_available) from e
+
+    # -- requests ------------------------------------------------------------
+
+    async def ask(self, group_id: str, decide: Callable[[Shard, Now], Outcome[Reply]]) -> Reply:
+        """The answer of the group's shard, when what it rests on is committed.
+
+        Raises  BrokerError(not_coordinator, coordinator_load_in_progress,
+                coordinator_not_available, invalid_group_id)
+        """
+        return await self._shard_of(group_id).ask(decide)
+
+    def _shard_of(self, group_id: str) -> ActiveShard:
+        topic = self._metadata.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise BrokerError(ErrorCode.coordinator_not_available)
+        active = self._active.get(partition_of(group_id, len(topic.partitions)))
+        if active is None:
+            raise BrokerError(ErrorCode.not_coordinator)
+        if not active.is_loaded:
+            raise BrokerError(ErrorCode.coordinator_load_in_progress)
+        return active
+
+    def shards(self) -> Iterable[Shard]:
+        """Every shard that is served here.
+
+        Raises  BrokerError(coordinator_load_in_progress), while one of them is being loaded
+        """
+        if not all(active.is_loaded for active in self._active.values()):
+            raise BrokerError(ErrorCode.coordinator_load_in_progress)
+        return [active.shard for active in self._active.values()]
+
+    async def of_all(self, decide: Callable[[Shard, Now], Outcome[object]]) -> None:
+        """Let every loaded shard decide: offsets expire, topics are gone or have changed."""
+        for active in list(self._active.values()):
+            if active.is_loaded:
+                try:
+                    await active.ask(decide)
+                except BrokerError as e:
+                    log.info("groups not looked after partition=%s why=%s", active.partition, e)
+
+    def on_metadata(self, updated: Updated) -> None:
+        """Topics have come, grown or gone: groups are assigned anew, offsets are forgotten."""
+        changed = {*updated.topics, *(topic.name for topic in updated.gone)}
+        gone = [
+            TopicPartition(topic.name, index)
+            for topic in updated.gone
+            for index in topic.partitions
+        ]
+        for active in self._active.values():
+            if active.is_loaded:
+                self.consumers.on_topics_changed(active.shard.groups, changed)
+                if gone:
+                    active.carry_out(active.shard.offsets.on_partitions_deleted(gone))
+
+    # -- roles ---------------------------------------------------------------
+
+    def on_role(self, partition: TopicPartition) -> None:
+        """Look whether a partition of the topic is led here now."""
+        index = partition.partition
+        leader = self._replicas.find(*partition)
+        if leader is not None and self._tenures.get(index) is leader.tenure:
+            return
+        self._drop(index)
+        if leader is not None:
+            self._begin(leader)
+
+    def _drop(self, index: int) -> None:
+        self._tenures.pop(index, None)
+        active = self._active.pop(index, None)
+        if active is not None:
+            if active.shard.groups:
+                log.info(
+                    "groups dropped partition=%s groups=%d",
+                    active.partition,
+                    len(active.shard.groups),
+                )
+            active.end()
+
+    def _begin(self, leader: LeaderReplica) -> None:
+        index = leader.topic_partition.partition
+        self._tenures[index] = leader.tenure
+        active = self._active[index] = self._new_active(leader)
+        task = asyncio.ensure_future(self._load(active, leader))
+        self._loads.add(task)
+        task.add_done_callback(self._loads.discard)
+
+    def _new_active(self, leader: LeaderReplica) -> ActiveShard:
+        return ActiveShard(
+            leader.topic_partition,
+            self._new_shard(),
+            self._replicas,
+            self._delayed,
+            self._timer,
+            self._clock,
+            asyncio.get_running_loop(),
+            lambda: self._configs.broker.int("offsets.commit.timeout.ms"),
+            self._disk_failed,
+        )
+
+    async def _load(self, active: ActiveShard, leader: LeaderReplica) -> None:
+        index, loop = leader.topic_partition.partition, asyncio.get_running_loop()
+        started = loop.time()
+
+        def is_wanted() -> bool:
+            return self._active.get(index) is active
+
+        while is_wanted():
+            size = self._configs.broker.int("offsets.load.buffer.size")
+            try:
+                count = await load(leader, active.shard, is_wanted, self._offload, size)
+            except (BrokerError, DiskFault) as e:
+                log.warning("groups not loaded partition=%s why=%s", leader.topic_partition, e)
+                await asyncio.sleep(LOAD_AGAIN_S)
+                active.shard = self._new_shard()
+                continue
+            if is_wanted():
+                active.begin(leader)
+                log.log(
+                    logging.INFO if count else logging.DEBUG,
+                    "groups loaded partition=%s records=%d groups=%d took_ms=%d",
+                    leader.topic_partition,
+                    count,
+                    len(active.shard.groups),
+                    1000 * (loop.time() - started),
+                )
+            return
+
+    async def stop(self) -> None:
+        """Coordinate nothing any more; whoever waits is told to look elsewhere."""
+        for index in list(self._active):
+            self._drop(index)
+        if self._loads:
+            await asyncio.wait(self._loads)
+
+
+def topics_of(metadata: MetadataCache) -> dict[str, Topic]:
+    """The topics that groups may be assigned partitions of."""
+    return {
+        topic.name: Topic(topic.topic_id, len(topic.partitions))
+        for topic in metadata.topics()
+        if topic.topic_id is not None
+    }

@@ -1,0 +1,91 @@
+"""ConsumerGroupDescribe (69): consumer groups (KIP-848), with what members have and shall have."""
+
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v1.response import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+from barnabas.base.errors import BrokerError
+from barnabas.groups.consumer_messages import (
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedTopic,
+)
+from barnabas.groups.outcome import Outcome
+from barnabas.server import authorized
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+async def handle(
+    broker: Broker, request: ConsumerGroupDescribeRequest, _: Call
+) -> ConsumerGroupDescribeResponse:
+    operations = authorized.NOT_ASKED
+    if request.include_authorized_operations:
+        operations = authorized.GROUP
+    return ConsumerGroupDescribeResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(
+            [
+                _told(await _described(broker, group_id), operations)
+                for group_id in request.group_ids
+            ]
+        ),
+    )
+
+
+async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
+    consumers = broker.groups.consumers
+    try:
+        return await broker.groups.ask(
+            group_id,
+            lambda shard, _: Outcome(consumers.describe(shard.groups.get(group_id), group_id)),
+        )
+    except BrokerError as e:
+        return DescribedConsumerGroup(group_id, e.code, e.message)
+
+
+def _told(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=group.error,
+        error_message=group.error_message,
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=tuple(map(_member, group.members)),
+        authorized_operations=operations,
+    )
+
+
+def _member(member: DescribedConsumer) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(member.assignment),
+        target_assignment=_assignment(member.target_assignment),
+        member_type=0 if member.uses_classic_protocol else 1,
+    )
+
+
+def _assignment(topics: tuple[DescribedTopic, ...]) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(
+                topic_id=topic.topic_id, topic_name=topic.topic_name, partitions=topic.partitions
+            )
+            for topic in topics
+        )
+    )

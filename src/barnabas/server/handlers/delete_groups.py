@@ -1,0 +1,31 @@
+"""DeleteGroups (42): groups without members go, with their offsets."""
+
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+async def handle(broker: Broker, request: DeleteGroupsRequest, _: Call) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            [
+                DeletableGroupResult(group_id=group_id, error_code=await _delete(broker, group_id))
+                for group_id in dict.fromkeys(request.groups_names)
+            ]
+        ),
+    )
+
+
+async def _delete(broker: Broker, group_id: str) -> ErrorCode:
+    if not group_id:
+        return ErrorCode.invalid_group_id
+    try:
+        reply = await broker.groups.ask(group_id, lambda shard, _: shard.delete([group_id]))
+    except BrokerError as e:
+        return e.code
+    return reply.errors[group_id]

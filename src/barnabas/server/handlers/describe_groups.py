@@ -1,0 +1,63 @@
+"""DescribeGroups (15): classic groups, with their members and what each is assigned.
+
+Version notes. From version 3 on a client may ask what it may do with a group; from 4 on static
+members tell their instance ids.
+"""
+
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+from barnabas.base.errors import BrokerError
+from barnabas.groups import classic_messages
+from barnabas.groups.outcome import Outcome
+from barnabas.server import authorized
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+async def handle(
+    broker: Broker, request: DescribeGroupsRequest, call: Call
+) -> DescribeGroupsResponse:
+    operations = authorized.NOT_ASKED
+    if request.include_authorized_operations:
+        operations = authorized.GROUP
+    return DescribeGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(
+            [_told(await _described(broker, group_id), operations) for group_id in request.groups]
+        ),
+    )
+
+
+async def _described(broker: Broker, group_id: str) -> classic_messages.DescribedGroup:
+    try:
+        return await broker.groups.ask(group_id, lambda shard, _: Outcome(shard.describe(group_id)))
+    except BrokerError as e:
+        return classic_messages.DescribedGroup(group_id, state="", error=e.code)
+
+
+def _told(group: classic_messages.DescribedGroup, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=group.error,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ),
+        authorized_operations=operations,
+    )

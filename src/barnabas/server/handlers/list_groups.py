@@ -1,0 +1,30 @@
+"""ListGroups (16): the groups that this broker coordinates.
+
+Version notes. From version 4 on states are told and can be asked for; from 5 on types.
+"""
+
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+def handle(broker: Broker, request: ListGroupsRequest, _: Call) -> ListGroupsResponse:
+    code, groups = ErrorCode.none, ()
+    try:
+        groups = tuple(
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.group_type,
+            )
+            for shard in broker.groups.shards()
+            for group in shard.list_groups(request.states_filter, request.types_filter)
+        )
+    except BrokerError as e:
+        code = e.code
+    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=code, groups=groups)

@@ -1,0 +1,110 @@
+"""OffsetCommit (8): a group writes down how far it has come.
+
+Version notes. Versions 2 to 4 may say how long the offsets are to be kept; from 6 on they come
+with the leader epoch; from 7 on members may be static; from 9 on the generation may be the epoch
+of a member of a consumer group, and a group that does not exist has its own error.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from kio.schema.offset_commit.v9.request import OffsetCommitRequest
+from kio.schema.offset_commit.v9.response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.groups.classic_messages import CommitClaim
+from barnabas.groups.offsets import NO_RETENTION
+from barnabas.groups.offsets_messages import OffsetsReply, PartitionCommit, TopicCommits
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE, milliseconds
+
+_UNSET: Final = timedelta(milliseconds=-1)
+
+
+async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+    known = _known(broker)
+    topics = [
+        TopicCommits(
+            topic.name,
+            [
+                PartitionCommit(
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata,
+                )
+                for each in topic.partitions
+                if known(topic.name, each.partition_index)
+            ],
+        )
+        for topic in request.topics
+    ]
+    reply = await _commit(broker, request, call, topics)
+    codes = {
+        (topic, partition): code
+        for topic, partitions in reply.topics
+        for partition, code in partitions
+    }
+
+    def code_of(topic: str, partition: int) -> ErrorCode:
+        if not known(topic, partition):
+            return ErrorCode.unknown_topic_or_partition
+        return codes.get((topic, partition), reply.error)
+
+    return _response(request, code_of)
+
+
+async def _commit(
+    broker: Broker, request: OffsetCommitRequest, call: Call, topics: list[TopicCommits]
+) -> OffsetsReply:
+    claim = CommitClaim(
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        knows_group_id_not_found=call.version >= 9,
+    )
+    retention = getattr(call.sent, "retention_time", _UNSET)
+    retention_ms = NO_RETENTION if retention < timedelta(0) else milliseconds(retention)
+    try:
+        return await broker.groups.ask(
+            request.group_id,
+            lambda shard, now: shard.offsets.commit(claim, topics, now, retention_ms),
+        )
+    except BrokerError as e:
+        return OffsetsReply(error=e.code)
+
+
+def _known(broker: Broker) -> Callable[[str, int], bool]:
+    def known(topic: str, partition: int) -> bool:
+        image = broker.metadata.topic(topic)
+        return image is not None and partition in image.partitions
+
+    return known
+
+
+def _response(
+    request: OffsetCommitRequest, code_of: Callable[[str, int], ErrorCode]
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=code_of(topic.name, each.partition_index),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,0 +1,100 @@
+"""OffsetFetch (9): how far groups have come.
+
+Version notes. Up to version 7 one group is asked for; from 8 on several. From 2 on null topics ask
+for all, and there is an error for the whole; from 7 on open transactions can be waited for; from 9
+on a member of a consumer group is checked by its epoch.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.offset_fetch.v9.request import OffsetFetchRequest
+from kio.schema.offset_fetch.v9.response import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.groups.offsets_messages import AskedTopic, FetchedOffset, FetchedTopic, FetchReply
+from barnabas.groups.outcome import Outcome
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Call
+from barnabas.wire.schema import NO_THROTTLE
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer in both forms: of one group, and of several."""
+
+    groups: tuple[OffsetFetchResponseGroup, ...]
+    topics: tuple[OffsetFetchResponseTopics, ...]
+    error_code: ErrorCode
+    throttle_time: timedelta = NO_THROTTLE
+
+
+async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> Fetched:
+    asked = request.groups if call.version >= 8 else (call.sent,)
+    groups = tuple(
+        [
+            _told(group, await _fetch(broker, group, request.require_stable), call.version)
+            for group in asked
+        ]
+    )
+    first = groups[0] if groups else None
+    return Fetched(
+        groups,
+        first.topics if first is not None else (),
+        first.error_code if first is not None else ErrorCode.invalid_request,
+    )
+
+
+async def _fetch(broker: Broker, asked: Any, require_stable: bool) -> FetchReply:
+    topics = None
+    if asked.topics is not None:
+        topics = [AskedTopic(topic.name, topic.partition_indexes) for topic in asked.topics]
+    member_id, member_epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+    try:
+        return await broker.groups.ask(
+            asked.group_id,
+            lambda shard, _: Outcome(
+                shard.offsets.fetch(asked.group_id, topics, member_id, member_epoch, require_stable)
+            ),
+        )
+    except BrokerError as e:
+        return FetchReply(error=e.code)
+
+
+def _told(asked: Any, reply: FetchReply, version: int) -> OffsetFetchResponseGroup:
+    topics: Iterable[FetchedTopic] = reply.topics
+    if reply.error is not ErrorCode.none and version < 2:
+        # Only each partition can tell it.
+        topics = [
+            FetchedTopic(
+                topic.name,
+                [FetchedOffset(index, error=reply.error) for index in topic.partition_indexes],
+            )
+            for topic in asked.topics
+        ]
+    return OffsetFetchResponseGroup(
+        group_id=asked.group_id,
+        topics=tuple(
+            OffsetFetchResponseTopics(
+                name=topic.topic,
+                partitions=tuple(
+                    OffsetFetchResponsePartitions(
+                        partition_index=each.partition,
+                        committed_offset=each.offset,
+                        committed_leader_epoch=each.leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error,
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in topics
+        ),
+        error_code=reply.error,
+    )
