@@ -19,6 +19,8 @@ STILL: Final = (
     "replica.lag.time.max.ms=6000",
 )
 BROKERS: Final = (0, 1, 2)
+# With more logs brokers take longer to start than a new cluster takes to be made.
+MOST_LOGS: Final = 200
 _numbers: Final = count(1)
 _clusters: Final = pytest.StashKey[list[Cluster]]()
 
@@ -36,6 +38,8 @@ class Shared:
 
     def healthy(self) -> Cluster:
         """All three brokers run, agree and have settled."""
+        if self._cluster is not None and logs(self._cluster) > MOST_LOGS:
+            self.close()
         if self._cluster is not None:
             try:
                 revive(self._cluster)
@@ -54,6 +58,12 @@ class Shared:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+
+def logs(cluster: Cluster) -> int:
+    """The most logs that any broker has."""
+    folders = [broker.data for broker in cluster.brokers.values() if broker.data.exists()]
+    return max((len(list(folder.iterdir())) for folder in folders), default=0)
 
 
 def revive(cluster: Cluster) -> None:
