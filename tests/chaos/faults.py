@@ -50,7 +50,8 @@ class Faults:
             began.append(self._begin(self._victim([began[0][0].broker])))
         bounds = LONG_S if self._random.random() < OFTEN_LONG else SHORT_S
         time.sleep(self._random.uniform(*bounds))
-        for _, end in reversed(began):
+        # Nobody starts without ZooKeeper.
+        for _, end in sorted(began, key=lambda each: each[0].kind in STARTED_AGAIN):
             end()
         if self._random.random() < NO_TIME_TO_HEAL:
             time.sleep(self._random.uniform(*SHORT_S))
@@ -125,6 +126,7 @@ def _cut_everybody_from_zookeeper(cluster: CutCluster, _: int, breaking: bool) -
     return lambda: cluster.network.mend(breaking=breaking)
 
 
+STARTED_AGAIN: Final = ("killed", "everybody killed", "restarted")
 KINDS: Final[dict[str, Callable[[CutCluster, int, bool], End]]] = {
     "killed": _kill,
     "everybody killed": _kill_everybody,

@@ -119,8 +119,9 @@ class Network:
             assert task is not None
             self._serving.add(task)
             try:
-                # Whoever closes in the middle of something has its reasons.
-                with suppress(OSError, asyncio.IncompleteReadError):
+                # Whoever closes in the middle of something has its reasons. That we are cancelled
+                # ends here as well: asyncio would complain of it in a callback.
+                with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                     await handle(reader, writer)
             finally:
                 self._serving.discard(task)
