@@ -182,6 +182,11 @@ class Connection(asyncio.BufferedProtocol):
         self._repeated = statistics
         self._shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut)
 
+    def forget(self) -> None:
+        """Serve everything the long way again."""
+        self._shortcuts.clear()
+        self._shortcut_size = 0
+
     # -- asyncio's side ------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

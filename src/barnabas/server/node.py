@@ -223,8 +223,13 @@ class Node:
             seams.random,
             self._now_ms,
         )
+        dispatch = self._dispatch()
         self.listeners = Listeners(
-            self._dispatch(), limits(config), self.timer, fail, self._statistics
+            dispatch if seams.intercept is None else seams.intercept(dispatch),
+            limits(config),
+            self.timer,
+            fail,
+            self._statistics,
         )
 
     def _group_coordinator(self) -> GroupCoordinator:

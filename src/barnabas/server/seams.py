@@ -8,6 +8,7 @@ from barnabas.base.disk import Disk
 from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
+from barnabas.server.connection import Serve
 from barnabas.znodes.tree import Coordination
 
 
@@ -16,7 +17,8 @@ class Seams:
     """Given to a broker when it is started.
 
     `coordination` begins a session with a tree that several brokers of one process share; without
-    it the configuration says which tree to use.
+    it the configuration says which tree to use. `intercept` stands between connections and what
+    serves their requests, and may answer itself.
     """
 
     clock: Clock
@@ -26,3 +28,4 @@ class Seams:
     coordination: Callable[[], Coordination] | None = None
     safeguards: Safeguards = field(default_factory=Safeguards)
     stopwatch: Stopwatch = machine_stopwatch
+    intercept: Callable[[Serve], Serve] | None = None

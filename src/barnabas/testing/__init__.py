@@ -1,0 +1,26 @@
+"""Kafka clusters inside the process of a test, and what can go wrong with them at a call.
+
+`Cluster` is for scripts and unittest; pytest finds the fixtures of plugin.py by itself.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.testing.cluster import Cluster as Cluster
+    from barnabas.testing.misuse import Misuse as Misuse
+    from barnabas.testing.misuse import NotInTime as NotInTime
+
+__all__ = ["Cluster", "Misuse", "NotInTime"]
+
+
+def __getattr__(name: str) -> Any:
+    # Not before it is used: pytest imports this package also where no test wants a broker.
+    if name == "Cluster":
+        from barnabas.testing import cluster
+
+        return cluster.Cluster
+    if name in __all__:
+        from barnabas.testing import misuse
+
+        return getattr(misuse, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,345 @@
+"""The coordination tree of a cluster under test, and brokers' sessions with it across threads.
+
+Theory of operation. The tree lives on a loop and a thread of its own; each broker has a loop of
+its own, too. What a broker asks goes to the tree's loop, and answers, watches and states come
+back in the order in which they happened there. The tree's side of a session (`_Link`) decides
+what the broker hears: nothing while the connection is cut, and never again once it was killed.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from barnabas.base.offload import InlineOffload
+from barnabas.testing.disk import Mount, Volume
+from barnabas.testing.misuse import NotInTime
+from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.tree import (
+    ANY_VERSION,
+    ConnectionLoss,
+    Operation,
+    Result,
+    SessionState,
+    Stat,
+    StateListener,
+    Watch,
+    WatchEvent,
+    ZnodeError,
+)
+
+T = TypeVar("T")
+Ask = Callable[[EmbeddedSession], Coroutine[Any, Any, T]]
+
+CUT: Final = "cut"
+PAUSED: Final = "paused"
+
+
+class Hub:
+    """The tree, its thread, and the sessions of all brokers with it; for any thread to use."""
+
+    def __init__(self, folder: str | None, session_timeout_s: float) -> None:
+        # Kept on disk only if the cluster is to be opened again.
+        self._tree = Tree() if folder is None else _opened(folder)
+        self._own = self._tree.session()
+        self._session_timeout_s = session_timeout_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="barnabas-coordination", daemon=True
+        )
+        self._thread.start()
+        self._links: dict[int, _Link] = {}
+        self._cut: set[int] = set()
+
+    @property
+    def own(self) -> EmbeddedSession:
+        """A session for the test itself; only for what `run` runs."""
+        return self._own
+
+    def run(self, work: Coroutine[Any, Any, T], within_s: float | None = None) -> T:
+        """Do something on the tree's loop and return what it comes to.
+
+        Raises  NotInTime without a message, if it takes longer
+        """
+        doing = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, within_s), self._loop)
+        try:
+            return doing.result()
+        except TimeoutError:
+            raise NotInTime from None
+        except BaseException:
+            doing.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the tree; brokers must have ended before."""
+        self.run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        await self._tree.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    # -- brokers' sessions ---------------------------------------------------
+
+    def session(self, broker: int) -> "BridgedSession":
+        """Begin a session for a broker, whose loop must be running this."""
+        near = asyncio.get_running_loop()
+        return self.run(self._begin(broker, near))
+
+    async def _begin(self, broker: int, near: asyncio.AbstractEventLoop) -> "BridgedSession":
+        self._links[broker] = link = _Link(self._tree.session(), near, self._session_timeout_s)
+        session = BridgedSession(link, self._loop, near)
+        if broker in self._cut:
+            link.lose(CUT)
+        return session
+
+    def lose(self, broker: int, why: str) -> None:
+        """Hear nothing of a broker for now, for one more reason; its session expires in time."""
+        if why == CUT:
+            self._cut.add(broker)
+        self._on_link(broker, lambda link: link.lose(why))
+
+    def find(self, broker: int, why: str) -> None:
+        """Hear of the broker again, if this was the only reason not to."""
+        if why == CUT:
+            self._cut.discard(broker)
+        self._on_link(broker, lambda link: link.find(why))
+
+    def abandon(self, broker: int, at_once: bool = False) -> None:
+        """Tell a broker nothing any more; its session expires in time, or at once."""
+        self._on_link(broker, lambda link: link.abandon(at_once))
+
+    def expire(self, broker: int) -> None:
+        """End the broker's session; on return its ephemeral nodes are gone."""
+        if broker in self._links:
+            self.run(self._links[broker].expire())
+
+    def _on_link(self, broker: int, do: Callable[["_Link"], None]) -> None:
+        async def call() -> None:
+            do(self._links[broker])
+
+        if broker in self._links:
+            self.run(call())
+
+
+def _opened(folder: str) -> Tree:
+    disk = Mount(Volume())(folder)
+    disk.make_folder("")
+    return Tree.open(disk, InlineOffload())
+
+
+class _Link:
+    """The tree's side of one broker's session; only used on the tree's loop."""
+
+    def __init__(
+        self, session: EmbeddedSession, near: asyncio.AbstractEventLoop, timeout_s: float
+    ) -> None:
+        self.session = session
+        self.is_over = False
+        self._near = near
+        self._timeout_s = timeout_s
+        self._missing: list[str] = []
+        self._missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self._on_state: Callable[[SessionState, int], None] = lambda state, session_id: None
+        self._tasks: set[asyncio.Task[None]] = set()
+        session.listen(self._state_changed)
+
+    def tell_states_to(self, on_state: Callable[[SessionState, int], None]) -> None:
+        self._on_state = on_state
+
+    def perform(self, path: str, ask: Ask[T], answer: "asyncio.Future[T]") -> None:
+        """Do what the broker asks, and answer on its loop."""
+        self._keep(self._answer(path, ask, answer))
+
+    async def _answer(self, path: str, ask: Ask[T], answer: "asyncio.Future[T]") -> None:
+        try:
+            if CUT in self._missing:
+                raise ConnectionLoss(path, "the test cut the connection")
+            result = await ask(self.session)
+            if CUT in self._missing:
+                raise ConnectionLoss(path, "the test cut the connection")
+        except (ZnodeError, ValueError) as error:
+            self._post(_fail, answer, error)
+        else:
+            self._post(_succeed, answer, result)
+
+    def hear(self, callback: Callable[..., None], *news: object) -> None:
+        """Tell the broker, or keep it for when it can be told."""
+        if CUT in self._missing:
+            self._missed.append((callback, news))
+        else:
+            self._post(callback, *news)
+
+    def lose(self, why: str) -> None:
+        if why == CUT and why not in self._missing and self._is_connected:
+            self._post(self._on_state, SessionState.SUSPENDED, self.session.session_id)
+        if not self._missing:
+            self._expire_later()
+        self._missing.append(why)
+
+    def find(self, why: str) -> None:
+        if why not in self._missing:
+            return
+        self._missing = [each for each in self._missing if each != why]
+        if not self._missing and self._expiry is not None:
+            self._expiry.cancel()
+        if why == CUT:
+            if self._is_connected:
+                self._post(self._on_state, SessionState.CONNECTED, self.session.session_id)
+            missed, self._missed = self._missed, []
+            for callback, news in missed:
+                self._post(callback, *news)
+
+    def abandon(self, at_once: bool) -> None:
+        self.is_over = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if at_once:
+            self._keep(self.expire())
+        else:
+            self._expire_later()
+
+    async def expire(self) -> None:
+        # Whoever expired while it could not be reached is told that, and nothing else.
+        self._missed.clear()
+        await self.session.expire()
+
+    @property
+    def _is_connected(self) -> bool:
+        return self.session.state is SessionState.CONNECTED
+
+    def _state_changed(self, state: SessionState) -> None:
+        self.hear(self._on_state, state, self.session.session_id)
+
+    def _expire_later(self) -> None:
+        self._expiry = asyncio.get_running_loop().call_later(
+            self._timeout_s, lambda: self._keep(self.expire())
+        )
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _post(self, callback: Callable[..., None], *news: Any) -> None:
+        if not self.is_over:
+            self._near.call_soon_threadsafe(callback, *news)
+
+
+def _succeed(answer: "asyncio.Future[T]", result: T) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: "asyncio.Future[T]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Across:
+    """A watch of the broker's, called there; equal to another of the same watch."""
+
+    link: _Link
+    watch: Watch
+
+    def __call__(self, event: WatchEvent) -> None:
+        self.link.hear(self.watch, event)
+
+
+class BridgedSession:
+    """A broker's side of its session: Coordination over the link to the tree's thread."""
+
+    def __init__(
+        self, link: _Link, far: asyncio.AbstractEventLoop, near: asyncio.AbstractEventLoop
+    ) -> None:
+        self._link = link
+        self._far = far
+        self._near = near
+        self._listeners: list[StateListener] = []
+        self._id = link.session.session_id
+        self._state = SessionState.CONNECTED
+        link.tell_states_to(self._on_state)
+
+    @property
+    def session_id(self) -> int:
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def listen(self, listener: StateListener, /) -> None:
+        self._listeners.append(listener)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        def ask(session: EmbeddedSession) -> Coroutine[Any, Any, str]:
+            return session.create(
+                path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
+            )
+
+        return await self._ask(path, ask)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        return await self._ask(path, lambda session: session.get(path, self._across(watch)))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return await self._ask(path, lambda session: session.exists(path, self._across(watch)))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return await self._ask(path, lambda session: session.children(path, self._across(watch)))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return await self._ask(path, lambda session: session.set(path, data, version))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        return await self._ask(path, lambda session: session.delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
+        path = operations[0].path if operations else "/"
+        return await self._ask(path, lambda session: session.multi(operations))
+
+    async def renew(self) -> None:
+        await self._ask("/", _renew)
+
+    async def close(self) -> None:
+        self._listeners.clear()
+        await self._ask("/", EmbeddedSession.close)
+        self._state = SessionState.EXPIRED
+
+    async def _ask(self, path: str, ask: Ask[T]) -> T:
+        if self._link.is_over:
+            raise ConnectionLoss(path, "the broker was killed")
+        answer: asyncio.Future[T] = self._near.create_future()
+        self._far.call_soon_threadsafe(partial(self._link.perform, path, ask, answer))
+        return await answer
+
+    def _across(self, watch: Watch | None) -> Watch | None:
+        return None if watch is None else _Across(self._link, watch)
+
+    def _on_state(self, state: SessionState, session_id: int) -> None:
+        self._state, self._id = state, session_id
+        for listener in list(self._listeners):
+            listener(state)
+
+
+async def _renew(session: EmbeddedSession) -> None:
+    await session.renew()
+    # A read comes after the news: the broker knows its new session when it has the answer.
+    await session.exists("/")

@@ -1,0 +1,124 @@
+"""The disk of a broker under test: a real folder that can be full, and is lost with its broker."""
+
+import errno
+import os
+from dataclasses import dataclass
+
+from barnabas.base.disk import Buffer, Closeable, DataFile, RealDisk
+from barnabas.base.errors import DiskFault
+
+
+@dataclass(slots=True)
+class Volume:
+    """One broker's room, the same for all its lives."""
+
+    is_full: bool = False
+
+
+class Mount:
+    """A volume as one life of a broker has it: gives disks, until that life ends."""
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self._locks: list[Closeable] = []
+        self._is_over = False
+
+    def __call__(self, folder: str) -> "MountedDisk":
+        return MountedDisk(folder, self)
+
+    def end(self) -> None:
+        """Let nothing more be changed, and give up the locks, as the end of a process does."""
+        self._is_over = True
+        for lock in self._locks:
+            lock.close()
+
+    def hold(self, lock: Closeable) -> None:
+        self._locks.append(lock)
+
+    def check_alive(self, folder: str) -> None:
+        """Raises DiskFault, if the broker was killed."""
+        if self._is_over:
+            raise DiskFault(folder, OSError(errno.EIO, "the broker was killed"))
+
+    def check_room(self, folder: str) -> None:
+        """Raises DiskFault, if nothing more can be written."""
+        self.check_alive(folder)
+        if self._volume.is_full:
+            raise DiskFault(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+class MountedDisk(RealDisk):
+    """A folder of the machine, as long as its mount allows."""
+
+    def __init__(self, folder: str, mount: Mount) -> None:
+        super().__init__(folder)
+        self._mount = mount
+
+    def open(self, path: str, /, *, create: bool = False) -> DataFile:
+        if create:
+            self._mount.check_room(self.folder)
+        return MountedFile(super().open(path, create=create), self.folder, self._mount)
+
+    def map(self, path: str, size: int, /) -> memoryview:
+        status = self.status(path)
+        if status is None or status.size < size:
+            self._mount.check_room(self.folder)
+        self._mount.check_alive(self.folder)
+        return super().map(path, size)
+
+    def resize(self, path: str, size: int, /) -> None:
+        self._mount.check_room(self.folder)
+        super().resize(path, size)
+
+    def zero(self, path: str, position: int, size: int, /) -> None:
+        self._mount.check_room(self.folder)
+        super().zero(path, position, size)
+
+    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        self._mount.check_room(self.folder)
+        # What the page cache has outlives a killed process, and nobody cuts the power here.
+        super().replace(path, data, sync=False)
+
+    def rename(self, path: str, new_path: str, /) -> None:
+        self._mount.check_alive(self.folder)
+        super().rename(path, new_path)
+
+    def remove(self, path: str, /) -> None:
+        self._mount.check_alive(self.folder)
+        super().remove(path)
+
+    def make_folder(self, path: str, /) -> None:
+        self._mount.check_room(self.folder)
+        super().make_folder(path)
+
+    def sync(self, path: str = "", /) -> None:
+        self._mount.check_alive(self.folder)
+
+    def lock(self, path: str, /) -> Closeable | None:
+        lock = super().lock(path)
+        if lock is not None:
+            self._mount.hold(lock)
+        return lock
+
+
+class MountedFile:
+    """An open file whose writes ask the mount first."""
+
+    def __init__(self, file: DataFile, folder: str, mount: Mount) -> None:
+        self._file = file
+        self._folder = folder
+        self._mount = mount
+        self.read = file.read
+        self.warm = file.warm
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def append(self, data: Buffer, /) -> None:
+        self._mount.check_room(self._folder)
+        self._file.append(data)
+
+    def truncate(self, size: int, /) -> None:
+        self._mount.check_alive(self._folder)
+        self._file.truncate(size)

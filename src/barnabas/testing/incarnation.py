@@ -1,0 +1,190 @@
+"""One life of a broker, on a thread and a loop of its own: started, stopped, killed or paused.
+
+A killed broker's disk, sockets and session are taken from it first. Only then its tasks are
+cancelled: whatever they still do on their way out, nobody in the world can tell.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.clock import SystemClock
+from barnabas.base.errors import BarnabasError
+from barnabas.base.offload import ThreadOffload
+from barnabas.base.randomness import Random
+from barnabas.server.broker import Broker
+from barnabas.server.compose import RunningBroker, Seams, start
+from barnabas.testing.coordination import Hub
+from barnabas.testing.disk import Mount, Volume
+from barnabas.testing.faults import Faults
+from barnabas.testing.network import BrokerLoop, Network
+
+log = logging.getLogger("barnabas.testing")
+
+T = TypeVar("T")
+
+# How often tasks of a killed broker that go on are cancelled again.
+MOST_CANCELLATIONS: Final = 50
+LOOK_AGAIN_S: Final = 0.05
+_DISK_THREADS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the brokers of a cluster share."""
+
+    hub: Hub
+    network: Network
+    faults: Faults
+
+
+class Incarnation:
+    """A broker from its start to its end; another one is made for the next life.
+
+    All methods are for the test's thread, and return when it is so.
+    """
+
+    def __init__(self, broker: int, config: BrokerConfig, volume: Volume, world: World) -> None:
+        self._broker = broker
+        self._config = config
+        self._world = world
+        self._mount = Mount(volume)
+        self._loop = BrokerLoop(broker, world.network)
+        self._ready: Future[RunningBroker] = Future()
+        self._stop = asyncio.Event()
+        self._gate = threading.Event()
+        self._gate.set()
+        self._is_doomed = False
+        self._main: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"barnabas-{broker}", daemon=True)
+        self.failure: BaseException | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._gate.is_set()
+
+    def launch(self) -> None:
+        """Begin to start; `wait_ready` tells when it serves."""
+        self._thread.start()
+
+    def wait_ready(self) -> None:
+        """Raises what kept the broker from starting."""
+        self._ready.result()
+
+    def stop(self) -> None:
+        """End as SIGTERM does: let others lead, flush, close."""
+        self._call_soon(self._stop.set)
+        self._thread.join()
+
+    def kill(self) -> None:
+        """End as SIGKILL does."""
+        self._is_doomed = True
+        self._call_soon(self._die)
+        self._gate.set()
+        self._thread.join()
+
+    def pause(self) -> None:
+        """Do nothing any more, as after SIGSTOP; sockets stay open and silent."""
+        is_paused = threading.Event()
+        self._gate.clear()
+
+        def wait() -> None:
+            is_paused.set()
+            self._gate.wait()
+            if self._is_doomed:
+                self._die()
+
+        self._call_soon(wait)
+        while not is_paused.wait(LOOK_AGAIN_S) and self.is_alive:
+            continue
+
+    def resume(self) -> None:
+        self._gate.set()
+
+    def drop(self, other: int | str) -> None:
+        """Reset the connections with another party; a paused broker does it later."""
+        self._call_soon(self._loop.drop, other)
+
+    def ask(self, question: Callable[[Broker], T]) -> "Future[T]":
+        """What the broker itself knows, asked on its own loop."""
+        answer: Future[T] = Future()
+        running = self._ready.result()
+        self._call_soon(lambda: answer.set_result(question(running.broker)))
+        return answer
+
+    def _call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # it has ended meanwhile, by itself
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    # -- on the broker's thread ----------------------------------------------
+
+    def _run(self) -> None:
+        executor = ThreadPoolExecutor(_DISK_THREADS, f"barnabas-{self._broker}-disk")
+        self._main = self._loop.create_task(self._live(ThreadOffload(executor)))
+        try:
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._main)
+        finally:
+            self._fail_start(BarnabasError(f"broker {self._broker} ended while it started"))
+            self._world.hub.abandon(self._broker)
+            self._cancel_the_rest()
+            executor.shutdown()
+            self._loop.close()
+            self._mount.end()
+
+    async def _live(self, offload: ThreadOffload) -> None:
+        world = self._world
+        seams = Seams(
+            SystemClock(),
+            Random(),
+            offload,
+            self._mount,
+            coordination=lambda: world.hub.session(self._broker),
+            intercept=lambda serve: world.faults.around(self._broker, serve),
+        )
+        try:
+            running = await start(self._config, seams)
+        except BarnabasError as error:
+            self._fail_start(error)
+            return
+        self._ready.set_result(running)
+        running.failed.add_done_callback(lambda _: self._stop.set())
+        await self._stop.wait()
+        if running.failed.done():
+            self.failure = running.failed.result()
+            log.error("broker %d failed and stops: %s", self._broker, self.failure)
+        await running.stop()
+
+    def _fail_start(self, error: BaseException) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+
+    def _die(self) -> None:
+        self._loop.set_exception_handler(lambda loop, context: None)
+        self._mount.end()
+        self._world.hub.abandon(self._broker)
+        self._loop.sever()
+        if self._main is not None:
+            self._main.cancel()
+
+    def _cancel_the_rest(self) -> None:
+        for _ in range(MOST_CANCELLATIONS):
+            tasks = asyncio.all_tasks(self._loop)
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=0.1))
+        # Transports are closed in the turn after they were aborted.
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(asyncio.sleep(0))

@@ -1,0 +1,183 @@
+"""Clusters in the process of a test: quick, usable by any client, and gone afterwards."""
+
+import asyncio
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import aiokafka
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.testing import Cluster
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it reads its schemas in a way that Python gives up
+    import kafka as kafka_python
+
+# They tell no types.
+kafka_library: Any = kafka_python
+aiokafka_library: Any = aiokafka
+# Generous, since test machines are busy; what it took is printed.
+READY_WITHIN_S = 2.0
+
+
+def produce(kafka: Cluster, topic: str, *values: bytes, **settings: Any) -> None:
+    """Send and wait for all acknowledgements."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda e, _: failed.append(e) if e else None)
+    assert producer.flush(60) == 0
+    assert failed == []
+
+
+def consume(kafka: Cluster, topic: str, count: int) -> list[bytes]:
+    """So many records of partition 0, from its beginning."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "none",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while len(found) < count:
+        record = consumer.poll(30)
+        assert record is not None, found
+        assert record.error() is None, record.error()
+        found.append(record.value() or b"")
+    consumer.close()
+    return found
+
+
+def test_a_broker_is_ready_well_within_a_second(
+    kafka: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    took = {}
+    for brokers in (1, 3):
+        began = perf_counter()
+        with Cluster(brokers=brokers):
+            took[brokers] = perf_counter() - began
+        took[brokers + 100] = perf_counter() - began - took[brokers]
+    with capsys.disabled():
+        print(
+            f"\nready after {took[1] * 1000:.0f} ms (one broker), {took[3] * 1000:.0f} ms (three);"
+            f" gone after {took[101] * 1000:.0f} and {took[103] * 1000:.0f} ms"
+        )
+    assert took[1] < READY_WITHIN_S
+
+
+def test_any_client_can_use_it(kafka: Cluster) -> None:
+    produce(kafka, "greetings", b"confluent")
+
+    async def with_aiokafka() -> None:
+        producer = aiokafka_library.AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+        await producer.start()
+        await producer.send_and_wait("greetings", b"aiokafka")
+        await producer.stop()
+
+    asyncio.run(with_aiokafka())
+    consumer = kafka_library.KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
+        group_id=None,
+    )
+    consumer.assign([kafka_library.TopicPartition("greetings", 0)])
+    assert [next(consumer).value, next(consumer).value] == [b"confluent", b"aiokafka"]
+    consumer.close()
+
+
+def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    before = set(threading.enumerate())
+    with Cluster(brokers=2) as kafka:
+        produce(kafka, "t", b"x")
+        assert kafka.folder.parent == tmp_path
+        kafka.kill_unclean(0)
+        kafka.pause(1)
+    assert set(threading.enumerate()) == before
+    assert os.listdir(tmp_path) == []
+
+
+def test_with_a_folder_of_its_own_it_goes_on_where_it_ended(tmp_path: Path) -> None:
+    with Cluster(brokers=1, folder=tmp_path) as kafka:
+        kafka.create_topic("kept")
+        produce(kafka, "kept", b"first")
+    with Cluster(brokers=1, folder=tmp_path) as kafka:
+        produce(kafka, "kept", b"second")
+        assert consume(kafka, "kept", 2) == [b"first", b"second"]
+
+
+def test_a_topic_is_everywhere_when_it_was_made(kafka_cluster: Cluster) -> None:
+    kafka_cluster.create_topic("orders", partitions=4, replication_factor=2)
+    assert len(kafka_cluster.wait_for_isr("orders", 3)) == 2
+    for broker in kafka_cluster.brokers:
+        producer = Producer({"bootstrap.servers": kafka_cluster.address(broker)})
+        assert len(producer.list_topics("orders", 30).topics["orders"].partitions) == 4
+
+
+@pytest.mark.kafka(brokers=2, config={"num.partitions": "7"})
+class TestMarked:
+    def test_the_marker_says_how_many_brokers_and_their_properties(
+        self, kafka_cluster: Cluster
+    ) -> None:
+        assert kafka_cluster.brokers == (0, 1)
+        produce(kafka_cluster, "auto", b"x")
+        assert kafka_cluster.wait_for_isr("auto", 6) == {0, 1}
+
+    @pytest.mark.kafka(brokers=1)
+    def test_the_nearest_marker_counts_and_the_rest_is_kept(self, kafka: Cluster) -> None:
+        assert kafka.brokers == (0,)
+        produce(kafka, "auto", b"x")
+        assert kafka.wait_for_isr("auto", 6) == {0}
+
+
+def killed(kafka: Cluster, broker: int) -> None:
+    kafka.kill(broker)
+
+
+def killed_unclean(kafka: Cluster, broker: int) -> None:
+    kafka.kill_unclean(broker)
+
+
+@pytest.mark.parametrize("end", [killed, killed_unclean])
+def test_acknowledged_records_outlive_their_leader(
+    kafka_cluster: Cluster, end: Callable[[Cluster, int], None]
+) -> None:
+    kafka = kafka_cluster
+    kafka.create_topic("t", config={"min.insync.replicas": "2"})
+    produce(kafka, "t", b"one", acks="all")
+    leader = kafka.leader_of("t")
+    end(kafka, leader)
+    assert kafka.leader_of("t") != leader
+    assert leader not in kafka.running
+    produce(kafka, "t", b"two", acks="all")
+    assert consume(kafka, "t", 2) == [b"one", b"two"]
+    kafka.restart(leader)
+    assert kafka.wait_for_isr("t", isr={0, 1, 2}) == {0, 1, 2}
+    assert kafka.running == (0, 1, 2)
+
+
+def test_a_lone_broker_that_was_killed_finds_its_log_again(kafka: Cluster) -> None:
+    produce(kafka, "t", b"one")
+    for _ in range(2):
+        kafka.kill_unclean(0, at_once=True)
+        kafka.restart(0)
+    produce(kafka, "t", b"two")
+    assert consume(kafka, "t", 2) == [b"one", b"two"]
+
+
+def test_a_broker_that_runs_is_stopped_before_it_is_restarted(kafka: Cluster) -> None:
+    produce(kafka, "t", b"one")
+    where = kafka.address(0)
+    kafka.restart(0)
+    assert kafka.address(0) == where
+    assert consume(kafka, "t", 1) == [b"one"]
