@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test fuzz crash demo bench bench-smoke clean
+.PHONY: help venv lock check format test fuzz crash chaos demo bench bench-smoke clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -42,6 +42,9 @@ fuzz: venv      ## the fuzzers, for ten minutes instead of CI's few seconds
 
 crash: venv     ## logs and brokers killed at random moments, 500 times instead of CI's dozens
 	BARNABAS_CRASHES=500 $(BIN)/python -m pytest tests/log/test_crash.py tests/clients/test_kills.py --timeout=1800
+
+chaos: venv     ## brokers killed, paused and cut off at random, for minutes instead of CI's seconds
+	BARNABAS_CHAOS_SECONDS=300 $(BIN)/python -m pytest -s tests/chaos/test_chaos.py tests/cluster/test_any_order.py tests/cluster/test_zookeeper_gone.py --timeout=2400
 
 demo: venv      ## a broker at work, in half a minute with the set-up
 	$(BIN)/barnabas demo
