@@ -20,6 +20,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs
+from barnabas.server.metadata import MetadataCache
 from barnabas.server.topic_names import check_topic_name
 from barnabas.wire.control.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.control.stop_replica import StopReplicaPartitionState, StopReplicaRequest
@@ -291,6 +292,9 @@ class Partitions:
         self._role_changed(partition)
         if not state.delete_partition or self._logs.get(partition) is None:
             return ErrorCode.none
+        return self._delete(partition)
+
+    def _delete(self, partition: TopicPartition) -> ErrorCode:
         try:
             self._remove_later(self._logs.delete(partition))
         except DiskFault as fault:
@@ -309,6 +313,20 @@ class Partitions:
             self._replicas.remove(partition)
             self._role_changed(partition)
         return len(leaders)
+
+    def remove_strays(self, metadata: MetadataCache) -> None:
+        """Let go of logs whose partition was moved to other brokers while this one was down.
+
+        Only where the cluster knows the very topic: what lies here of any other is a person's.
+        """
+        for each in list(self._logs):
+            topic, index = metadata.topic(each.partition.topic), each.partition.partition
+            image = topic.partitions.get(index) if topic is not None else None
+            if topic is None or image is None or each.topic_id is None:
+                continue
+            if topic.topic_id == each.topic_id and self._broker_id not in image.replicas:
+                log.warning("log removed, its partition is on other brokers log=%s", each.partition)
+                self._delete(each.partition)
 
     def config_changed(self, topic: str, partitions: Iterable[int]) -> None:
         """Let the logs of a topic follow its properties."""
