@@ -1,6 +1,7 @@
 """Reads some partitions from chosen offsets on, to where they ended at the start or for ever."""
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -19,6 +20,13 @@ _SETTINGS: Final[Mapping[str, object]] = {
     "check.crcs": True,
 }
 _TIMEOUT_S: Final = 10.0
+_ATTEMPTS: Final = 50
+# What a leader says that was elected a moment ago.
+_NOT_YET: Final = (
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 _BATCH: Final = 1000
 _WAIT_S: Final = 0.5
 _PATIENCE: Final = 10  # waits without a message, while no broker is there, before giving up
@@ -122,17 +130,28 @@ def _find_ranges(
     ranges: dict[int, Range] = {}
     for partition in partitions:
         name = f"{topic} [{partition}]"
-        try:
-            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)
-        except KafkaException as failure:
-            fail(failure.args[0], name)
-        if found is None:
-            raise CommandFailed(f"{name}: the broker did not tell its offsets")
-        earliest, latest = found
+        earliest, latest = _watermarks(consumer, topic, partition, name)
         start = start_offset(positions.start, name, earliest, latest, since.get(partition))
         if follow or start < latest:
             ranges[partition] = Range(start, None if follow else latest)
     return ranges
+
+
+def _watermarks(consumer: Consumer, topic: str, partition: int, name: str) -> tuple[int, int]:
+    """Where a partition begins and ends; a leader that is new to it may need a moment to know."""
+    for attempt in count(1):
+        try:
+            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)
+        except KafkaException as failure:
+            error = failure.args[0]
+            if error.code() not in _NOT_YET or attempt == _ATTEMPTS:
+                fail(error, name)
+            consumer.poll(_TIMEOUT_S / _ATTEMPTS)
+        else:
+            break
+    if found is None:
+        raise CommandFailed(f"{name}: the broker did not tell its offsets")
+    return found
 
 
 def _find_times(
