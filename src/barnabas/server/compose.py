@@ -91,8 +91,9 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     await node.load()
     if metrics_at is not None:
         metrics_at = await _serve_metrics(node, metrics_at, ending)
-    # In the order of stopping, read from below: leaderships, sockets, requests at hand, what is
-    # copied from others, duties, the logs; the session with the tree was begun first.
+    # In the order of stopping, read from below: leaderships, groups (whoever waits in one is told
+    # to look elsewhere while it can be told), sockets, requests at hand, what is copied from
+    # others, duties, the logs; the session with the tree was begun first.
     ending.push_async_callback(_unless_broken, failed, node.close_logs)
     node.housekeeping.start()
     ending.push_async_callback(node.housekeeping.stop)
@@ -104,6 +105,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     ending.push_async_callback(node.fetchers.close)
     ending.push_async_callback(node.finish)
     ending.push_async_callback(node.listeners.close)
+    ending.push_async_callback(node.groups.stop)
     ending.push_async_callback(node.leave)
     endpoints = await node.serve()
     ending.push_async_callback(_unless_broken, failed, node.hand_over)

@@ -16,6 +16,7 @@ from barnabas.base.offload import Offload
 from barnabas.groups.consumer import ConsumerGroups
 from barnabas.groups.consumer_messages import Topic
 from barnabas.groups.outcome import Now, Outcome
+from barnabas.groups.records_parts import MalformedRecord
 from barnabas.groups.shard import Shard
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader import LeaderReplica
@@ -25,7 +26,7 @@ from barnabas.server.delayed import Delayed
 from barnabas.server.group_loading import load
 from barnabas.server.group_shards import ActiveShard
 from barnabas.server.metadata import BrokerImage, MetadataCache, Updated
-from barnabas.server.offsets_topic import OFFSETS_TOPIC, new_offsets_topic, partition_of
+from barnabas.server.offsets_topic import OFFSETS_TOPIC, codec_of, new_offsets_topic, partition_of
 from barnabas.server.topics import Topics
 
 log = logging.getLogger("barnabas.groups")
@@ -52,6 +53,7 @@ class GroupCoordinator:
         consumers: ConsumerGroups,
         new_shard: Callable[[], Shard],
         disk_failed: Callable[[DiskFault], None],
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -64,9 +66,12 @@ class GroupCoordinator:
         self.consumers = consumers
         self._new_shard = new_shard
         self._disk_failed = disk_failed
+        self._fail = fail
+        self._codec = codec_of(configs.broker)
         self._active: dict[int, ActiveShard] = {}
         self._tenures: dict[int, object] = {}
         self._loads: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
 
     # -- who coordinates -----------------------------------------------------
 
@@ -129,14 +134,14 @@ class GroupCoordinator:
             raise BrokerError(ErrorCode.coordinator_load_in_progress)
         return [active.shard for active in self._active.values()]
 
-    async def of_all(self, decide: Callable[[Shard, Now], Outcome[object]]) -> None:
-        """Let every loaded shard decide: offsets expire, topics are gone or have changed."""
+    async def expire(self) -> None:
+        """Forget offsets that nobody needed for long, and empty groups that have none left."""
         for active in list(self._active.values()):
             if active.is_loaded:
                 try:
-                    await active.ask(decide)
+                    await active.ask(lambda shard, now: shard.offsets.expire(now))
                 except BrokerError as e:
-                    log.info("groups not looked after partition=%s why=%s", active.partition, e)
+                    log.info("offsets not expired partition=%s why=%s", active.partition, e)
 
     def on_metadata(self, updated: Updated) -> None:
         """Topics have come, grown or gone: groups are assigned anew, offsets are forgotten."""
@@ -161,7 +166,7 @@ class GroupCoordinator:
         if leader is not None and self._tenures.get(index) is leader.tenure:
             return
         self._drop(index)
-        if leader is not None:
+        if leader is not None and not self._is_stopping:
             self._begin(leader)
 
     def _drop(self, index: int) -> None:
@@ -182,7 +187,7 @@ class GroupCoordinator:
         active = self._active[index] = self._new_active(leader)
         task = asyncio.ensure_future(self._load(active, leader))
         self._loads.add(task)
-        task.add_done_callback(self._loads.discard)
+        task.add_done_callback(self._load_ended)
 
     def _new_active(self, leader: LeaderReplica) -> ActiveShard:
         return ActiveShard(
@@ -194,6 +199,7 @@ class GroupCoordinator:
             self._clock,
             asyncio.get_running_loop(),
             lambda: self._configs.broker.int("offsets.commit.timeout.ms"),
+            self._codec,
             self._disk_failed,
         )
 
@@ -208,7 +214,7 @@ class GroupCoordinator:
             size = self._configs.broker.int("offsets.load.buffer.size")
             try:
                 count = await load(leader, active.shard, is_wanted, self._offload, size)
-            except (BrokerError, DiskFault) as e:
+            except (BrokerError, DiskFault, MalformedRecord) as e:
                 log.warning("groups not loaded partition=%s why=%s", leader.topic_partition, e)
                 await asyncio.sleep(LOAD_AGAIN_S)
                 active.shard = self._new_shard()
@@ -225,10 +231,18 @@ class GroupCoordinator:
                 )
             return
 
+    def _load_ended(self, task: "asyncio.Task[None]") -> None:
+        self._loads.discard(task)
+        if not task.cancelled() and (broken := task.exception()) is not None:
+            self._fail(broken)
+
     async def stop(self) -> None:
         """Coordinate nothing any more; whoever waits is told to look elsewhere."""
+        self._is_stopping = True
         for index in list(self._active):
             self._drop(index)
+        # Then what they were told is on its way.
+        await asyncio.sleep(0)
         if self._loads:
             await asyncio.wait(self._loads)
 

@@ -22,6 +22,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed import Delayed
 from barnabas.server.delayed_produce import Awaited
+from barnabas.wire.compression import Codec
 from barnabas.wire.records import Record, build_batch
 
 log = logging.getLogger("barnabas.groups")
@@ -62,6 +63,7 @@ class ActiveShard:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         commit_timeout_ms: Callable[[], int],
+        codec: Codec,
         disk_failed: Callable[[DiskFault], None],
     ) -> None:
         self.partition = partition
@@ -73,6 +75,7 @@ class ActiveShard:
         self._clock = clock
         self._loop = loop
         self._commit_timeout_ms = commit_timeout_ms
+        self._codec = codec
         self._disk_failed = disk_failed
         # How far the log is written from here; every answer rests on all of it.
         self._written: Offset = Offset(0)
@@ -130,7 +133,8 @@ class ActiveShard:
         leader.check_in_sync()
         now_ms = self._clock.now_ms()
         batch = build_batch(
-            [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)]
+            [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)],
+            codec=self._codec,
         )
         try:
             self._written = leader.append(memoryview(bytearray(batch)), now_ms).end

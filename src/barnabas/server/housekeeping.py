@@ -1,4 +1,4 @@
-"""What a broker does from time to time: flush, retain, checkpoint, forget idle producers."""
+"""What a broker does from time to time: flush, retain, checkpoint, forget what is idle."""
 
 import asyncio
 import logging
@@ -25,6 +25,7 @@ class Intervals:
     retention_ms: int
     checkpoint_ms: int
     producer_expiration_ms: int
+    offset_expiration_ms: int
 
 
 class Housekeeping:
@@ -40,6 +41,7 @@ class Housekeeping:
         disk_failed: Callable[[DiskFault], None],
         fail: Callable[[LawBroken], None],
         producer_expiration_ms: Callable[[], int],
+        expire_offsets: Callable[[], Awaitable[None]],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -49,6 +51,7 @@ class Housekeeping:
         self._disk_failed = disk_failed
         self._fail = fail
         self._producer_expiration_ms = producer_expiration_ms
+        self._expire_offsets = expire_offsets
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
@@ -58,6 +61,7 @@ class Housekeeping:
         self._spawn(self._repeat(every.retention_ms, self.retain))
         self._spawn(self._repeat(every.checkpoint_ms, self.checkpoint))
         self._spawn(self._repeat(every.producer_expiration_ms, self.expire_producers))
+        self._spawn(self._repeat(every.offset_expiration_ms, self._expire_offsets))
 
     async def stop(self) -> None:
         """End all duties; a removal that was not due yet is done at the next start.

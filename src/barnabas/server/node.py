@@ -127,6 +127,7 @@ class Node:
             self._disk_failed,
             fail,
             producer_expiration_ms=lambda: self._configs.broker.int("producer.id.expiration.ms"),
+            expire_offsets=lambda: self.groups.expire(),
         )
         self.cleaner = LogCleaner(
             logs,
@@ -249,6 +250,7 @@ class Node:
             consumers,
             lambda: Shard(classic_settings(config), offset_settings(config), random, consumers),
             self._disk_failed,
+            self._fail,
         )
 
     def _dispatch(self) -> Dispatch:
@@ -334,6 +336,8 @@ class Node:
                 await self._briefing.complete()
         except TimeoutError:
             log.warning("no controller has told this broker what to lead; going on without")
+        else:
+            self._partitions.remove_strays(self._metadata)
         return endpoints
 
     # -- ending --------------------------------------------------------------

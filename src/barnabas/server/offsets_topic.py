@@ -3,7 +3,9 @@
 from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.errors import ConfigError
 from barnabas.server.topics import NewTopic
+from barnabas.wire.compression import Codec
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 # As many replicas as there are brokers, but no more than this, where nobody says how many.
@@ -39,3 +41,18 @@ def new_offsets_topic(config: BrokerConfig, brokers: int) -> NewTopic:
             "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
         },
     )
+
+
+def codec_of(config: BrokerConfig) -> Codec:
+    """How the records of groups are compressed.
+
+    Raises  ConfigError, if the number is no codec's
+    """
+    number = config.int("offsets.topic.compression.codec")
+    try:
+        return Codec(number)
+    except ValueError:
+        known = ", ".join(f"{codec.value} is {codec.name.lower()}" for codec in Codec)
+        raise ConfigError(
+            f"offsets.topic.compression.codec={number}: there is no such codec; {known}"
+        ) from None

@@ -73,6 +73,7 @@ def intervals(config: BrokerConfig) -> Intervals:
         retention_ms=config.long("log.retention.check.interval.ms"),
         checkpoint_ms=max(1, _checkpoint_ms(config)),
         producer_expiration_ms=config.int("producer.id.expiration.check.interval.ms"),
+        offset_expiration_ms=config.long("offsets.retention.check.interval.ms"),
     )
 
 

@@ -3,60 +3,60 @@
 from typing import Final
 
 KEYS: Final = """
-group.min.session.timeout.ms int 6000 - medium
+group.min.session.timeout.ms int 6000 - medium acts
     The shortest session timeout that a group member may ask for.
-group.max.session.timeout.ms int 1800000 - medium
+group.max.session.timeout.ms int 1800000 - medium acts
     The longest session timeout that a group member may ask for.
-group.initial.rebalance.delay.ms int 3000 - medium
+group.initial.rebalance.delay.ms int 3000 - medium acts
     How long an empty group waits for more members before its first rebalance.
-group.max.size int 2147483647 >=1 medium
+group.max.size int 2147483647 >=1 medium acts
     How many members a group may have.
 group.coordinator.rebalance.protocols list classic consumer|classic|share|unknown medium
-    The group protocols that are offered; only classic is.
+    The group protocols that are offered; classic and consumer always are.
 group.coordinator.threads int 1 >=1 medium
     Kafka's number of threads for groups; accepted, not used.
 group.coordinator.append.linger.ms int 10 >=0 medium
     How long changes of groups wait to be written together.
 group.coordinator.new.enable boolean false - medium internal
     Whether Kafka's newer group coordinator is used; has no meaning here.
-group.consumer.session.timeout.ms int 45000 >=1 medium
-    The session timeout of members under the consumer protocol. Not served yet.
+group.consumer.session.timeout.ms int 45000 >=1 medium acts
+    The session timeout of members under the consumer protocol.
 group.consumer.min.session.timeout.ms int 45000 >=1 medium
-    The shortest session timeout under the consumer protocol. Not served yet.
+    The shortest session timeout that a group may have under the consumer protocol.
 group.consumer.max.session.timeout.ms int 60000 >=1 medium
-    The longest session timeout under the consumer protocol. Not served yet.
-group.consumer.heartbeat.interval.ms int 5000 >=1 medium
-    The heartbeat interval under the consumer protocol. Not served yet.
+    The longest session timeout that a group may have under the consumer protocol.
+group.consumer.heartbeat.interval.ms int 5000 >=1 medium acts
+    The heartbeat interval under the consumer protocol.
 group.consumer.min.heartbeat.interval.ms int 5000 >=1 medium
-    The shortest heartbeat interval under the consumer protocol. Not served yet.
+    The shortest heartbeat interval under the consumer protocol.
 group.consumer.max.heartbeat.interval.ms int 15000 >=1 medium
-    The longest heartbeat interval under the consumer protocol. Not served yet.
-group.consumer.max.size int 2147483647 >=1 medium
-    How many members a group may have under the consumer protocol. Not served yet.
+    The longest heartbeat interval under the consumer protocol.
+group.consumer.max.size int 2147483647 >=1 medium acts
+    How many members a group may have under the consumer protocol.
 group.consumer.migration.policy string bidirectional \
 bidirectional|upgrade|downgrade|disabled medium internal acts
     Whether groups with members may change between the classic and the consumer protocol.
 group.consumer.assignors list \
 org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.\
 assignor.RangeAssignor - medium
-    The assignors of the consumer protocol, the first being the default. Not served yet.
-offset.metadata.max.bytes int 4096 - high
+    The assignors of the consumer protocol, the first being the default; always uniform and range.
+offset.metadata.max.bytes int 4096 - high acts
     The longest text that may be committed along with an offset.
-offsets.load.buffer.size int 5242880 >=1 high
+offsets.load.buffer.size int 5242880 >=1 high acts
     How much of the offsets topic is read at a time when a coordinator takes it over.
-offsets.retention.minutes int 10080 >=1 high
+offsets.retention.minutes int 10080 >=1 high acts
     How long the offsets of an empty group are kept.
-offsets.retention.check.interval.ms long 600000 >=1 high
+offsets.retention.check.interval.ms long 600000 >=1 high acts
     How often offsets are looked at for what has expired.
-offsets.topic.num.partitions int 50 >=1 high
+offsets.topic.num.partitions int 50 >=1 high acts
     Partitions of the offsets topic; not to be changed once it exists.
-offsets.topic.replication.factor short 3 >=1 high
-    Replicas of the offsets topic.
-offsets.topic.segment.bytes int 104857600 >=1 high
+offsets.topic.replication.factor short 3 >=1 high acts
+    Replicas of the offsets topic; unless given, as many as there are brokers, up to this.
+offsets.topic.segment.bytes int 104857600 >=1 high acts
     The segment size of the offsets topic.
-offsets.topic.compression.codec int 0 - high
+offsets.topic.compression.codec int 0 - high acts
     How commits are compressed in the offsets topic, by the codec's number.
-offsets.commit.timeout.ms int 5000 >=1 high
+offsets.commit.timeout.ms int 5000 >=1 high acts
     How long a commit waits for the replicas of the offsets topic.
 offsets.commit.required.acks short -1 - high
     How many replicas must have a commit before it is answered; -1 is all.
