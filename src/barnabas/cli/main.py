@@ -27,6 +27,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "configs": "configs",
     "controller": "controller",
     "elect": "elect",
+    "groups": "groups_command",
     "reassign": "reassign",
     "log": "log",
     "demo": "demo",
@@ -37,8 +38,14 @@ _received: Final[list[int]] = []
 _PLAINLY: Final = (
     (re.compile(r"Value error, "), ""),
     (re.compile(r"Input should be a valid integer.*"), "it must be a whole number"),
-    (re.compile(r"Input should be greater than or equal to (-?\d+)"), r"it must be \1 or more"),
-    (re.compile(r"Input should be less than or equal to (-?\d+)"), r"it must be \1 or less"),
+    (
+        re.compile(r"Input should be greater than or equal to (-?\d+(?:\.\d+)?)"),
+        r"it must be \1 or more",
+    ),
+    (
+        re.compile(r"Input should be less than or equal to (-?\d+(?:\.\d+)?)"),
+        r"it must be \1 or less",
+    ),
     (re.compile(r"Input should be "), "it must be "),
 )
 _CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}

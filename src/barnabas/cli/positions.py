@@ -46,7 +46,7 @@ def parse_positions(texts: Iterable[str]) -> Positions:
     until_ms: list[int] = []
     for text in texts:
         if text.startswith("e@"):
-            until_ms.append(_parse_moment(text[2:], "-o e@"))
+            until_ms.append(parse_moment(text[2:], "-o e@"))
         else:
             starts.append(_parse_start(text))
     if len(starts) > 1 or len(until_ms) > 1:
@@ -56,7 +56,7 @@ def parse_positions(texts: Iterable[str]) -> Positions:
     )
 
 
-def _parse_moment(text: str, option: str) -> int:
+def parse_moment(text: str, option: str) -> int:
     """A timestamp. Raises Misused for a number that nobody means as milliseconds, as a year is."""
     if text.isascii() and text.isdigit() and int(text) < _SMALLEST_MS:
         raise Misused(
@@ -68,7 +68,7 @@ def _parse_moment(text: str, option: str) -> int:
 
 def _parse_start(text: str) -> Start:
     if text.startswith("s@"):
-        return Start(Kind.SINCE, _parse_moment(text[2:], "-o s@"))
+        return Start(Kind.SINCE, parse_moment(text[2:], "-o s@"))
     if text in _WORDS:
         return Start(_WORDS[text])
     if text == "stored":

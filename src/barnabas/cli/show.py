@@ -4,9 +4,12 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from barnabas.cli.failures import Misused
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -25,12 +28,13 @@ def show_table(
 
     Goes to stdout, or to `file` where stdout is for something else.
     """
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     file = file or sys.stdout
     if file.isatty():
-        _show_rich(columns, rows, texts, file)
+        from rich.console import Console
+
+        Console(file=file).print(bordered(columns, rows))
     else:
-        _show_plain(columns, texts, file)
+        _show_plain(columns, _texts(rows), file)
 
 
 def _show_plain(columns: Sequence[str], texts: list[list[str]], file: TextIO) -> None:
@@ -40,11 +44,9 @@ def _show_plain(columns: Sequence[str], texts: list[list[str]], file: TextIO) ->
         print("  ".join(map(str.ljust, line, widths)).rstrip(), file=file)
 
 
-def _show_rich(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], texts: list[list[str]], file: TextIO
-) -> None:
+def bordered(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Table":
+    """The table for a terminal, which may also be part of something larger there."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -52,9 +54,13 @@ def _show_rich(
     for i, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], int | None) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for line in texts:
+    for line in _texts(rows):
         table.add_row(*map(Text, line))
-    Console(file=file).print(table)
+    return table
+
+
+def _texts(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    return [["-" if cell is None else str(cell) for cell in row] for row in rows]
 
 
 def show_time(timestamp_ms: int) -> str:
