@@ -50,10 +50,10 @@ demo: venv      ## a broker at work, in half a minute with the set-up
 	$(BIN)/barnabas demo
 
 bench: venv     ## throughput, latency, memory and start-up, beside this machine's raw limits
-	$(BIN)/python -m bench
+	$(BIN)/barnabas bench
 
 bench-smoke: venv ## the same, a few seconds long, to see that it runs
-	$(BIN)/python -m bench --smoke
+	$(BIN)/barnabas bench --smoke
 
 clean:          ## remove what the targets made
-	rm -rf $(VENV) bench/.build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -46,7 +46,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def python_files(*folders: str) -> list[Path]:
-    chosen = folders or ("src", "tests", "bench")
+    chosen = folders or ("src", "tests")
     return sorted(path for folder in chosen for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -161,7 +161,7 @@ def test_every_module_begins_by_saying_what_it_is_for() -> None:
 
 def test_every_package_has_an_init_file() -> None:
     folders = {path.parent for path in python_files()}
-    inside = sorted(f for f in folders if f not in (ROOT / "src", ROOT / "tests", ROOT / "bench"))
+    inside = sorted(f for f in folders if f not in (ROOT / "src", ROOT / "tests"))
     refuse([f"{name_of(f)} has no __init__.py" for f in inside if not (f / "__init__.py").exists()])
 
 
@@ -225,7 +225,7 @@ def handlers(node: ast.AST, function: str) -> Iterator[tuple[str, ast.ExceptHand
 def test_only_the_top_of_a_connection_and_supervisors_swallow_everything() -> None:
     found = {
         (name_of(path), function): handler.lineno
-        for path in python_files("src", "bench")
+        for path in python_files("src")
         for function, handler in handlers(tree_of(path), "<module>")
         if swallows_all(handler)
     }

@@ -1,6 +1,6 @@
 """The bench of compaction measures what it says."""
 
-from bench.compaction import LOADS, measure
+from barnabas.bench.compaction import LOADS, measure
 
 
 def test_a_pass_over_a_small_log_keeps_one_record_of_each_key() -> None:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from bench.log import ROWS, WrongResult, demand, log_section
-from bench.log_files import BATCH_BYTES, sparse_log
-from bench.plan import SMOKE, Bench
+
+from barnabas.bench.log import ROWS, WrongResult, demand, log_section
+from barnabas.bench.log_files import BATCH_BYTES, sparse_log
+from barnabas.bench.plan import SMOKE, Bench
 
 
 def test_every_row_has_figures_and_leaves_nothing_behind(tmp_path: Path) -> None:

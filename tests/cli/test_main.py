@@ -28,6 +28,7 @@ COMMANDS = (
     ("log", "dump"),
     ("log", "verify"),
     ("log", "stats"),
+    ("bench",),
 )
 
 

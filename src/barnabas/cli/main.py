@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from barnabas.cli.failures import BROKEN_PIPE, MISUSED, OK, SIGNALLED, CommandFailed
 
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
+# A dot before it leads out of this folder, to a part that this one must not import.
 _COMMANDS: Final[Mapping[str, str]] = {
     "server": "server_command",
     "cluster": "cluster",
@@ -31,6 +32,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "reassign": "reassign",
     "log": "log",
     "demo": "demo",
+    "bench": ".bench.command",
 }
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _received: Final[list[int]] = []
@@ -87,7 +89,7 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    module = import_module(f"barnabas.cli.{_COMMANDS[name]}")
+    module = import_module(f".{_COMMANDS[name]}", "barnabas.cli")
     app: typer.Typer | None = getattr(module, "app", None)
     if app is None:
         function: Callable[..., None] = getattr(module, name)

@@ -13,12 +13,12 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
+from barnabas.bench.messages import BATCH_OVERHEAD, batch_of
 from barnabas.log.flushes import EPOCH_CHECKPOINT
 from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Log
 from barnabas.log.producer_snapshot import encode_snapshot
 from barnabas.log.producers import ProducerStates
-from bench.messages import BATCH_OVERHEAD, batch_of
 
 PARTITION: Final = TopicPartition("bench", 0)
 BATCH_BYTES: Final = 16 * 1024

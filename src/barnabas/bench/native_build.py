@@ -1,13 +1,13 @@
 """Compiles the C programs of the bench on first use, and keeps them by the hash of their source."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
 SOURCES: Final = Path(__file__).parent / "native"
-BUILT: Final = Path(__file__).parent / ".build"
 FLAGS: Final = ("-O2", "-std=c11", "-Wall", "-Wextra")
 
 
@@ -23,10 +23,16 @@ def program(name: str) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         raise NoCompiler("no C compiler (cc) found")
-    built = BUILT / f"{name}-{_content_hash(name)}"
+    built = _cache() / f"{name}-{_content_hash(name)}"
     if not built.exists():
         _compile(compiler, SOURCES / f"{name}.c", built)
     return built
+
+
+def _cache() -> Path:
+    """Where what was compiled stays: the package's own folder may not be ours to write to."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "barnabas-bench"
 
 
 def _content_hash(name: str) -> str:
@@ -37,7 +43,7 @@ def _content_hash(name: str) -> str:
 
 
 def _compile(compiler: str, source: Path, built: Path) -> None:
-    built.parent.mkdir(exist_ok=True)
+    built.parent.mkdir(parents=True, exist_ok=True)
     unfinished = built.with_suffix(".unfinished")
     command = [compiler, *FLAGS, "-o", str(unfinished), str(source)]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """What this machine can do at most: loopback TCP, page-cache writes, fsync.
 
-Run as a program it is the far end of the loopback: `python -m bench.raw PORT BYTES` sends.
+Run as a program it is the far end of the loopback: `python -m barnabas.bench.raw PORT BYTES` sends.
 """
 
 import os
@@ -15,15 +15,14 @@ from typing import Final
 
 CHUNK: Final = 1024 * 1024
 FSYNCS: Final = 50
-REPOSITORY: Final = Path(__file__).parent.parent
 
 
 def loopback_bytes_per_second(size: int) -> float:
     """TCP between two processes over 127.0.0.1, a MiB per call."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        command = [sys.executable, "-m", "bench.raw", str(port), str(size)]
-        with subprocess.Popen(command, cwd=REPOSITORY):
+        command = [sys.executable, "-m", "barnabas.bench.raw", str(port), str(size)]
+        with subprocess.Popen(command):
             connection, _ = listener.accept()
             with connection:
                 return size / _timed(lambda: _receive(connection, size))

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.plan import Bench
-from bench.raw import fsync_seconds, loopback_bytes_per_second, write_bytes_per_second
-from bench.report import Row, Section, rate, size_name
+from barnabas.bench.plan import Bench
+from barnabas.bench.raw import fsync_seconds, loopback_bytes_per_second, write_bytes_per_second
+from barnabas.bench.report import Row, Section, rate, size_name
 
 WRITE_SIZES: Final = (16 * 1024, 128 * 1024, 1_000_000)
 REPEAT: Final = 3

@@ -1,6 +1,6 @@
 """Compaction of one log: how fast, and in how much memory.
 
-    python -m bench.compaction --megabytes 64
+    python -m barnabas.bench.compaction --megabytes 64
 
 A log in which every key was written several times is compacted once, on one thread. Bytes are
 those of the dirty log, which are read twice: to map the keys, then to write what stays. The
@@ -23,6 +23,7 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.ids import LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
+from barnabas.bench.report import Row, Section, rate, ratio_row, show, size_name
 from barnabas.log.cleanable import decide_cleanable, plan_cleaning
 from barnabas.log.cleaning import Cleaning
 from barnabas.log.loading import Opening, open_log
@@ -32,7 +33,6 @@ from barnabas.log.producers import ProducerStates
 from barnabas.wire.batch import read_header
 from barnabas.wire.compression import Codec
 from barnabas.wire.records import Record, build_batch
-from bench.report import Row, Section, rate, ratio_row, show, size_name
 
 PARTITION: Final = TopicPartition("bench", 0)
 CONFIG: Final = replace(TopicConfig(), cleanup_policy=("compact",), segment_bytes=16 * 1024 * 1024)

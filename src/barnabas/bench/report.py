@@ -115,6 +115,6 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def write_json(path: Path, facts: Mapping[str, str | int], sections: Sequence[Section]) -> None:
+def as_json(facts: Mapping[str, str | int], sections: Sequence[Section]) -> str:
     content = {"machine": dict(facts), "sections": [asdict(section) for section in sections]}
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from bench.clients import produce_messages
-from bench.messages import TOPIC
-from bench.plan import Bench
-from bench.processes import HAS_PROC, Server, broker, cpu_seconds, resident_bytes
-from bench.report import Row, Section
-from bench.topics import create_topic
+from barnabas.bench.clients import produce_messages
+from barnabas.bench.messages import TOPIC
+from barnabas.bench.plan import Bench
+from barnabas.bench.processes import HAS_PROC, Server, broker, cpu_seconds, resident_bytes
+from barnabas.bench.report import Row, Section
+from barnabas.bench.topics import create_topic
 
 READY_GOAL_S: Final = 1.0
 IDLE_GOAL_BYTES: Final = 80_000_000

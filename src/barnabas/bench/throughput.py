@@ -11,13 +11,13 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.load import Load, LoadFailed, LoadResult, drive, ideal_server, write_log
-from bench.messages import TOPIC, Batch, Exchange, batch_of, fetch, produce
-from bench.native_build import program
-from bench.plan import CONNECTIONS, WINDOW, Bench
-from bench.processes import Server, broker
-from bench.report import Row, Section, rate, ratio_row, size_name
-from bench.topics import create_topic, log_end_offset
+from barnabas.bench.load import Load, LoadFailed, LoadResult, drive, ideal_server, write_log
+from barnabas.bench.messages import TOPIC, Batch, Exchange, batch_of, fetch, produce
+from barnabas.bench.native_build import program
+from barnabas.bench.plan import CONNECTIONS, WINDOW, Bench
+from barnabas.bench.processes import Server, broker
+from barnabas.bench.report import Row, Section, rate, ratio_row, size_name
+from barnabas.bench.topics import create_topic, log_end_offset
 
 PRODUCE_GOALS: Final = {209: 0.25, 1024: 0.25, 16 * 1024: 0.55, 128 * 1024: 0.75, 1_000_000: 0.75}
 FETCH_GOALS: Final = {16 * 1024: 0.50, 128 * 1024: 0.70, 1_000_000: 0.75}

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.messages import Batch, Exchange
-from bench.native_build import program
-from bench.processes import Server, running
+from barnabas.bench.messages import Batch, Exchange
+from barnabas.bench.native_build import program
+from barnabas.bench.processes import Server, running
 
 
 class LoadFailed(Exception):

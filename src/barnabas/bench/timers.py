@@ -1,6 +1,6 @@
 """A million timers: the timing wheel beside the event loop's own `call_later`.
 
-    python -m bench.timers --count 1000000
+    python -m barnabas.bench.timers --count 1000000
 
 Most requests that wait are answered in time, so what counts is to add a timer and to cancel it
 while a million others wait; then, what one costs that expires. The operations exist beforehand
@@ -21,9 +21,9 @@ import typer
 import uvloop
 from rich.console import Console
 
+from barnabas.bench.report import Row, Section, ratio_row, show
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask, TimingWheel
-from bench.report import Row, Section, ratio_row, show
 
 LONG_MS: Final = 60_000  # as of requests, nearly all of which are answered in time
 SHORT_MS: Final = 500  # as of fetches, which expire where nothing is produced

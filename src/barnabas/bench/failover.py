@@ -1,6 +1,6 @@
 """How long a cluster is without controller: a failover with many partitions, and a broker lost.
 
-    python -m bench.failover --partitions 10000
+    python -m barnabas.bench.failover --partitions 10000
 
 On a real ZooKeeper and on the embedded tree. The brokers only answer, so what counts is what the
 controller reads, decides, writes and sends. Beside each, how long it held its event loop at most:
@@ -24,6 +24,7 @@ from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.bench.report import Row, Section, show
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.channels import LocalPeer
 from barnabas.controller.context import LiveBroker
@@ -39,7 +40,6 @@ from barnabas.znodes.embedded import Tree
 from barnabas.znodes.tree import Coordination, Create
 from barnabas.znodes.zookeeper import connect
 from barnabas.znodes.zookeeper_server import ZooKeeperServer
-from bench.report import Row, Section, show
 
 BROKERS: Final = 3
 PARTITIONS_PER_TOPIC: Final = 100

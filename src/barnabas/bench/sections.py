@@ -8,17 +8,17 @@ from typing import Final
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from bench import timers
-from bench.clients import RecordsMissing, clients_section
-from bench.idle import idle_section
-from bench.limits import raw_section
-from bench.load import LoadFailed
-from bench.log import WrongResult, log_section
-from bench.native_build import NoCompiler
-from bench.plan import Bench, Plan
-from bench.processes import ServerFailed
-from bench.report import Section, show
-from bench.throughput import fetch_section, latency_section, produce_section
+from barnabas.bench import timers
+from barnabas.bench.clients import RecordsMissing, clients_section
+from barnabas.bench.idle import idle_section
+from barnabas.bench.limits import raw_section
+from barnabas.bench.load import LoadFailed
+from barnabas.bench.log import WrongResult, log_section
+from barnabas.bench.native_build import NoCompiler
+from barnabas.bench.plan import Bench, Plan
+from barnabas.bench.processes import ServerFailed
+from barnabas.bench.report import Section, show
+from barnabas.bench.throughput import fetch_section, latency_section, produce_section
 
 
 def timers_section(bench: Bench) -> Section:

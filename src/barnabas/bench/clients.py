@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.limits import Limits, measure_limits
-from bench.messages import TOPIC
-from bench.plan import Bench
-from bench.processes import HAS_PROC, Server, broker, cpu_seconds
-from bench.report import Row, Section, rate, ratio_row, size_name
-from bench.topics import PATIENCE_S, client_settings, create_topic
+from barnabas.bench.limits import Limits, measure_limits
+from barnabas.bench.messages import TOPIC
+from barnabas.bench.plan import Bench
+from barnabas.bench.processes import HAS_PROC, Server, broker, cpu_seconds
+from barnabas.bench.report import Row, Section, rate, ratio_row, size_name
+from barnabas.bench.topics import PATIENCE_S, client_settings, create_topic
 
 RECORD_SIZES: Final = (100, 1024)
 BATCH_BYTES: Final = 16 * 1024

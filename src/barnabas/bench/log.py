@@ -1,6 +1,6 @@
 """One partition on disk, without network or protocol, beside plain files of the same content.
 
-    python -m bench.log
+    python -m barnabas.bench.log
 
 Append and sequential read are compared with `os.write` and `os.preadv` of the same sizes, both
 into the page cache and out of it; a look-up is that of a random offset in a log of 10 GB, whose
@@ -26,13 +26,13 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
+from barnabas.bench.log_files import BATCH_BYTES, PARTITION, open_partition, sparse_log
+from barnabas.bench.messages import batch_of
+from barnabas.bench.plan import FULL, SMOKE, Bench
+from barnabas.bench.report import Row, Section, rate, ratio_row, show
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.wire.batch import read_header
-from bench.log_files import BATCH_BYTES, PARTITION, open_partition, sparse_log
-from bench.messages import batch_of
-from bench.plan import FULL, SMOKE, Bench
-from bench.report import Row, Section, rate, ratio_row, show
 
 READ_BYTES: Final = 1024 * 1024  # max.partition.fetch.bytes
 LOOK_UP_GOAL_US: Final = 50

@@ -1,1 +1,0 @@
-"""How fast Barnabas is on this machine, beside the machine's own limits: `python -m bench`."""

@@ -1,0 +1,1 @@
+"""How fast Barnabas is on this machine, beside the machine's own limits: `barnabas bench`."""
