@@ -1,6 +1,7 @@
 """Clusters in the process of a test: quick, usable by any client, and gone afterwards."""
 
 import asyncio
+import gc
 import os
 import threading
 import warnings
@@ -13,7 +14,7 @@ import aiokafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.testing import Cluster
+from barnabas.testing import Cluster, Misuse
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it reads its schemas in a way that Python gives up
@@ -97,14 +98,31 @@ def test_any_client_can_use_it(kafka: Cluster) -> None:
 def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    before = set(threading.enumerate())
+    with Cluster(brokers=2):
+        pass  # what is opened once and kept, as the source of randomness, is open now
+    gc.collect()
+    threads, files = set(threading.enumerate()), len(os.listdir("/dev/fd"))
     with Cluster(brokers=2) as kafka:
-        produce(kafka, "t", b"x")
+        kafka.create_topic("t")
         assert kafka.folder.parent == tmp_path
         kafka.kill_unclean(0)
+        kafka.restart(0)
+        kafka.kill_unclean(0)
         kafka.pause(1)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) == threads
     assert os.listdir(tmp_path) == []
+    gc.collect()
+    assert len(os.listdir("/dev/fd")) == files
+
+
+def test_it_can_be_closed_as_often_as_one_likes() -> None:
+    cluster = Cluster(brokers=1)
+    cluster.close()
+    cluster.start()
+    cluster.close()
+    cluster.close()
+    with pytest.raises(Misuse, match="the cluster is not running"):
+        cluster.kill(0)
 
 
 def test_with_a_folder_of_its_own_it_goes_on_where_it_ended(tmp_path: Path) -> None:

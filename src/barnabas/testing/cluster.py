@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from barnabas.base.errors import ErrorCode, LawBroken
+from barnabas.base.errors import BarnabasError, ErrorCode, LawBroken
 from barnabas.testing.coordination import CUT, PAUSED, Hub
 from barnabas.testing.disk import Volume
 from barnabas.testing.faults import Faults
@@ -57,10 +57,11 @@ class Cluster:
         self._volumes = {broker: Volume() for broker in self.brokers}
         self._lives: dict[int, Incarnation] = {}
         self._broken: list[str] = []
+        self._is_open = False
 
     def start(self) -> Self:
         """Start all brokers, side by side."""
-        if self._lives:
+        if self._is_open:
             raise Misuse("the cluster is running already")
         self._folder = self._kept_folder or Path(tempfile.mkdtemp(prefix="barnabas-"))
         self._network = Network()
@@ -68,6 +69,7 @@ class Cluster:
         self._hub = Hub(tree, self._session_timeout_ms / 1000)
         self._faults = Faults(lambda port: self._network.asking(port) == CLIENTS)
         self._observer = Observer(self._hub, self._lives)
+        self._is_open = True
         try:
             self._ports = {broker: self._network.reserve(broker) for broker in self.brokers}
             for broker in self.brokers:
@@ -84,6 +86,9 @@ class Cluster:
 
         Raises  LawBroken, if a broker had stopped because of a bug of its own
         """
+        if not self._is_open:
+            return
+        self._is_open = False
         is_kept = self._kept_folder is not None
         for life in self._lives.values():
             if life.is_alive and not life.is_paused:
@@ -188,7 +193,6 @@ class Cluster:
         if life.is_paused:
             raise Misuse(f"broker {broker} is paused, so it cannot stop by itself: resume it first")
         life.stop()
-        self._note_failure(broker)
 
     def kill_unclean(self, broker: int, *, at_once: bool = False) -> None:
         """End a broker as SIGKILL does: connections break, nothing is flushed or closed.
@@ -203,8 +207,12 @@ class Cluster:
         """Start a broker again, on its port and its folder; one that runs is stopped before."""
         if self._lives[self._known(broker)].is_alive:
             self.kill(broker)
+        self._note_failure(broker)
         self._launch(broker)
-        self._lives[broker].wait_ready()
+        try:
+            self._lives[broker].wait_ready()
+        except BarnabasError as error:
+            raise Misuse(f"broker {broker} does not start: {error}") from error
 
     def pause(self, broker: int) -> None:
         """Let a broker do nothing, as SIGSTOP does; its session expires if that lasts."""
@@ -278,6 +286,10 @@ class Cluster:
             raise Misuse(f"fail_next: {times} times is never")
         self._faults.fail_next(find_api(api), find_error(error), times, self._known_or_any(broker))
 
+    def serve_normally(self) -> None:
+        """Take back every `delay`, and every `fail_next` that has met no request yet."""
+        self._faults.clear()
+
     # -- inside --------------------------------------------------------------
 
     def _launch(self, broker: int) -> None:
@@ -294,7 +306,7 @@ class Cluster:
         life.launch()
 
     def _known(self, broker: int) -> int:
-        if not self._lives:
+        if not self._is_open:
             raise Misuse("the cluster is not running: use it in a with block, or call start")
         if broker not in self.brokers:
             raise Misuse(f"there is no broker {broker!r}, only 0 to {self.brokers[-1]}")

@@ -20,6 +20,8 @@ _SAME: Final = (
     ("partition_index", "partition", "index", "partition_id"),
     ("name", "topic", "topic_name", "key", "group_id"),
 )
+# What Kafka says beside an error, where it is not the default.
+_WHERE_AN_ERROR_IS: Final = {"records": b"", "high_watermark": -1}
 # Errors of the request as a whole, said as far out as there is a place for a code...
 _OF_THE_WHOLE: Final = frozenset(
     {
@@ -62,7 +64,9 @@ def _reflect(target: type[Message], asked: Any, code: ErrorCode, whole: bool) ->
     says_it = whole and "error_code" in hints
     for name, hint in hints.items():
         nested = nested_entity(hint)
-        if nested is None:
+        if name in _WHERE_AN_ERROR_IS:
+            found[name] = _WHERE_AN_ERROR_IS[name]
+        elif nested is None:
             found |= _taken_over(name, asked)
         elif is_array(hint) and not says_it:
             parts = [_reflect(nested, item, code, whole) for item in _items(name, asked)]

@@ -1,0 +1,71 @@
+"""The example of docs/testing.md is true: the bug is there, the test finds it, the remedy helps."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+BLOCK = re.compile(r"^```python title=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEAD = "import pytest\nfrom confluent_kafka import Producer\n\n"
+PLUGIN_IS_LIGHT = """
+import sys
+def test_nothing_heavy_is_imported_where_no_broker_is_wanted():
+    assert "barnabas.testing.plugin" in sys.modules
+    assert "barnabas.server.compose" not in sys.modules
+    assert "uvloop" not in sys.modules
+"""
+MISTAKE = """
+import pytest
+@pytest.mark.kafka(broker=2)
+def test_of_a_marker_with_a_mistake(kafka):
+    pass
+"""
+
+
+def run(folder: Path) -> tuple[dict[str, str], str]:
+    """What became of each test, run as a user would, and what was printed."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-W", "error", "-p", "no:cacheprovider", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    found = re.findall(r"^(\w+)/test_\w+\.py::\w+ (\w+)", ran.stdout, re.MULTILINE)
+    return dict(found), ran.stdout + ran.stderr
+
+
+def write(folder: Path, **modules: str) -> None:
+    folder.mkdir()
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+
+
+def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> None:
+    (_, buggy), (_, test), (_, fixed) = BLOCK.findall(PAGE)
+    assert len(test.splitlines()) <= 10
+    kill = next(line for line in test.splitlines(True) if "kill_unclean" in line)
+    healthy = test.replace(kill, "")
+    for folder, job, checked in (
+        ("a_healthy", buggy, healthy),
+        ("b_buggy", buggy, test),
+        ("c_fixed", fixed, test),
+    ):
+        name = f"takings_{folder}"  # else all would be one module
+        write(
+            tmp_path / folder,
+            **{name: job, f"test_{folder}": f"{HEAD}from {name} import takings\n\n{checked}"},
+        )
+    write(tmp_path / "0_light", test_light=PLUGIN_IS_LIGHT)
+    write(tmp_path / "d_mistake", test_mistake=MISTAKE)
+    outcomes, printed = run(tmp_path)
+    assert outcomes == {
+        "0_light": "PASSED",
+        "a_healthy": "PASSED",
+        "b_buggy": "FAILED",
+        "c_fixed": "PASSED",
+        "d_mistake": "ERROR",
+    }, printed
+    assert "assert 0 == 5050" in printed
+    assert "takes brokers=, config=, session_timeout_ms= and not broker" in printed
