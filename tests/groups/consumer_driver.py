@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.groups.assignors import Assignment
+from barnabas.groups.assignors import NOTHING, Assignment
 from barnabas.groups.classic_messages import LeavingMember, OfferedProtocol
 from barnabas.groups.classic_turn import ClassicSettings
 from barnabas.groups.consumer import ConsumerGroups
@@ -26,6 +26,7 @@ from barnabas.groups.consumer_protocol import (
     NamedPartitions,
     Subscription,
     read_assignment,
+    read_subscription,
     write_assignment,
     write_subscription,
 )
@@ -105,7 +106,11 @@ def first_request(member_id: str, *topics: str, **fields: Any) -> ConsumerHeartb
 
 @dataclass
 class Consumer:
-    """A client of the consumer protocol. With `is_deaf` it does not hear what it is answered."""
+    """A client of the consumer protocol.
+
+    With `is_deaf` it does not hear what it is answered: then it works on nothing new until it has
+    told all of itself, and heard all.
+    """
 
     driver: ConsumerDriver
     member_id: str
@@ -115,6 +120,7 @@ class Consumer:
     told: Assignment = field(default_factory=dict)
     owned: Assignment = field(default_factory=dict)
     is_deaf: bool = False
+    must_tell_all: bool = False
 
     def join(self) -> ConsumerHeartbeatReply:
         self.epoch, self.owned, self.told = 0, {}, {}
@@ -125,8 +131,16 @@ class Consumer:
         """Tell what it owns, and hear what it shall."""
         if self.epoch <= 0:
             return self.join()
-        given = {"owned": self.owned, "instance_id": self.instance_id}
+        given: dict[str, Any] = {"owned": self.owned, "instance_id": self.instance_id}
+        if self.must_tell_all:
+            given |= {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": self.topics}
+            fields.pop("owned", None)
         return self._ask(request(self.member_id, self.epoch, **(given | fields)))
+
+    def work(self) -> None:
+        """Do what a client does that is all right."""
+        self.beat()
+        self.obey()
 
     def obey(self) -> None:
         """Work on what it was told to, and on nothing else."""
@@ -144,9 +158,10 @@ class Consumer:
 
     def _ask(self, asked: ConsumerHeartbeatRequest) -> ConsumerHeartbeatReply:
         reply = self._send(asked)
-        if self.is_deaf:
-            return reply
-        if reply.error is ErrorCode.none:
+        self.must_tell_all = self.is_deaf or reply.error is ErrorCode.coordinator_not_available
+        if self.must_tell_all:
+            self.told = self.owned
+        elif reply.error is ErrorCode.none:
             self.epoch = reply.member_epoch
             self.member_id = reply.member_id or self.member_id
             if reply.assignment is not None:
@@ -212,7 +227,7 @@ class ClassicConsumer:
 
     def leave(self) -> None:
         self.driver.leave(LeavingMember(self.member_id, self.instance_id))
-        self._lose()
+        self.forget()
 
     def _on_joined(self) -> None:
         assert self.joining is not None
@@ -225,39 +240,63 @@ class ClassicConsumer:
             self._on_error(reply.error)
         else:
             self.member_id, self.generation = reply.member_id, reply.generation_id
-            shares = self._assign([each.member_id for each in reply.members])
+            shares = self._assign({each.member_id: each.metadata for each in reply.members})
             self.syncing = self.driver.sync(
                 self.member_id, self.generation, shares, group_instance_id=self.instance_id
             )
             self.go_on()
 
-    def _assign(self, member_ids: list[str]) -> dict[str, bytes]:
-        """As a leader: its topics, one partition after the other. Cooperation is left aside."""
+    def _assign(self, members: dict[str, bytes]) -> dict[str, bytes]:
+        """As a leader: the partitions of its topics by turns.
+
+        If it cooperates, what another one still owns is nobody's until all have joined again.
+        """
         names = {topic.topic_id: name for name, topic in self.driver.topics.items()}
-        shares: dict[str, dict[UUID, frozenset[int]]] = {each: {} for each in member_ids}
-        for name in self.topics if member_ids else ():
+        owners = {
+            (each.topic, partition): member_id
+            for member_id, metadata in members.items()
+            for each in read_subscription(metadata).owned
+            for partition in each.partitions
+        }
+        shares: dict[str, dict[UUID, frozenset[int]]] = {each: {} for each in members}
+        for name in self.topics if members else ():
             topic = self.driver.topics[name]
-            for place, member_id in enumerate(member_ids):
-                step = 1 if self.is_greedy else len(member_ids)
-                mine = range(0 if self.is_greedy else place, topic.partitions, step)
-                shares[member_id][topic.topic_id] = frozenset(mine)
+            for place, member_id in enumerate(members):
+                mine = range(topic.partitions)[None if self.is_greedy else place :]
+                shares[member_id][topic.topic_id] = frozenset(
+                    partition
+                    for partition in mine[:: 1 if self.is_greedy else len(members)]
+                    if owners.get((name, partition), member_id) == member_id
+                )
         metadata = self.offered()[0].metadata
         return {each: write_assignment(share, names, metadata) for each, share in shares.items()}
 
     def _on_synced(self) -> None:
+        """If it cooperates and was to give up anything, it joins again."""
         assert self.syncing is not None
         reply = synced(self.syncing, self.syncing.reply.error)  # type: ignore[attr-defined] # a SyncReply, or that fails
         self.syncing = None
-        if reply.error is ErrorCode.none:
-            self.owned = read_assignment(reply.assignment, self.driver.topics)
-        else:
+        if reply.error is not ErrorCode.none:
             self._on_error(reply.error)
+            return
+        had, self.owned = self.owned, read_assignment(reply.assignment, self.driver.topics)
+        if any(has - self.owned.get(topic, NOTHING) for topic, has in had.items()):
+            self.join()
+
+    def work(self) -> None:
+        """Do what a client does that is all right."""
+        self.go_on()
+        if self.joining is None and self.syncing is None:
+            is_in = self.generation >= 0 and self.beat() is ErrorCode.none
+            if not is_in:
+                self.join()
 
     def _on_error(self, error: ErrorCode) -> None:
         if error in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
-            self._lose()
+            self.forget()
 
-    def _lose(self) -> None:
+    def forget(self) -> None:
+        """Be another process, that knows nothing."""
         self.member_id = ""
         self.generation, self.owned, self.joining, self.syncing = -1, {}, None, None
 

@@ -25,24 +25,11 @@ SIX = frozenset(range(6))
 Client = Consumer | ClassicConsumer
 
 
-def go_on(client: Client) -> None:
-    """It is heard of, and does as it is told."""
-    if isinstance(client, Consumer):
-        client.beat()
-        client.obey()
-        return
-    client.go_on()
-    if client.joining is None and client.syncing is None:
-        is_in = client.generation >= 0 and client.beat() is ErrorCode.none
-        if not is_in:
-            client.join()
-
-
 def settle(*clients: Client) -> None:
     """All go on for a while."""
     for _ in range(12):
         for client in clients:
-            go_on(client)
+            client.work()
             assert not owned_twice(*clients)
         clients[0].driver.run_timers(100)
 
@@ -283,7 +270,7 @@ def test_what_a_careless_leader_gave_to_two_members_one_of_them_has() -> None:
     members = [ClassicConsumer(driver, is_greedy=True) for _ in range(2)]
     for _ in range(6):
         for member in members:
-            go_on(member)
+            member.work()
         driver.run_timers(100)
     assert owned_twice(*members)
     driver.beat(first_request("new"))

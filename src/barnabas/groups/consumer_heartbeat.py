@@ -113,7 +113,13 @@ def decide_heartbeat(
     said = _with_said(before, member_id, request)
     member = turn.update_member(before, said, owned, formerly)
     turn.arm_session(member)
-    is_told = request.is_full or before is None or before.assigned != member.assigned
+    # Who comes with the epoch before the last did not hear the answer that told of the last.
+    is_told = (
+        request.is_full
+        or before is None
+        or before.assigned != member.assigned
+        or before.epoch != request.member_epoch
+    )
     return ConsumerHeartbeatReply(
         member_id=member.member_id,
         member_epoch=member.epoch,
