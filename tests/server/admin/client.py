@@ -43,13 +43,13 @@ class Client:
         self._stream.close()
         self._socket.close()
 
-    def call(self, key: ApiKey, version: int | None = None, **fields: object) -> Any:
+    def call(self, key: ApiKey, /, version: int | None = None, **fields: object) -> Any:
         """Ask in `version`, the newest unless given."""
         version = APIS[key].highest if version is None else version
         self.send(key, version, **fields)
         return self.receive(key, version)
 
-    def send(self, key: ApiKey, version: int, **fields: object) -> None:
+    def send(self, key: ApiKey, /, version: int, **fields: object) -> None:
         self._correlation_id += 1
         target = request_type(key, version)
         # Kafka's default for some requests is not to wait at all for what was asked.

@@ -22,6 +22,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.delayed import Delayed
 from barnabas.server.delayed_produce import ALL, Awaited, DelayedProduce
+from barnabas.server.metadata import is_internal
 from barnabas.server.repeated_produce import RepeatedProduce
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
@@ -355,6 +356,11 @@ def _checked(
     """The records, if there is nothing to refuse before looking into them."""
     if not -1 <= acks <= 1:
         raise BrokerError(ErrorCode.invalid_required_acks)
+    # These are compacted, so that nothing for them comes by the short way.
+    if is_internal(leader.topic_partition.topic):
+        raise BrokerError(
+            ErrorCode.invalid_topic_exception, "Only the broker itself writes to internal topics."
+        )
     if acks == ALL:
         leader.check_in_sync()
     if records is None or len(records) < HEADER_SIZE:

@@ -1,0 +1,158 @@
+"""What groups and offsets rest on: their partition's log, over restarts and while it is read."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.server import group_coordinator
+from barnabas.server.group_loading import load
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.batch import headers
+from barnabas.wire.compression import Codec
+from tests.server.admin.running import until
+from tests.server.group_members import (
+    LOADING,
+    NOT_COORDINATOR,
+    ClassicMember,
+    commit,
+    committed,
+    coordinated,
+    fetch_offsets,
+    group_broker,
+    new_group,
+)
+
+
+def test_groups_and_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
+    group, simple = new_group(), new_group()
+    with group_broker(tmp_path) as running, running.client() as client:
+        client.create("t", partitions=2)
+        with ClassicMember(running, coordinated(client, group), "one") as member:
+            member.enter()
+            assert member.commit("t", 7) == 0
+            member_id, generation = member.member_id, member.generation
+        commit(client, coordinated(client, simple), {("t", 1): 9})
+    with group_broker(tmp_path) as running, running.client() as client:
+        coordinated(client, group)
+        with ClassicMember(running, group, "one") as member:
+            member.member_id, member.generation = member_id, generation
+            assert member.heartbeat() == 0
+            assert member.sync().assignment == b"mine"
+            assert member.commit("t", 8) == 0
+        assert committed(client, group) == {("t", 0): 8}
+        assert committed(client, coordinated(client, simple)) == {("t", 1): 9}
+
+
+def test_a_coordinator_that_still_reads_its_log_says_so(tmp_path: Path) -> None:
+    may_load = threading.Event()
+    group = new_group()
+    with group_broker(tmp_path) as running, running.client() as client:
+        client.create("t")
+        commit(client, coordinated(client, group), {("t", 0): 5})
+
+    async def when_allowed(*args: Any) -> int:
+        await asyncio.get_running_loop().run_in_executor(None, may_load.wait)
+        return await load(*args)
+
+    with (
+        patch.object(group_coordinator, "load", when_allowed),
+        group_broker(tmp_path) as running,
+        running.client() as client,
+        ClassicMember(running, group) as member,
+    ):
+        assert fetch_offsets(client, group, None).error_code == LOADING
+        assert commit(client, group, {("t", 0): 6}) == {("t", 0): LOADING}
+        assert member.join().error_code == LOADING
+        assert member.sync().error_code == LOADING
+        assert member.heartbeat() == LOADING
+        assert member.leave().error_code == LOADING
+        assert client.call(ApiKey.LIST_GROUPS).error_code == LOADING
+        (described,) = client.call(ApiKey.DESCRIBE_GROUPS, groups=(group,)).groups
+        assert described.error_code == LOADING
+        (deleted,) = client.call(ApiKey.DELETE_GROUPS, groups_names=(group,)).results
+        assert deleted.error_code == LOADING
+        beat = client.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, group_id=group, member_id="m")
+        assert beat.error_code == LOADING
+        may_load.set()
+        until(lambda: fetch_offsets(client, group, None).error_code == 0, "the log to be read")
+        assert committed(client, group) == {("t", 0): 5}
+
+
+def test_a_broker_that_stops_tells_whoever_waits_in_a_group(tmp_path: Path) -> None:
+    with group_broker(tmp_path, group_initial_rebalance_delay_ms="60000") as running:
+        with running.client() as client:
+            group = coordinated(client, new_group())
+        member = ClassicMember(running, group)
+        member.send_join(3)
+        with running.client() as client:
+            until(
+                lambda: client.call(ApiKey.DESCRIBE_GROUPS, groups=(group,)).groups[0].members,
+                "the member to wait",
+            )
+    assert member.receive_join().error_code == NOT_COORDINATOR
+    member.client.close()
+
+
+def test_the_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:
+    with group_broker(tmp_path) as running, running.client() as client:
+        client.create("kept")
+        client.create("gone")
+        group = coordinated(client, new_group())
+        commit(client, group, {("kept", 0): 1, ("gone", 0): 2})
+        client.delete("gone")
+        until(lambda: committed(client, group) == {("kept", 0): 1}, "the offset to go")
+    with group_broker(tmp_path) as running, running.client() as client:
+        assert committed(client, coordinated(client, group)) == {("kept", 0): 1}
+
+
+def test_offsets_and_empty_groups_expire(tmp_path: Path) -> None:
+    with (
+        group_broker(tmp_path, offsets_retention_check_interval_ms="20") as running,
+        running.client() as client,
+    ):
+        client.create("t", partitions=2)
+        short, long = coordinated(client, new_group()), coordinated(client, new_group())
+        commit(client, short, {("t", 0): 1}, 4, retention=timedelta(milliseconds=1))
+        commit(client, long, {("t", 0): 1}, 4, retention=timedelta(milliseconds=1))
+        commit(client, long, {("t", 1): 2})
+
+        def groups() -> list[str]:
+            return [each.group_id for each in client.call(ApiKey.LIST_GROUPS).groups]
+
+        until(lambda: groups() == [long], "the group to expire")
+        until(lambda: committed(client, long) == {("t", 1): 2}, "the offset to expire")
+
+
+def test_records_of_groups_are_compressed_as_configured(tmp_path: Path) -> None:
+    with (
+        group_broker(tmp_path, offsets_topic_compression_codec="1") as running,
+        running.client() as client,
+    ):
+        client.create("t")
+        commit(client, coordinated(client, new_group()), {("t", 0): 1}, metadata="m" * 1000)
+    batches = [
+        header
+        for path in tmp_path.glob("__consumer_offsets-*/*.log")
+        for _, header in headers(path.read_bytes())
+    ]
+    assert {header.codec for header in batches} == {Codec.GZIP}
+
+
+def test_a_codec_that_does_not_exist_is_refused_at_the_start(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"offsets.topic.compression.codec=9: there is no such"),
+        group_broker(tmp_path, offsets_topic_compression_codec="9"),
+    ):
+        pass
+
+
+def test_no_client_writes_into_the_log_of_groups(tmp_path: Path) -> None:
+    with group_broker(tmp_path) as running, running.client() as client:
+        coordinated(client, new_group())
+        assert client.produce("__consumer_offsets", key=b"k").error_code == 17
