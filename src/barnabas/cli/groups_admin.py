@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 _TIMEOUT_S: Final = 10.0
+_OFFSETS_TIMEOUT_S: Final = 5.0
 _BACK_OFF_S: Final = 0.25
+_OFFSET_ATTEMPTS: Final = 5
 _ATTEMPTS: Final = 40
 _MOVING: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -161,19 +163,37 @@ class GroupAdmin:
         return topic is not None and partition.partition in topic.partitions
 
     def _offsets(self, partitions: Iterable[Partition], where: Any) -> Offsets:
-        wanted = {TopicPartition(*each): where for each in partitions if self._is_led(each)}
+        """What leaders tell; where one has just died its successor is asked, for a short while."""
         found: Offsets = {}
+        missing = list(partitions)
+        for attempt in range(_OFFSET_ATTEMPTS):
+            if attempt:
+                self.wait(_BACK_OFF_S)
+                self.refresh()
+            missing = self._ask_leaders(missing, where, found)
+            if not missing:
+                break
+        return found
+
+    def _ask_leaders(
+        self, partitions: Sequence[Partition], where: Any, found: Offsets
+    ) -> list[Partition]:
+        """Puts into `found` what is told; returns the partitions whose leader did not answer."""
+        wanted = {TopicPartition(*each): where for each in partitions if self._is_led(each)}
         if not wanted:
-            return found
-        asked = self._client.list_offsets(wanted, request_timeout=_TIMEOUT_S)
-        for partition, future in asked.items():
+            return []
+        asked = self._client.list_offsets(wanted, request_timeout=_OFFSETS_TIMEOUT_S)
+        missing = []
+        for told, future in asked.items():
+            partition = Partition(told.topic, told.partition)
             try:
                 offset = future.result(2 * _TIMEOUT_S).offset
             except (KafkaException, TimeoutError):
+                missing.append(partition)
                 continue
-            if offset >= 0:
-                found[Partition(partition.topic, partition.partition)] = offset
-        return found
+            if offset >= 0:  # else no record is that late
+                found[partition] = offset
+        return missing
 
     def _is_led(self, partition: Partition) -> bool:
         if not self.exists(partition):

@@ -124,10 +124,16 @@ def headline(group: Group) -> str:
 
 
 def totals(group: Group) -> str:
-    """The lag of all partitions, and how many have none since nothing was committed."""
-    unknown = sum(row["current_offset"] is None for row in group["partitions"])
-    without = f", not counting {counted(unknown, 'partition')} without an offset" if unknown else ""
-    return f"total lag {group['lag']}{without}{_trend(group)}"
+    """The lag of all partitions, and of how many it is not known, and why."""
+    rows = group["partitions"]
+    unread = sum(row["current_offset"] is None for row in rows)
+    untold = sum(row["lag"] is None for row in rows) - unread
+    words = [f"total lag {group['lag']}{_trend(group)}"]
+    if unread:
+        words.append(f"not counting {counted(unread, 'partition')} without an offset")
+    if untold:
+        words.append(f"not counting {counted(untold, 'partition')} whose end no leader tells")
+    return ", ".join(words)
 
 
 def _trend(group: Group) -> str:

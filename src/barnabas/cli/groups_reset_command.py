@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from barnabas.cli.reassign_plan import Partition
 
 Changes = Mapping[str, Sequence[Change]]
-_LONG = 2**63 - 1
 
 
 def reset_offsets(
@@ -50,11 +49,9 @@ def reset_offsets(
     ] = None,
     shift_by: Annotated[
         int | None,
-        typer.Option("--shift-by", min=-_LONG, max=_LONG, help="So many further; -N back."),
+        typer.Option("--shift-by", help="So many further; -N back."),
     ] = None,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, max=_LONG, help="This one.")
-    ] = None,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="This one.")] = None,
     from_file: Annotated[
         Path | None,
         typer.Option("--from-file", metavar="CSV", help="Lines of topic,partition,offset."),
