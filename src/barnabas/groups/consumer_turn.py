@@ -102,16 +102,26 @@ class ConsumerTurn:
         group = self.group
         if before is None or before.metadata != member.metadata:
             self.records.append(member_record(group.group_id, member))
-        members = {each: m for each, m in group.members.items() if each != formerly}
-        members[member.member_id] = member
-        topics, group_epoch = self._refresh(members, _wants_other_topics(before, member))
-        if group_epoch > group.assignment_epoch:
-            had = {**group.targets, member.member_id: group.target(formerly or member.member_id)}
-            targets = self._retarget(group_epoch, members, topics, had)
-            target = Target(group_epoch, targets[member.member_id])
+        must_bump = _wants_other_topics(before, member)
+        if must_bump or group.is_stale or group.group_epoch > group.assignment_epoch:
+            target = self._renewed_target(member, formerly, must_bump)
         else:
             target = Target(group.assignment_epoch, group.target(formerly or member.member_id))
         return self._reconcile(member, target, owned, formerly)
+
+    def _renewed_target(
+        self, member: ConsumerMember, formerly: str | None, must_bump: bool
+    ) -> Target:
+        """The member's part in a new target, or in the present one if that is still right."""
+        group, member_id = self.group, member.member_id
+        members = {each: m for each, m in group.members.items() if each != formerly}
+        members[member_id] = member
+        topics, group_epoch = self._refresh(members, must_bump)
+        had = group.target(formerly or member_id)
+        if group_epoch == group.assignment_epoch:
+            return Target(group_epoch, had)
+        targets = self._retarget(group_epoch, members, topics, {**group.targets, member_id: had})
+        return Target(group_epoch, targets[member_id])
 
     def remove_members(self, leaving: Collection[ConsumerMember], why: str) -> None:
         """What they own is free once this is in the log; the next one heard of makes a target."""
