@@ -162,6 +162,16 @@ def test_a_regular_expression_subscribes_to_what_it_matches_and_will_match() -> 
     assert not driver.consumers.is_subscribed_to("clicks")
 
 
+def test_an_empty_expression_is_none_at_all_and_takes_back_one_there_was() -> None:
+    driver = ConsumerDriver({"orders": Topic(ORDERS, 1), "bills": Topic(BILLS, 1)})
+    driver.beat(first_request("a", subscribed_topic_regex=""))
+    assert driver.consumers.members["a"].metadata.subscribed_topic_regex is None
+    driver.beat(request("a", 1, subscribed_topic_regex="b.*"))
+    assert driver.consumers.target("a").keys() == {ORDERS, BILLS}
+    driver.beat(request("a", 2, subscribed_topic_regex=""))
+    assert driver.consumers.target("a").keys() == {ORDERS}
+
+
 # -- what is refused ------------------------------------------------------------------------------
 
 
