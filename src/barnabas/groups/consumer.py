@@ -1,7 +1,8 @@
 """The side of a shard that serves consumer groups: each request, timer and change of topics."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, MutableMapping
-from typing import TypeVar, cast
+from typing import cast
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
@@ -35,13 +36,13 @@ from barnabas.groups.consumer_messages import (
     Topics,
 )
 from barnabas.groups.consumer_replay import replay
-from barnabas.groups.consumer_turn import REJOIN, REVOCATION, ConsumerTurn, log
+from barnabas.groups.consumer_turn import REJOIN, REVOCATION, ConsumerTurn
 from barnabas.groups.outcome import Now, Outcome, Waiter
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.shard_group import ShardGroup
 from barnabas.groups.upgrade import decide_downgrade, leave_classic, may_downgrade, upgraded_group
 
-Reply = TypeVar("Reply")
+log = logging.getLogger(__name__)
 
 
 class ConsumerGroups:

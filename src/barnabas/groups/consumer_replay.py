@@ -1,7 +1,6 @@
 """Records of consumer groups replayed: the groups of a shard as the log tells of them."""
 
 from collections.abc import MutableMapping
-from typing import TypeVar
 
 from barnabas.groups.consumer_group import NO_EPOCH, ConsumerGroup
 from barnabas.groups.consumer_member import as_assignment
@@ -14,8 +13,6 @@ from barnabas.groups.records_consumer import (
     ConsumerGroupTargetAssignmentMember,
     ConsumerGroupTargetAssignmentMetadata,
 )
-
-Group = TypeVar("Group")
 
 
 def replay(groups: MutableMapping[str, object], record: GroupRecord) -> None:
