@@ -1,0 +1,192 @@
+"""Consumer groups of the clients that people use, alone and mixed; members come, go and die."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.broker import BrokerProcess
+from tests.support.clients import Message
+from tests.support.confluent_client import ConfluentAdmin, ConfluentClient
+from tests.support.groups import Group
+
+PARTITIONS = 4
+PER_PARTITION = 15
+SESSION_S = 2.0
+CLASSIC = {"session.timeout.ms": int(1000 * SESSION_S), "heartbeat.interval.ms": 200}
+PYTHON = {"session_timeout_ms": int(1000 * SESSION_S), "heartbeat_interval_ms": 200}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "range": {**CLASSIC, "partition.assignment.strategy": "range"},
+    "roundrobin": {**CLASSIC, "partition.assignment.strategy": "roundrobin"},
+    "cooperative-sticky": {**CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker whose groups begin at once and notice soon."""
+    process = BrokerProcess(
+        tmp_path_factory.mktemp("groups"),
+        [
+            "group.initial.rebalance.delay.ms=0",
+            "group.min.session.timeout.ms=500",
+            "group.consumer.session.timeout.ms=2000",
+            "group.consumer.min.session.timeout.ms=500",
+            "group.consumer.heartbeat.interval.ms=200",
+            "group.consumer.min.heartbeat.interval.ms=100",
+            "offsets.topic.num.partitions=4",
+        ],
+    )
+    process.start()
+    try:
+        yield process
+        process.stop()
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def topic(served: BrokerProcess) -> str:
+    name = f"work-{next(_numbers)}"
+    ConfluentAdmin(served.bootstrap).create_topic(name, PARTITIONS)
+    return name
+
+
+def produce(served: BrokerProcess, topic: str, each: int = PER_PARTITION) -> None:
+    messages = [
+        Message(b"%d" % n, partition=partition)
+        for partition in range(PARTITIONS)
+        for n in range(each)
+    ]
+    ConfluentClient(served.bootstrap).produce(topic, messages)
+
+
+def ends(each: int = PER_PARTITION) -> dict[int, int]:
+    return dict.fromkeys(range(PARTITIONS), each)
+
+
+def committed(served: BrokerProcess, group: str, topic: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": group})
+    asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    found = {each.partition: each.offset for each in consumer.committed(asked, timeout=20)}
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("protocol", CONFIGS)
+def test_members_join_and_leave_and_each_record_is_processed_once(
+    served: BrokerProcess, topic: str, protocol: str
+) -> None:
+    produce(served, topic)
+    with Group(served.bootstrap, f"of-{topic}", topic, config=CONFIGS[protocol]) as group:
+        first = group.join()
+        group.wait_shared(PARTITIONS, [first])
+        second, third = group.join(), group.join()
+        group.wait_shared(PARTITIONS, [first, second, third])
+        group.wait_processed(ends())
+        first.stop()
+        group.wait_shared(PARTITIONS, [second, third])
+        produce(served, topic)
+        group.wait_processed(ends(2 * PER_PARTITION))
+        second.stop()
+        third.stop()
+        group.check_nothing_was_owned_twice()
+        assert set(group.processed().values()) == {1}
+    assert committed(served, group.group, topic) == ends(2 * PER_PARTITION)
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+def test_what_a_killed_member_had_is_taken_over_when_its_session_is_over(
+    served: BrokerProcess, topic: str, protocol: str
+) -> None:
+    with Group(served.bootstrap, f"of-{topic}", topic, config=CONFIGS[protocol]) as group:
+        members = [group.join() for _ in range(3)]
+        group.wait_shared(PARTITIONS, members)
+        produce(served, topic)
+        group.wait(lambda: len(group.processed()) > PARTITIONS, "the first records")
+        members[0].kill()
+        members[1].pause(SESSION_S / 2)  # it was last heard of some time before
+        group.wait_shared(PARTITIONS, [members[2]])
+        group.wait_processed(ends())
+        members[1].kill()
+        group.check_nothing_was_owned_twice()
+
+
+def test_a_member_that_stalls_beyond_its_poll_interval_loses_its_partitions(
+    served: BrokerProcess, topic: str
+) -> None:
+    config = {**CONFIGS["range"], "max.poll.interval.ms": 2500}
+    with Group(served.bootstrap, f"of-{topic}", topic, config=config) as group:
+        lively, lazy = group.join(), group.join()
+        group.wait_shared(PARTITIONS, [lively, lazy])
+        lazy.order("stall 5")
+        group.wait(lambda: len(lively.owns) == PARTITIONS, "the lively one to have all")
+        assert not lazy.told("stalled")
+        produce(served, topic)
+        group.wait_processed(ends())
+        group.wait_shared(PARTITIONS, [lively, lazy])
+
+
+def test_a_static_member_that_is_back_in_time_disturbs_nobody(
+    served: BrokerProcess, topic: str
+) -> None:
+    config = {**CONFIGS["range"], "session.timeout.ms": 20_000}
+    with Group(served.bootstrap, f"of-{topic}", topic) as group:
+        other = group.join(config={**config, "group.instance.id": "other"})
+        before = group.join(config={**config, "group.instance.id": "static"})
+        group.wait_shared(PARTITIONS, [other, before])
+        had, changes = before.owns, len(other.told("revoked"))
+        before.kill()
+        again = group.join(config={**config, "group.instance.id": "static"})
+        group.wait(lambda: again.owns == had, "it to have what it had")
+        assert len(other.told("revoked")) == changes
+        group.check_nothing_was_owned_twice()
+
+
+def test_members_of_different_clients_make_one_group(served: BrokerProcess, topic: str) -> None:
+    produce(served, topic)
+    with Group(served.bootstrap, f"of-{topic}", topic) as group:
+        members = [
+            group.join("confluent-kafka", config=CONFIGS["range"]),
+            group.join("kafka-python", config=PYTHON),
+            group.join("aiokafka", config=PYTHON),
+        ]
+        group.wait_shared(PARTITIONS, members)
+        group.wait_processed(ends())
+        members[0].stop()
+        group.wait_shared(PARTITIONS, members[1:])
+        produce(served, topic)
+        group.wait_processed(ends(2 * PER_PARTITION))
+        members[1].kill()
+        group.wait_shared(PARTITIONS, members[2:])
+        group.check_nothing_was_owned_twice()
+        members[2].stop()
+    assert committed(served, group.group, topic) == ends(2 * PER_PARTITION)
+
+
+def test_a_group_changes_to_the_new_protocol_and_back_while_it_works(
+    served: BrokerProcess, topic: str
+) -> None:
+    with Group(served.bootstrap, f"of-{topic}", topic) as group:
+        old = [group.join(config=CONFIGS["range"]), group.join(config=CONFIGS["range"])]
+        group.wait_shared(PARTITIONS, old)
+        produce(served, topic)
+        new = group.join(config=CONFIGS["consumer"])
+        group.wait_shared(PARTITIONS, [*old, new])
+        for member in old:
+            member.stop()
+        group.wait_shared(PARTITIONS, [new])
+        group.wait_processed(ends())
+        back = group.join(config=CONFIGS["range"])
+        group.wait_shared(PARTITIONS, [new, back])
+        new.stop()
+        group.wait_shared(PARTITIONS, [back])
+        produce(served, topic)
+        group.wait_processed(ends(2 * PER_PARTITION))
+        group.check_nothing_was_owned_twice()
+        back.stop()
+    assert committed(served, group.group, topic) == ends(2 * PER_PARTITION)

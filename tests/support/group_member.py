@@ -1,0 +1,202 @@
+"""A member of a group in a process of its own: any client, telling all that happens to it.
+
+    python -m tests.support.group_member '{"client": "confluent-kafka", "group": "g", ...}'
+
+Prints one line of JSON for each event, with the machine's monotonic time. Every record is
+processed, told, and then committed. "stop" on standard input lets it leave, "stall N" lets it not
+poll for N seconds; when standard input ends it dies.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+
+class Orders:
+    """What the test wants of this member."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self.stall_s = 0.0
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            order, _, value = line.strip().partition(" ")
+            if order == "stop":
+                self.is_stopping = True
+            elif order == "stall":
+                self.stall_s = float(value)
+        os._exit(9)
+
+    def take_stall(self) -> float:
+        stall_s, self.stall_s = self.stall_s, 0.0
+        return stall_s
+
+
+def tell(what: str, **facts: object) -> None:
+    line = json.dumps({"t": time.monotonic(), "what": what, **facts})
+    os.write(1, f"{line}\n".encode())
+
+
+def _indexes(partitions: Iterable[Any]) -> list[int]:
+    return sorted(each.partition for each in partitions)
+
+
+def _revoked(member: dict[str, Any], partitions: Iterable[Any]) -> None:
+    tell("revoked", partitions=_indexes(partitions))
+    time.sleep(member.get("slow_revoke_s", 0))
+
+
+def confluent_member(member: dict[str, Any], orders: Orders) -> None:
+    import confluent_kafka
+
+    library: Any = confluent_kafka
+    consumer = library.Consumer(
+        {
+            "bootstrap.servers": member["bootstrap"],
+            "group.id": member["group"],
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            **member.get("config", {}),
+        }
+    )
+    is_told = {
+        "on_assign": lambda _, given: tell("assigned", partitions=_indexes(given)),
+        "on_revoke": lambda _, taken: _revoked(member, taken),
+        "on_lost": lambda _, taken: tell("lost", partitions=_indexes(taken)),
+    }
+    consumer.subscribe([member["topic"]], **is_told)
+    while not orders.is_stopping:
+        if stall_s := orders.take_stall():
+            tell("stalling")
+            time.sleep(stall_s)
+            tell("stalled")
+        message = consumer.poll(0.1)
+        if message is None:
+            continue
+        if message.error() is not None:
+            tell("error", why=str(message.error()))
+            continue
+        tell("record", partition=message.partition(), offset=message.offset())
+        try:
+            consumer.commit(message, asynchronous=False)
+            tell("committed", partition=message.partition(), offset=message.offset() + 1)
+        except library.KafkaException as e:
+            tell("error", why=str(e))
+    tell("leaving")
+    consumer.close()
+
+
+def kafka_python_member(member: dict[str, Any], orders: Orders) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import kafka.coordinator.assignors.range
+        import kafka.errors
+    library: Any = kafka
+    base: Any = kafka.coordinator.assignors.range.RangePartitionAssignor
+
+    class SlowRange(base):  # type: ignore[misc]  # the library tells no types
+        """Range, but whoever leads takes its time."""
+
+        @classmethod
+        def assign(cls, *args: Any) -> Any:
+            if member.get("slow_assign_s"):
+                tell("assigning")
+                time.sleep(member["slow_assign_s"])
+            return super().assign(*args)
+
+    class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]  # neither here
+        def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            tell("assigned", partitions=_indexes(assigned))
+
+        def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            _revoked(member, revoked)
+
+        def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+            tell("lost", partitions=_indexes(lost))
+
+    consumer = library.KafkaConsumer(
+        bootstrap_servers=member["bootstrap"].split(","),
+        group_id=member["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=[SlowRange],
+        **member.get("config", {}),
+    )
+    consumer.subscribe([member["topic"]], listener=Listener())
+    while not orders.is_stopping:
+        for partition, records in consumer.poll(timeout_ms=100, max_records=1).items():
+            for record in records:
+                tell("record", partition=record.partition, offset=record.offset)
+                metadata = library.OffsetAndMetadata(record.offset + 1, "", -1)
+                try:
+                    consumer.commit({partition: metadata})
+                    tell("committed", partition=record.partition, offset=record.offset + 1)
+                except library.errors.KafkaError as e:
+                    tell("error", why=str(e))
+    tell("leaving")
+    consumer.close()
+
+
+async def aiokafka_member(member: dict[str, Any], orders: Orders) -> None:
+    import aiokafka
+    import aiokafka.coordinator.assignors.range
+    import aiokafka.errors
+
+    library: Any = aiokafka
+    assignor = library.coordinator.assignors.range.RangePartitionAssignor
+
+    class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]  # neither here
+        async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            tell("assigned", partitions=_indexes(assigned))
+
+        async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            tell("revoked", partitions=_indexes(revoked))
+
+    consumer = library.AIOKafkaConsumer(
+        bootstrap_servers=member["bootstrap"],
+        group_id=member["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=[assignor],
+        **member.get("config", {}),
+    )
+    consumer.subscribe([member["topic"]], listener=Listener())
+    await consumer.start()
+    while not orders.is_stopping:
+        for partition, records in (await consumer.getmany(timeout_ms=100, max_records=1)).items():
+            for record in records:
+                tell("record", partition=record.partition, offset=record.offset)
+                try:
+                    await consumer.commit({partition: record.offset + 1})
+                    tell("committed", partition=record.partition, offset=record.offset + 1)
+                except library.errors.KafkaError as e:
+                    tell("error", why=str(e))
+    tell("leaving")
+    await consumer.stop()
+
+
+def main() -> None:
+    member = json.loads(sys.argv[1])
+    orders = Orders()
+    tell("begun")
+    if member["client"] == "confluent-kafka":
+        confluent_member(member, orders)
+    elif member["client"] == "kafka-python":
+        kafka_python_member(member, orders)
+    else:
+        asyncio.run(aiokafka_member(member, orders))
+    tell("left")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
