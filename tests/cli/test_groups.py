@@ -308,12 +308,22 @@ def test_on_a_terminal_it_is_followed_in_place(group: str, broker: BrokerProcess
     assert b"lag/s" in shown
 
 
-def test_a_trend_is_of_the_last_seconds_only() -> None:
-    seconds = iter([0, 1, 2, 30, 31])
-    trend = Trend(lambda: next(seconds) * 10**9)
-    rates = []
-    for lag in (0, 10, 20, 20, 5):
-        group: dict[str, Any] = {"group": "g", "lag": lag, "partitions": []}
+def rates(seconds: list[int], lags: list[int | None]) -> list[float | None]:
+    ticks = iter(seconds)
+    trend = Trend(lambda: next(ticks) * 10**9)
+    found = []
+    for lag in lags:
+        row = {"topic": "t", "partition": 0, "current_offset": 1, "lag": lag}
+        group: dict[str, Any] = {"group": "g", "lag": lag or 0, "partitions": [row]}
         trend.add(group)
-        rates.append(group["lag_per_s"])
-    assert rates == [None, 10.0, 10.0, 0.0, -15.0]
+        assert group["lag_per_s"] == row["lag_per_s"]
+        found.append(group["lag_per_s"])
+    return found
+
+
+def test_a_trend_is_of_the_last_seconds_only() -> None:
+    assert rates([0, 1, 2, 30, 31], [0, 10, 20, 20, 5]) == [None, 10.0, 10.0, 0.0, -15.0]
+
+
+def test_a_lag_that_is_not_told_makes_no_trend() -> None:
+    assert rates([0, 1, 2, 3], [10, None, 10, 12]) == [None, None, None, 2.0]

@@ -29,6 +29,7 @@ class ScriptedClient:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.waits = 0
+        self.connected = 0
 
     def poll(self, timeout: float) -> None:
         self.waits += 1
@@ -59,6 +60,7 @@ class ScriptedClient:
         return answer
 
     def admin(self) -> tuple["ScriptedClient", Any]:
+        self.connected += 1
         return self, self.list_topics(0)
 
 
@@ -118,6 +120,16 @@ def test_the_successor_of_a_leader_that_died_is_asked_for_its_offsets() -> None:
     client, groups = scripted(KafkaError._TIMED_OUT, told, told)
     assert groups.latest([ORDERS, Partition("orders", 1)]) == {ORDERS: 7, Partition("orders", 1): 7}
     assert client.waits == 1
+
+
+def test_after_a_request_that_timed_out_the_next_look_has_a_new_client() -> None:
+    client, groups = scripted(KafkaError._TIMED_OUT, REFUSED, offsets(7))
+    for connected in (2, 2):
+        with pytest.raises(CommandFailed):
+            groups.committed("g")
+        groups.refresh()
+        assert client.connected == connected
+    assert groups.committed("g") == {ORDERS: 7}
 
 
 def test_a_partition_that_is_not_there_has_no_offsets() -> None:

@@ -15,7 +15,7 @@ from barnabas.cli.show import counted
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 20.0  # longer than a coordinator that died takes to be replaced
 _OFFSETS_TIMEOUT_S: Final = 5.0
 _BACK_OFF_S: Final = 0.25
 _OFFSET_ATTEMPTS: Final = 5
@@ -61,13 +61,19 @@ class GroupAdmin:
     """A client for groups. Whatever its methods cannot do is a CommandFailed."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._client, self.metadata = cluster.admin()
+        self._is_spent = False
 
     def wait(self, seconds: float) -> None:
         self._client.poll(seconds)
 
     def refresh(self) -> "ClusterMetadata":
         """The brokers, topics and leaders there are now."""
+        if self._is_spent:
+            self._client, self.metadata = self._cluster.admin()
+            self._is_spent = False
+            return self.metadata
         try:
             self.metadata = self._client.list_topics(timeout=_TIMEOUT_S)
         except KafkaException as failure:
@@ -219,6 +225,9 @@ class GroupAdmin:
                 if error.code() == absent:
                     return None
                 if error.code() not in _MOVING or attempt == _ATTEMPTS:
+                    # After a request to a coordinator that is gone, librdkafka may abort the
+                    # process when it hears of its successor; a new client does not.
+                    self._is_spent = error.code() < 0
                     fail(error, subject)
             except (TimeoutError, ValueError, TypeError) as failure:
                 reason = str(failure) or "the broker did not answer"

@@ -39,8 +39,12 @@ class Trend:
     def add(self, group: Group) -> None:
         """Put `lag_per_s` into the group and its partitions; None until there are two looks."""
         now_ns = self._stopwatch()
-        group["lag_per_s"] = self._rate((group["group"],), group["lag"], now_ns)
-        for row in group["partitions"]:
+        rows = group["partitions"]
+        # A lag that is only not told must not look as if it fell.
+        untold = any(row["lag"] is None and row["current_offset"] is not None for row in rows)
+        lag = None if untold else group["lag"]
+        group["lag_per_s"] = self._rate((group["group"],), lag, now_ns)
+        for row in rows:
             key = (group["group"], row["topic"], row["partition"])
             row["lag_per_s"] = self._rate(key, row["lag"], now_ns)
 
