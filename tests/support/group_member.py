@@ -107,11 +107,10 @@ def kafka_python_member(member: dict[str, Any], orders: Orders) -> None:
         """Range, but whoever leads takes its time."""
 
         @classmethod
-        def assign(cls, *args: Any) -> Any:
-            if member.get("slow_assign_s"):
-                tell("assigning")
-                time.sleep(member["slow_assign_s"])
-            return super().assign(*args)
+        def assign(cls, cluster: Any, members: Any) -> Any:
+            if len(members) > 1:
+                time.sleep(member.get("slow_assign_s", 0))
+            return super().assign(cluster, members)
 
     class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]  # neither here
         def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
