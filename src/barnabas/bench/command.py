@@ -12,7 +12,19 @@ import typer
 
 from barnabas.bench.plan import FULL, SMOKE
 
-NAMES: Final = ("raw", "produce", "fetch", "clients", "latency", "idle", "log", "timers")
+NAMES: Final = (
+    "raw",
+    "produce",
+    "fetch",
+    "clients",
+    "latency",
+    "idle",
+    "log",
+    "timers",
+    "replication",
+    "failover",
+    "groups",
+)
 STDOUT: Final = Path("-")
 
 

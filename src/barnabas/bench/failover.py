@@ -10,7 +10,7 @@ so long the clients of the broker that it lives in had to wait.
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.bench.clusters import CONNECTED_WITHIN_MS
+from barnabas.bench.plan import Bench
 from barnabas.bench.report import Row, Section, show
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.channels import LocalPeer
@@ -42,6 +44,7 @@ from barnabas.znodes.zookeeper import connect
 from barnabas.znodes.zookeeper_server import ZooKeeperServer
 
 BROKERS: Final = 3
+REPLICAS: Final = 2
 PARTITIONS_PER_TOPIC: Final = 100
 GOAL_S: Final = 2.0
 
@@ -81,14 +84,15 @@ async def fill(admin: Coordination, partitions: int) -> None:
         registration = layout.encode_broker(layout.BrokerRegistration((at,), 0))
         await admin.create(paths.broker_path(broker_id), registration, ephemeral=True)
     random = Random(0)
-    for number in range(partitions // PARTITIONS_PER_TOPIC):
-        await admin.multi(list(topic(f"topic-{number}", random)))
+    for first in range(0, partitions, PARTITIONS_PER_TOPIC):
+        count = min(PARTITIONS_PER_TOPIC, partitions - first)
+        await admin.multi(topic(f"topic-{first}", count, random))
 
 
-def topic(name: str, random: Random) -> list[Create]:
+def topic(name: str, partitions: int, random: Random) -> list[Create]:
     replicas = {
-        index: (BrokerId(index % BROKERS), BrokerId((index + 1) % BROKERS))
-        for index in range(PARTITIONS_PER_TOPIC)
+        index: tuple(BrokerId((index + n) % BROKERS) for n in range(REPLICAS))
+        for index in range(partitions)
     }
     assignment = layout.encode_topic(layout.TopicAssignment(replicas, random.uuid()))
     creates = [Create(paths.topic_path(name), assignment), Create(paths.partitions_path(name))]
@@ -160,7 +164,11 @@ async def zookeeper() -> AsyncIterator[Sessions]:
 
         async def session() -> Coordination:
             address = f"{server.address}/bench"
-            return await connect(address, session_timeout_ms=18_000, connection_timeout_ms=18_000)
+            return await connect(
+                address,
+                session_timeout_ms=CONNECTED_WITHIN_MS,
+                connection_timeout_ms=CONNECTED_WITHIN_MS,
+            )
 
         try:
             yield session
@@ -172,12 +180,14 @@ TREES: Final = {"ZooKeeper": zookeeper, "embedded tree": embedded}
 
 
 async def run(partitions: int) -> list[Row]:
+    """A failover and a lost broker, on each kind of tree."""
     rows = []
     for name, tree in TREES.items():
         async with tree() as session:
             failover, loss = await measure(session, partitions)
-        rows.append(_row(f"failover, {name}", failover, GOAL_S))
-        rows.append(_row(f"a broker of {BROKERS} lost, {name}", loss))
+        told = f"{partitions:,} partition{'s' if partitions > 1 else ''}, {name}"
+        rows.append(_row(f"failover, {told}", failover, GOAL_S))
+        rows.append(_row(f"a broker of {BROKERS} lost, {told}", loss))
     return rows
 
 
@@ -191,17 +201,26 @@ def _row(name: str, took: Took, goal_s: float | None = None) -> Row:
     )
 
 
-def section(partitions: int) -> Section:
-    notes = (f"{partitions:,} partitions, {BROKERS} brokers that only answer",)
-    rows = uvloop.run(run(partitions))
+def section(sizes: Sequence[int], say: Callable[[str], None]) -> Section:
+    """Raises ConfigError without Java or the jars of PySpark."""
+    rows = []
+    for partitions in sizes:
+        say(f"failover: {partitions:,} partitions")
+        rows += uvloop.run(run(partitions))
+    notes = (f"{BROKERS} brokers that only answer; {REPLICAS} replicas of each partition",)
     return Section("failover", "Without a controller", "Barnabas", "", rows, notes)
 
 
+def failover_section(bench: Bench) -> Section:
+    return section(bench.plan.controlled_partitions, bench.say)
+
+
 def main(
-    partitions: Annotated[int, typer.Option(min=100, help="How many partitions.")] = 10_000,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions.")] = 10_000,
 ) -> None:
     """A controller failover and the loss of a broker, with many partitions."""
-    show(Console(), section(partitions))
+    console = Console()
+    show(console, section([partitions], console.print))
 
 
 if __name__ == "__main__":

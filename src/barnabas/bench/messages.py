@@ -107,12 +107,12 @@ def framed(content: bytes, size: int | None = None) -> bytes:
     return struct.pack(">i", len(content) if size is None else size) + content
 
 
-def produce(batch: Batch) -> Exchange:
-    """Produce of one batch to one partition with acks=1."""
-    head = request_head(0, 9) + b"\0" + struct.pack(">hi", 1, 30_000)
-    topic = b"\2" + compact_string(TOPIC) + b"\2"
+def produce(batch: Batch, topic_name: str = TOPIC, acks: int = 1) -> Exchange:
+    """Produce of one batch to one partition."""
+    head = request_head(0, 9) + b"\0" + struct.pack(">hi", acks, 30_000)
+    topic = b"\2" + compact_string(topic_name) + b"\2"
     before = head + topic + bytes(4) + unsigned_varint(len(batch.content) + 1)
-    reply_head = bytes(5) + b"\2" + compact_string(TOPIC) + b"\2" + bytes(4)
+    reply_head = bytes(5) + b"\2" + compact_string(topic_name) + b"\2" + bytes(4)
     reply = reply_head + struct.pack(">hqqq", 0, 0, -1, 0) + b"\1\0\0" + b"\0" + bytes(4) + b"\0"
     return Exchange(
         request=framed(before + batch.content + b"\0\0\0"),

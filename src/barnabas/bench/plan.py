@@ -37,6 +37,13 @@ class Plan:
     sparse_segments: int
     look_ups: int
     partitions: int
+    replicated_sizes: tuple[int, ...]
+    replicated_bytes: int
+    caught_up_bytes: int
+    kills: int
+    session_timeout_ms: int
+    controlled_partitions: tuple[int, ...]
+    group_sizes: tuple[int, ...]
 
 
 FULL: Final = Plan(
@@ -58,6 +65,13 @@ FULL: Final = Plan(
     sparse_segments=10,
     look_ups=4_000,
     partitions=1_000,
+    replicated_sizes=(1024, 16 * 1024, 128 * 1024),
+    replicated_bytes=60_000_000,
+    caught_up_bytes=200_000_000,
+    kills=6,
+    session_timeout_ms=6_000,
+    controlled_partitions=(1, 1_000, 10_000),
+    group_sizes=(3, 30, 100),
 )
 
 SMOKE: Final = Plan(
@@ -79,6 +93,13 @@ SMOKE: Final = Plan(
     sparse_segments=2,
     look_ups=200,
     partitions=20,
+    replicated_sizes=(16 * 1024,),
+    replicated_bytes=2_000_000,
+    caught_up_bytes=2_000_000,
+    kills=1,
+    session_timeout_ms=3_000,
+    controlled_partitions=(100,),
+    group_sizes=(3, 30),
 )
 
 

@@ -43,28 +43,30 @@ def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
     What is raised in the block gets the server's last words as a note.
     """
     start = time.perf_counter()
-    process = _spawn(command, log)
+    process = spawn(command, log)
     assert process.stdout is not None
     try:
-        port = _listening_port(process.stdout)
+        port = listening_port(process.stdout)
         yield Server(process.pid, port, time.perf_counter() - start)
     except Exception as problem:
-        problem.add_note(_last_words(log))
+        problem.add_note(last_words(log))
         raise
     finally:
-        _stop(process)
+        stop(process)
         process.stdout.close()
 
 
 @contextmanager
-def broker(folder: Path) -> Iterator[Server]:
+def broker(folder: Path, *overrides: str) -> Iterator[Server]:
     """Barnabas, with its data and its log in `folder`."""
     command = [str(BROKER), "server", "--listen", "127.0.0.1:0", "--data", str(folder / "broker")]
+    for override in overrides:
+        command += ["--override", override]
     with running(command, folder / "broker.log") as server:
         yield server
 
 
-def _spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
+def spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as errors:
         try:
             return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
@@ -72,7 +74,7 @@ def _spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
             raise ServerFailed(f"there is no {command[0]}; `make venv` installs it") from missing
 
 
-def _listening_port(stdout: IO[bytes]) -> int:
+def listening_port(stdout: IO[bytes]) -> int:
     # Reads the pipe itself: a buffered reader could hold the line while select waits for more.
     text = b""
     deadline = time.monotonic() + PATIENCE_S
@@ -89,12 +91,12 @@ def _listening_port(stdout: IO[bytes]) -> int:
     raise ServerFailed("the server printed no `ready` line")
 
 
-def _last_words(log: Path) -> str:
+def last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
     return "\n".join(["the server's log ends with:", *lines]) if lines else "its log is empty"
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(PATIENCE_S)

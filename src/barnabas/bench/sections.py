@@ -8,8 +8,12 @@ from typing import Final
 from confluent_kafka import KafkaException
 from rich.console import Console
 
+from barnabas.base.errors import ConfigError, PeerGone
 from barnabas.bench import timers
 from barnabas.bench.clients import RecordsMissing, clients_section
+from barnabas.bench.failover import failover_section
+from barnabas.bench.group_members import GroupFailed
+from barnabas.bench.groups import groups_section
 from barnabas.bench.idle import idle_section
 from barnabas.bench.limits import raw_section
 from barnabas.bench.load import LoadFailed
@@ -17,8 +21,10 @@ from barnabas.bench.log import WrongResult, log_section
 from barnabas.bench.native_build import NoCompiler
 from barnabas.bench.plan import Bench, Plan
 from barnabas.bench.processes import ServerFailed
+from barnabas.bench.replication import replication_section
 from barnabas.bench.report import Section, show
 from barnabas.bench.throughput import fetch_section, latency_section, produce_section
+from barnabas.bench.waiting import NotInTime
 
 
 def timers_section(bench: Bench) -> Section:
@@ -35,9 +41,22 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "idle": idle_section,
     "log": log_section,
     "timers": timers_section,
+    "replication": replication_section,
+    "failover": failover_section,
+    "groups": groups_section,
 }
 # What a broker under test can do wrong; anything else is a bug of the bench.
-FAILURES: Final = (LoadFailed, RecordsMissing, ServerFailed, WrongResult, KafkaException, OSError)
+FAILURES: Final = (
+    GroupFailed,
+    LoadFailed,
+    NotInTime,
+    RecordsMissing,
+    ServerFailed,
+    WrongResult,
+    KafkaException,
+    PeerGone,
+    OSError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +78,8 @@ def run(names: Sequence[str], plan: Plan, folder: Path, console: Console) -> Out
             show(console, sections[-1])
         except NoCompiler as missing:
             console.print(f"{name}: left out, {missing}; the raw limits stand alone\n")
+        except ConfigError as missing:
+            console.print(f"{name}: left out, {missing}\n")
         except FAILURES as problem:
             failures.append(f"{name} failed: {str(problem) or type(problem).__name__}")
             console.print(failures[-1], *getattr(problem, "__notes__", ()), sep="\n", markup=False)

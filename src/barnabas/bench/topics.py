@@ -1,5 +1,6 @@
 """Makes a topic on a broker under test, and asks how far its log goes, with a real client."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -14,11 +15,21 @@ def client_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap, "log_level": 0, **settings}
 
 
-def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+def create_topic(
+    bootstrap: str, name: str, partitions: int, replicas: Sequence[int] = (0,)
+) -> None:
+    """Every partition on these brokers; the first of them leads."""
     admin = AdminClient(client_settings(bootstrap))
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    assignment = [list(replicas)] * partitions
+    topic = NewTopic(name, num_partitions=partitions, replica_assignment=assignment)
     for created in admin.create_topics([topic], operation_timeout=PATIENCE_S).values():
         created.result(PATIENCE_S)
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    admin = AdminClient(client_settings(bootstrap))
+    for deleted in admin.delete_topics([name], operation_timeout=PATIENCE_S).values():
+        deleted.result(PATIENCE_S)
 
 
 def log_end_offset(bootstrap: str, topic: str, partitions: int) -> int:

@@ -1,0 +1,54 @@
+"""The sections on clusters and groups measure what they say, and leave nothing behind."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import ErrorCode
+from barnabas.bench.failover import failover_section
+from barnabas.bench.group_members import GroupFailed, demand
+from barnabas.bench.groups import groups_section
+from barnabas.bench.plan import SMOKE, Bench
+from barnabas.bench.replication import replication_section
+from barnabas.bench.report import Section
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+
+
+def names(section: Section) -> list[str]:
+    assert all(number > 0 for row in section.rows for number in row.numbers.values())
+    return [row.name for row in section.rows]
+
+
+@needs_java
+def test_replication_is_measured_on_three_processes_through_a_kill(tmp_path: Path) -> None:
+    section = replication_section(Bench(SMOKE, tmp_path, print))
+    caught_up, killed, after_it = names(section)[-3:]
+    assert caught_up.startswith("empty follower copies 2 MB")
+    assert killed.startswith("leader killed")
+    assert "controller" in after_it
+    (row,) = (row for row in section.rows if row.name == killed)
+    assert row.numbers["p50_s"] > row.numbers["session_p50_s"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_java
+def test_a_failover_is_measured_on_both_kinds_of_tree(tmp_path: Path) -> None:
+    section = failover_section(Bench(SMOKE, tmp_path, print))
+    assert [name.rpartition(", ")[2] for name in names(section)] == [
+        *["ZooKeeper"] * 2,
+        *["embedded tree"] * 2,
+    ]
+
+
+def test_rebalances_of_every_size_and_commits_are_measured(tmp_path: Path) -> None:
+    section = groups_section(Bench(SMOKE, tmp_path, print))
+    assert len(names(section)) == len(SMOKE.group_sizes) + 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusal_of_the_coordinator_is_no_result() -> None:
+    demand(ErrorCode.none, "not raised")
+    with pytest.raises(GroupFailed, match="JoinGroup: illegal_generation"):
+        demand(ErrorCode.illegal_generation, "JoinGroup")
