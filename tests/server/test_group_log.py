@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.server import group_coordinator
+from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.group_loading import load
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.batch import headers
@@ -156,3 +158,26 @@ def test_no_client_writes_into_the_log_of_groups(tmp_path: Path) -> None:
     with group_broker(tmp_path) as running, running.client() as client:
         coordinated(client, new_group())
         assert client.produce("__consumer_offsets", key=b"k").error_code == 17
+
+
+def test_a_commit_for_a_topic_that_appears_meanwhile_is_not_acknowledged(tmp_path: Path) -> None:
+    ask, is_asked, is_there = GroupCoordinator.ask, threading.Event(), threading.Event()
+
+    async def later(self: GroupCoordinator, *args: Any) -> Any:
+        is_asked.set()
+        await asyncio.get_running_loop().run_in_executor(None, is_there.wait)
+        return await ask(self, *args)
+
+    with group_broker(tmp_path) as running, running.client() as client:
+        group = coordinated(client, new_group())
+        with (
+            patch.object(GroupCoordinator, "ask", later),
+            ThreadPoolExecutor(1) as pool,
+            running.client() as early,
+        ):
+            codes = pool.submit(commit, early, group, {("late", 0): 1})
+            is_asked.wait()
+            client.create("late")
+            is_there.set()
+            assert codes.result() == {("late", 0): 3}
+        assert committed(client, group) == {}

@@ -28,7 +28,7 @@ _UNSET: Final = timedelta(milliseconds=-1)
 
 
 async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
-    known = _known(broker)
+    known = _known(broker, request)
     topics = [
         TopicCommits(
             topic.name,
@@ -40,7 +40,7 @@ async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Of
                     each.committed_metadata,
                 )
                 for each in topic.partitions
-                if known(topic.name, each.partition_index)
+                if (topic.name, each.partition_index) in known
             ],
         )
         for topic in request.topics
@@ -53,7 +53,7 @@ async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Of
     }
 
     def code_of(topic: str, partition: int) -> ErrorCode:
-        if not known(topic, partition):
+        if (topic, partition) not in known:
             return ErrorCode.unknown_topic_or_partition
         return codes.get((topic, partition), reply.error)
 
@@ -81,12 +81,16 @@ async def _commit(
         return OffsetsReply(error=e.code)
 
 
-def _known(broker: Broker) -> Callable[[str, int], bool]:
-    def known(topic: str, partition: int) -> bool:
-        image = broker.metadata.topic(topic)
-        return image is not None and partition in image.partitions
-
-    return known
+def _known(broker: Broker, request: OffsetCommitRequest) -> set[tuple[str, int]]:
+    """Those that there are when the request comes: only they are committed, whatever comes later."""
+    images = {topic.name: broker.metadata.topic(topic.name) for topic in request.topics}
+    return {
+        (topic.name, each.partition_index)
+        for topic in request.topics
+        if (image := images[topic.name]) is not None
+        for each in topic.partitions
+        if each.partition_index in image.partitions
+    }
 
 
 def _response(
