@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import BrokerError
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.bounds import is_array, nested_entity
+from barnabas.wire.bounds import is_array, is_nullable, nested_entity
 from barnabas.wire.schema import request_type
 from tests.server.raw import (
     SOON,
@@ -81,10 +81,8 @@ _BY_NAME: Final[dict[str, Any]] = {
     "replication_factor": 1,
     "resource_type": 2,
     "endpoint_type": 1,
-    "transactional_id": None,
     "config_source": 0,
     "assignments": (),
-    "cursor": None,
     "response_partition_limit": 100,
     "configs": None,
     "broker_epoch": -1,
@@ -93,7 +91,17 @@ _BY_NAME: Final[dict[str, Any]] = {
     "host": "127.0.0.1",
     "host_name": "127.0.0.1",
     "port": 1,
+    "member_id": "",
+    "generation_id": -1,
+    "generation_id_or_member_epoch": -1,
+    "protocol_type": "consumer",
+    "protocol_name": TOPIC,
+    # Version 0, one topic, no user data.
+    "metadata": struct.pack(">hih6si", 0, 1, 6, TOPIC.encode(), -1),
+    "server_assignor": "uniform",
+    "topic_partitions": (),
 }
+_NONE: Final = ("transactional_id", "cursor", "group_instance_id", "instance_id", "rack_id")
 
 
 def sensible(entity: Any) -> Any:
@@ -108,7 +116,7 @@ def _value(field: "dataclasses.Field[Any]", hint: object) -> Any:
         return _BY_NAME[field.name]
     if "tag" in field.metadata and field.default is not dataclasses.MISSING:
         return field.default
-    if field.name in ("transactional_id", "cursor"):
+    if field.name in _NONE and is_nullable(hint):
         return None
     if nested is None:
         value = _BY_KIND.get(field.metadata["kafka_type"], 0)
@@ -252,6 +260,15 @@ class Victim:
                 self._folder,
                 auto_create_topics_enable="false",
                 controlled_shutdown_enable="false",
+                # Groups take any session, if it is short, and wait for nobody.
+                group_min_session_timeout_ms="1",
+                group_max_session_timeout_ms="500",
+                group_consumer_session_timeout_ms="500",
+                group_consumer_min_session_timeout_ms="500",
+                group_consumer_heartbeat_interval_ms="100",
+                group_consumer_min_heartbeat_interval_ms="100",
+                group_initial_rebalance_delay_ms="0",
+                offsets_topic_num_partitions="2",
             )
         )
         await self.insight.create(STEADY)

@@ -199,7 +199,7 @@ class ClassicGroup:
                 for topic in subscribed_topics(member.metadata(self.protocol_name))
             )
         except ValueError as unreadable:
-            log.warning("subscription not readable group=%s reason=%s", self.group_id, unreadable)
+            log.info("subscription not readable group=%s reason=%s", self.group_id, unreadable)
             return None
 
     # -- who may do what ------------------------------------------------------------------------
