@@ -95,6 +95,30 @@ def test_any_client_can_use_it(kafka: Cluster) -> None:
     consumer.close()
 
 
+@pytest.mark.kafka(config={"offsets.topic.num.partitions": "1"})
+def test_a_group_goes_on_where_it_was_when_its_coordinator_dies(kafka_cluster: Cluster) -> None:
+    kafka = kafka_cluster
+    kafka.create_topic("t")
+    produce(kafka, "t", b"one")
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": "g",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    for expected in (b"one", b"two"):
+        consumer = Consumer(settings)
+        consumer.subscribe(["t"])
+        record = consumer.poll(60)
+        assert record is not None
+        assert record.value() == expected
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        kafka.kill_unclean(kafka.leader_of("__consumer_offsets"), at_once=True)
+        kafka.restart(next(b for b in kafka.brokers if b not in kafka.running))
+        produce(kafka, "t", b"two")
+
+
 def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

@@ -14,6 +14,8 @@ from barnabas.testing import Cluster, Misuse, NotInTime
 from tests.testing.test_cluster import aiokafka_library, consume, kafka_library, produce
 
 NO_RETRY = {"retries": 0, "enable.idempotence": False}
+# Who connects to a paused broker first waits ten seconds for its first answer otherwise.
+IMPATIENT = {"api.version.request.timeout.ms": 500, "socket.connection.setup.timeout.ms": 1000}
 
 
 def outcome(kafka: Cluster, topic: str, **settings: Any) -> int | None:
@@ -37,7 +39,7 @@ def test_a_paused_broker_loses_its_partitions_and_takes_them_up_again(
     leader = kafka.leader_of("t")
     kafka.pause(leader)
     kafka.wait_for_isr("t", isr={0, 1, 2} - {leader})
-    produce(kafka, "t", b"meanwhile", acks="all")
+    produce(kafka, "t", b"meanwhile", acks="all", **IMPATIENT)
     kafka.resume(leader)
     kafka.wait_for_isr("t", isr={0, 1, 2})
     assert consume(kafka, "t", 1) == [b"meanwhile"]

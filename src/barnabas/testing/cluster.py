@@ -207,6 +207,7 @@ class Cluster:
         """Start a broker again, on its port and its folder; one that runs is stopped before."""
         if self._lives[self._known(broker)].is_alive:
             self.kill(broker)
+        self._lives[broker].wait_ended()
         self._note_failure(broker)
         self._launch(broker)
         try:

@@ -299,6 +299,9 @@ class BridgedSession:
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         return await self._ask(path, lambda session: session.get(path, self._across(watch)))
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return await self._ask("/", lambda session: session.get_many(paths))
+
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         return await self._ask(path, lambda session: session.exists(path, self._across(watch)))
 

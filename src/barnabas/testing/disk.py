@@ -1,5 +1,6 @@
 """The disk of a broker under test: a real folder that can be full, and is lost with its broker."""
 
+import asyncio
 import errno
 import os
 from dataclasses import dataclass
@@ -35,14 +36,14 @@ class Mount:
     def hold(self, lock: Closeable) -> None:
         self._locks.append(lock)
 
-    def check_alive(self, folder: str) -> None:
-        """Raises DiskFault, if the broker was killed."""
+    def check_alive(self) -> None:
+        """Raises CancelledError, if the broker was killed: no fault, it is just not done."""
         if self._is_over:
-            raise DiskFault(folder, OSError(errno.EIO, "the broker was killed"))
+            raise asyncio.CancelledError
 
     def check_room(self, folder: str) -> None:
         """Raises DiskFault, if nothing more can be written."""
-        self.check_alive(folder)
+        self.check_alive()
         if self._volume.is_full:
             raise DiskFault(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
@@ -63,7 +64,7 @@ class MountedDisk(RealDisk):
         status = self.status(path)
         if status is None or status.size < size:
             self._mount.check_room(self.folder)
-        self._mount.check_alive(self.folder)
+        self._mount.check_alive()
         return super().map(path, size)
 
     def resize(self, path: str, size: int, /) -> None:
@@ -80,11 +81,11 @@ class MountedDisk(RealDisk):
         super().replace(path, data, sync=False)
 
     def rename(self, path: str, new_path: str, /) -> None:
-        self._mount.check_alive(self.folder)
+        self._mount.check_alive()
         super().rename(path, new_path)
 
     def remove(self, path: str, /) -> None:
-        self._mount.check_alive(self.folder)
+        self._mount.check_alive()
         super().remove(path)
 
     def make_folder(self, path: str, /) -> None:
@@ -92,7 +93,7 @@ class MountedDisk(RealDisk):
         super().make_folder(path)
 
     def sync(self, path: str = "", /) -> None:
-        self._mount.check_alive(self.folder)
+        self._mount.check_alive()
 
     def lock(self, path: str, /) -> Closeable | None:
         lock = super().lock(path)
@@ -120,5 +121,5 @@ class MountedFile:
         self._file.append(data)
 
     def truncate(self, size: int, /) -> None:
-        self._mount.check_alive(self._folder)
+        self._mount.check_alive()
         self._file.truncate(size)

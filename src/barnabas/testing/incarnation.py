@@ -67,7 +67,8 @@ class Incarnation:
 
     @property
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        """Whether it runs, and not only to come to an end after a failure."""
+        return self._thread.is_alive() and self.failure is None
 
     @property
     def is_paused(self) -> bool:
@@ -91,6 +92,10 @@ class Incarnation:
         self._is_doomed = True
         self._call_soon(self._die)
         self._gate.set()
+        self._thread.join()
+
+    def wait_ended(self) -> None:
+        """Return when nothing of it is left, after it was ended or by itself."""
         self._thread.join()
 
     def pause(self) -> None:

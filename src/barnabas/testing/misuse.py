@@ -1,6 +1,6 @@
 """What a test asked of its cluster that cannot be, told in one sentence; and names looked up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from barnabas.base.config import did_you_mean
 from barnabas.base.errors import BarnabasError, ErrorCode
@@ -37,7 +37,7 @@ def find_api(name: str | ApiKey) -> ApiKey:
     shown = {_shown(key): key for key in APIS if key not in _BETWEEN_BROKERS}
     key = known.get(_plain(name))
     if key is None:
-        raise Misuse(f"{name} is no API that is served here{_hint(name, shown)}")
+        raise Misuse(f"{name} is no API that is served here{did_you_mean(name, shown)}")
     if key in _BETWEEN_BROKERS:
         raise Misuse(f"{_shown(key)} is what brokers ask each other; only clients' requests fail")
     return key
@@ -55,7 +55,7 @@ def find_error(name: str | int | ErrorCode) -> ErrorCode:
         code = next((each for each in ErrorCode if each.value == int(name)), None)
     if code is None:
         names = [each.name.upper() for each in ErrorCode]
-        raise Misuse(f"{name} is no error of Kafka's{_hint(str(name).upper(), names)}")
+        raise Misuse(f"{name} is no error of Kafka's{did_you_mean(str(name).upper(), names)}")
     if code is ErrorCode.none:
         raise Misuse("NONE is no error: a request that succeeds needs no order")
     return code
@@ -76,7 +76,3 @@ def _plain(name: str) -> str:
 
 def _shown(key: ApiKey) -> str:
     return key.name.replace("_", " ").title().replace(" ", "")
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, known)

@@ -21,7 +21,7 @@ _SAME: Final = (
     ("name", "topic", "topic_name", "key", "group_id"),
 )
 # What Kafka says beside an error, where it is not the default.
-_WHERE_AN_ERROR_IS: Final = {"records": b"", "high_watermark": -1}
+_WHERE_AN_ERROR_IS: Final = {"records": b"", "high_watermark": -1, "base_offset": -1}
 # Errors of the request as a whole, said as far out as there is a place for a code...
 _OF_THE_WHOLE: Final = frozenset(
     {
