@@ -17,6 +17,7 @@ from barnabas.server.group_loading import load
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.batch import headers
 from barnabas.wire.compression import Codec
+from tests.server.admin.client import parts
 from tests.server.admin.running import until
 from tests.server.group_members import (
     LOADING,
@@ -181,3 +182,41 @@ def test_a_commit_for_a_topic_that_appears_meanwhile_is_not_acknowledged(tmp_pat
             is_there.set()
             assert codes.result() == {("late", 0): 3}
         assert committed(client, group) == {}
+
+
+def test_the_offsets_of_a_topic_that_is_deleted_while_they_are_read_go_too(tmp_path: Path) -> None:
+    may_load, group = threading.Event(), new_group()
+    with group_broker(tmp_path) as running, running.client() as client:
+        client.create("kept")
+        client.create("gone")
+        commit(client, coordinated(client, group), {("kept", 0): 1, ("gone", 0): 2})
+
+    async def when_allowed(*args: Any) -> int:
+        await asyncio.get_running_loop().run_in_executor(None, may_load.wait)
+        return await load(*args)
+
+    with (
+        patch.object(group_coordinator, "load", when_allowed),
+        group_broker(tmp_path) as running,
+        running.client() as client,
+    ):
+        client.delete("gone")
+        until(lambda: client.can_create("gone"), "the topic to be gone")
+        may_load.set()
+        until(
+            lambda: fetch_offsets(client, coordinated(client, group), None).topics,
+            "the log to be read",
+        )
+        assert committed(client, group) == {("kept", 0): 1}
+
+
+def test_who_asks_for_the_topic_of_groups_finds_it_as_groups_need_it(tmp_path: Path) -> None:
+    with group_broker(tmp_path) as running, running.client() as client:
+        asked = parts(name="__consumer_offsets")
+        until(
+            lambda: client.call(ApiKey.METADATA, topics=(asked,)).topics[0].error_code == 0,
+            "the topic to be made",
+        )
+        config = running.running.broker.configs.topic("__consumer_offsets")
+        assert config.compacts
+        assert len(client.call(ApiKey.METADATA, topics=(asked,)).topics[0].partitions) == 2

@@ -154,8 +154,7 @@ class GroupCoordinator:
         for active in self._active.values():
             if active.is_loaded:
                 self.consumers.on_topics_changed(active.shard.groups, changed)
-                if gone:
-                    active.carry_out(active.shard.offsets.on_partitions_deleted(gone))
+            active.on_partitions_deleted(gone)
 
     # -- roles ---------------------------------------------------------------
 

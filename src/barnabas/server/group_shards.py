@@ -79,6 +79,7 @@ class ActiveShard:
         self._disk_failed = disk_failed
         # How far the log is written from here; every answer rests on all of it.
         self._written: Offset = Offset(0)
+        self._deleted: list[TopicPartition] = []  # while the log was read
         self._timers: dict[Hashable, _ShardTimer] = {}
         self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
 
@@ -141,10 +142,10 @@ class ActiveShard:
         except DiskFault as fault:
             self._disk_failed(fault)
             raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
-        if leader.is_sole:
-            self._delayed.on_high_watermark(self.partition)
-        else:
+        if not leader.is_sole:
             self._delayed.on_append(self.partition)
+        if leader.high_watermark == leader.log.log_end_offset:
+            self._delayed.on_high_watermark(self.partition)
 
     # -- answers -------------------------------------------------------------
 
@@ -181,6 +182,13 @@ class ActiveShard:
         del self._timers[key]
         self.carry_out(self.shard.on_timer(cast(tuple[str, ...], key), self.now()))
 
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget what was committed for them, now or when it is known what was."""
+        if not self.is_loaded:
+            self._deleted += partitions
+        elif partitions:
+            self.carry_out(self.shard.offsets.on_partitions_deleted(partitions))
+
     # -- beginning and end ---------------------------------------------------
 
     def begin(self, leader: LeaderReplica) -> None:
@@ -188,6 +196,7 @@ class ActiveShard:
         self._written = leader.log.log_end_offset
         self.is_loaded = True
         self.carry_out(self.shard.on_loaded(self.now()))
+        self.on_partitions_deleted(self._deleted)
 
     def end(self) -> None:
         """Another leads the partition: nothing is done any more, and whoever waits hears so."""

@@ -23,6 +23,7 @@ from barnabas.server import authorized
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.server.metadata import TopicImage, is_internal
+from barnabas.server.offsets_topic import OFFSETS_TOPIC, new_offsets_topic
 from barnabas.server.topic_names import check_topic_name
 from barnabas.server.topics import NewTopic
 from barnabas.wire.apis import ApiKey
@@ -65,7 +66,8 @@ async def _create_and_respond(
     for topic in asked:
         if _is_missing(broker, topic):
             try:
-                made = await broker.topics.create(NewTopic(topic.name), validate_only=False)
+                wanted = _new_topic(broker, topic.name)
+                made = await broker.topics.create(wanted, validate_only=False)
                 await broker.topics.led(topic.name, len(made.assignment), AUTO_CREATION_MS)
             except BrokerError as e:
                 if e.code is ErrorCode.request_timed_out:
@@ -76,6 +78,13 @@ async def _create_and_respond(
                     continue
         answers.append(_lookup(broker, topic, call))
     return _response(broker, request, call, answers)
+
+
+def _new_topic(broker: Broker, name: str) -> NewTopic:
+    """As for any topic, but groups must find theirs as their coordinators would make it."""
+    if name == OFFSETS_TOPIC:
+        return new_offsets_topic(broker.configs.broker, len(broker.metadata.brokers))
+    return NewTopic(name)
 
 
 def _is_missing(broker: Broker, topic: MetadataRequestTopic) -> bool:

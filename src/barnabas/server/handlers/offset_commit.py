@@ -82,7 +82,7 @@ async def _commit(
 
 
 def _known(broker: Broker, request: OffsetCommitRequest) -> set[tuple[str, int]]:
-    """Those that there are when the request comes: only they are committed, whatever comes later."""
+    """Those that there are when the request comes; only they are committed."""
     images = {topic.name: broker.metadata.topic(topic.name) for topic in request.topics}
     return {
         (topic.name, each.partition_index)
