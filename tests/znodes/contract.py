@@ -141,6 +141,20 @@ class CoordinationContract:
                 await attempt
 
     @two_sessions
+    async def test_many_nodes_are_read_at_once_and_those_that_are_missing_told(
+        self, one: Coordination, other: Coordination
+    ) -> None:
+        for name, data in (("/a", b"one"), ("/b", b""), ("/b/c", b"three" * 1000)):
+            await one.create(name, data)
+        await one.set("/a", b"changed")
+        paths = ["/b/c", "/missing", "/a", "/b", "/a"]
+        found = await other.get_many(paths)
+        assert found[1] is None
+        assert [found[n] for n in (0, 2, 3, 4)] == [await other.get(paths[n]) for n in (0, 2, 3, 4)]
+        assert await other.get_many([]) == []
+        assert await other.get_many(["/missing"]) == [None]
+
+    @two_sessions
     async def test_a_set_raises_the_version_and_the_mzxid_only(
         self, one: Coordination, other: Coordination
     ) -> None:

@@ -9,7 +9,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from barnabas.base.errors import ConfigError
+from barnabas.znodes.kazoo_requests import ReadMany
 from barnabas.znodes.tree import (
+    ConnectionLoss,
     Coordination,
     Create,
     Delete,
@@ -141,6 +143,27 @@ def test_reads_by_the_thousand_do_not_hold_up_the_loop(zookeeper_chroot: str) ->
         assert turns > 10
         await session.multi([Delete(path) for path in paths])
         assert [event.path for event in await heard.first(3000)] == paths
+        await session.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_cannot_read_many_at_once_is_asked_for_one_after_the_other(
+    zookeeper_chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses, and closes the connection, as old servers do with a request they do not know."""
+    monkeypatch.setattr(ReadMany, "type", 99)
+
+    async def scenario() -> None:
+        session = await connect(zookeeper_chroot, **TIMEOUTS)
+        states = Heard[SessionState]()
+        session.listen(states)
+        await session.create("/a", b"one")
+        with pytest.raises(ConnectionLoss):
+            await session.get_many(["/a", "/missing"])
+        await states.until(SessionState.CONNECTED)
+        found = await session.get_many(["/a", "/missing"])
+        assert found == [await session.get("/a"), None]
         await session.close()
 
     asyncio.run(scenario())

@@ -86,6 +86,10 @@ class Store:
         except NoNode:
             return None
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """What each of some nodes has, None where there is none."""
+        return await self.call(lambda: self._tree.get_many(paths))
+
     async def find(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
         """As `get`, but a watch is left also where there is no node yet."""
         while True:

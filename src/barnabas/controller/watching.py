@@ -4,10 +4,11 @@ A watch is for one event, so between two reads at most one event of a kind waits
 and nothing that happens after a read is missed.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Led, LiveBroker, Topic
@@ -47,11 +48,13 @@ from barnabas.znodes.paths import (
     partition_state_path,
     topic_path,
 )
-from barnabas.znodes.tree import MalformedZnode, Watch, WatchEvent
+from barnabas.znodes.tree import MalformedZnode, Stat, Watch, WatchEvent
 
 log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
+# Enough that the way there and back counts little; few enough not to hold the loop for long.
+_READ_AT_ONCE: Final = 500
 
 
 class ReassignmentAsked(NamedTuple):
@@ -128,30 +131,24 @@ class Watching:
 
     async def states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Led]:
         """Their `state` nodes; those that have none are left out. Sets no watches."""
-        return await self._states(partitions, lambda _: None)
+        wanted, led = list(partitions), dict[TopicPartition, Led]()
+        for start in range(0, len(wanted), _READ_AT_ONCE):
+            some = wanted[start : start + _READ_AT_ONCE]
+            nodes = await self._store.get_many([partition_state_path(each) for each in some])
+            led.update(_led(some, nodes))
+            await asyncio.sleep(0)  # an embedded tree answers at once; others shall have their turn
+        return led
 
     async def moving_states(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Led]:
         """The same, with a watch on each: of partitions that are being reassigned."""
-        return await self._states(partitions, lambda each: self._on(ReassignedIsrChanged(each)))
-
-    async def _states(
-        self,
-        partitions: Iterable[TopicPartition],
-        watch: Callable[[TopicPartition], Watch | None],
-    ) -> dict[TopicPartition, Led]:
         wanted = list(partitions)
-        found = await pipelined(self._state(each, watch(each)) for each in wanted)
-        return {each: led for each, led in zip(wanted, found, strict=True) if led is not None}
-
-    async def _state(self, partition: TopicPartition, watch: Watch | None) -> Led | None:
-        node = await self._store.get(partition_state_path(partition), watch)
-        if node is None:
-            return None
-        data, stat = node
-        state = decoded(lambda: decode_partition_state(partition, data))
-        return None if state is None else Led(state, stat.version, stat.mzxid)
+        nodes = await pipelined(
+            self._store.get(partition_state_path(each), self._on(ReassignedIsrChanged(each)))
+            for each in wanted
+        )
+        return dict(_led(wanted, nodes))
 
     # -- what tools and brokers leave for the controller ----------------------
 
@@ -216,6 +213,18 @@ def topic_assignment(topic: Topic) -> TopicAssignment:
             index: each.removing for index, each in topic.partitions.items() if each.removing
         },
     )
+
+
+def _led(
+    partitions: Sequence[TopicPartition], nodes: Sequence[tuple[bytes, Stat] | None]
+) -> Iterator[tuple[TopicPartition, Led]]:
+    """What their `state` nodes say; one that is missing or cannot be read is left out."""
+    for partition, node in zip(partitions, nodes, strict=True):
+        if node is None:
+            continue
+        state = decoded(partial(decode_partition_state, partition, node[0]))
+        if state is not None:
+            yield partition, Led(state, node[1].version, node[1].mzxid)
 
 
 def decoded(decode: Callable[[], T]) -> T | None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from barnabas.base.disk import Disk
 from barnabas.base.offload import InlineOffload, Offload
 from barnabas.znodes.journal import Journal
-from barnabas.znodes.nodes import Change, Nodes, check_operation, check_path, events_of
+from barnabas.znodes.nodes import ROOT, Change, Nodes, check_operation, check_path, events_of
 from barnabas.znodes.tree import (
     ANY_VERSION,
     Create,
@@ -168,6 +168,13 @@ class EmbeddedSession:
         node = self._tree.nodes[path]
         self._watches.on_data(path, watch)
         return node.data, node.stat
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        for path in paths:
+            check_path(path)
+        await self._before_reading(ROOT)
+        nodes = self._tree.nodes
+        return [(nodes[each].data, nodes[each].stat) if each in nodes else None for each in paths]
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         await self._before_reading(path)

@@ -27,6 +27,11 @@ from barnabas.znodes.tree import (
     ZnodeError,
 )
 
+
+class NotOffered(ZnodeError):
+    """The server is too old for such a request."""
+
+
 EVENT_KINDS: Final[dict[Any, EventKind]] = {
     EventType.CREATED: EventKind.CREATED,
     EventType.CHANGED: EventKind.CHANGED,
@@ -42,7 +47,13 @@ _ERRORS: Final[dict[type[Exception], type[ZnodeError]]] = {
     kazoo_errors.SessionExpiredError: SessionExpired,
     kazoo_errors.ConnectionClosedError: SessionExpired,
     kazoo_errors.ConnectionLoss: ConnectionLoss,
+    kazoo_errors.UnimplementedError: NotOffered,
 }
+# The only read that is made in one request with others; this one leaves no watch.
+_READ_HEAD: Final = requests.multiheader_struct.pack(requests.GetData.type, False, -1)
+_END: Final = requests.multiheader_struct.pack(-1, True, -1)
+_FAILED: Final = -1
+_read_buffer: Final[Any] = requests.read_buffer
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
 
@@ -56,6 +67,54 @@ class Chroot(str):
 
     def inside(self, full_path: str) -> str:
         return full_path[len(self) :] or "/"
+
+
+class ReadMany:
+    """Reads of many nodes in one request, which servers know since ZooKeeper 3.6 and kazoo not."""
+
+    type = 22
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        return b"".join([*map(_read_of, self._paths), _END])
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> list[tuple[bytes | None, Any] | Exception]:
+        found: list[tuple[bytes | None, Any] | Exception] = []
+        while True:
+            kind, done, _ = requests.multiheader_struct.unpack_from(answer, offset)
+            offset += requests.multiheader_struct.size
+            if done:
+                return found
+            if kind == _FAILED:
+                (code,) = requests.int_struct.unpack_from(answer, offset)
+                offset += requests.int_struct.size
+                found.append(kazoo_errors.EXCEPTIONS[code]())
+            else:
+                data, offset = _read_buffer(answer, offset)
+                stat = ZnodeStat._make(requests.stat_struct.unpack_from(answer, offset))
+                offset += requests.stat_struct.size
+                found.append((data, stat))
+
+
+def _read_of(path: str) -> bytes:
+    read: Any = requests.GetData(path, None)
+    return _READ_HEAD + bytes(read.serialize())
+
+
+def nodes_of(paths: Sequence[str], answers: Sequence[Any]) -> list[tuple[bytes, Stat] | None]:
+    """What ReadMany was answered. Raises the error of a read that failed, if not for want of it."""
+    found: list[tuple[bytes, Stat] | None] = []
+    for path, answer in zip(paths, answers, strict=True):
+        if isinstance(answer, kazoo_errors.NoNodeError):
+            found.append(None)
+        elif isinstance(answer, Exception):
+            raise error_of(path, answer)
+        else:
+            found.append((answer[0] or b"", stat_of(answer[1])))
+    return found
 
 
 def request_of(operation: Operation, chroot: Chroot) -> Any:

@@ -197,6 +197,13 @@ class Coordination(Protocol):
         """Raises NoNode."""
         ...
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """What each node has, None where there is none; many cost little more than one.
+
+        Each is read as by `get`: they may change between one and the next.
+        """
+        ...
+
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """Leaves the watch also where there is no node yet."""
         ...

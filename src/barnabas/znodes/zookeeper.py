@@ -22,7 +22,10 @@ from barnabas.base.errors import ConfigError
 from barnabas.znodes.kazoo_requests import (
     EVENT_KINDS,
     Chroot,
+    NotOffered,
+    ReadMany,
     error_of,
+    nodes_of,
     request_of,
     results_of,
     stat_of,
@@ -97,6 +100,7 @@ class ZooKeeperSession:
         self._id = 0
         self._connection: Connection | None = None
         self._ending: list[asyncio.Future[None]] = []
+        self._reads_many = True
 
     @property
     def session_id(self) -> int:
@@ -123,6 +127,27 @@ class ZooKeeperSession:
 
         data, stat = await self._read(path, "get_async", watch, note)
         return data or b"", stat_of(stat)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        for path in paths:
+            check_path(path)
+        connection = self._connected(ROOT)
+        if not paths:
+            return []
+        request = ReadMany([self._chroot.full(path) for path in paths])
+        if self._reads_many:
+            try:
+                answers = await self._answer(ROOT, connection, partial(connection.call, request))
+                return nodes_of(paths, answers)
+            except NotOffered:
+                # Such a server also closes the connection: it must not be asked again.
+                self._reads_many = False
+        return list(await asyncio.gather(*map(self._find, paths)))
+
+    async def _find(self, path: str) -> tuple[bytes, Stat] | None:
+        with suppress(NoNode):
+            return await self.get(path)
+        return None
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         note = partial(self._watch_data, path, watch)

@@ -59,6 +59,12 @@ class Connection:
         self._on_state(self, KazooState.SUSPENDED)
         raise ConnectionLoss(path, "not connected")
 
+    def call(self, request: Any) -> Reply:
+        """Send a request that the client has no method for; to be given to `ask`."""
+        reply = self._handler.async_result()
+        self.client._call(request, reply)
+        return reply
+
     def end(self, *, gently: bool) -> "asyncio.Future[None]":
         """Stop kazoo, on a thread since it blocks; `gently` closes the session at the server."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
