@@ -21,7 +21,7 @@ from barnabas.bench.messages import Batch, batch_of, produce
 from barnabas.bench.native_build import NoCompiler, program
 from barnabas.bench.plan import CONNECTIONS, WINDOW, Bench
 from barnabas.bench.processes import Server, broker
-from barnabas.bench.report import Row, Section, rate, ratio_row, size_name
+from barnabas.bench.report import Row, Section, amount, ratio_row, size_name
 from barnabas.bench.topics import create_topic, delete_topic, log_end_offset
 from barnabas.bench.waiting import until_led
 
@@ -131,16 +131,16 @@ def _rounds(
 
 
 def _throughput_row(size: int, rounds: list[tuple[LoadResult, LoadResult]]) -> Row:
-    three = median(each.requests_per_second for each, _ in rounds) * size
-    one = median(each.requests_per_second for _, each in rounds) * size
+    three = median(each.requests_per_second for each, _ in rounds)
+    one = median(each.requests_per_second for _, each in rounds)
     ratios = [ours.requests_per_second / alone.requests_per_second for ours, alone in rounds]
     return ratio_row(
         f"produce, acks=all, batches of {size_name(size)}",
-        rate(three),
-        f"one broker {rate(one)}",
+        amount(size, three),
+        f"one broker {amount(size, one)}",
         median(ratios),
-        bytes_per_second=three,
-        one_broker_bytes_per_second=one,
+        requests_per_second=three,
+        one_broker_requests_per_second=one,
         lowest_ratio=min(ratios),
         highest_ratio=max(ratios),
     )

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
+
+MOST_COUNTED_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,13 @@ def size_name(size: int) -> str:
 
 def rate(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e6:,.0f} MB/s"
+
+
+def amount(size: int, requests_per_second: float) -> str:
+    """Of requests with so many bytes each; of small ones the number is told, since that costs."""
+    if size > MOST_COUNTED_BYTES:
+        return rate(requests_per_second * size)
+    return f"{requests_per_second:,.0f} req/s"
 
 
 def show(console: Console, section: Section) -> None:

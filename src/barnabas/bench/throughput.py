@@ -16,7 +16,7 @@ from barnabas.bench.messages import TOPIC, Batch, Exchange, batch_of, fetch, pro
 from barnabas.bench.native_build import program
 from barnabas.bench.plan import CONNECTIONS, WINDOW, Bench
 from barnabas.bench.processes import Server, broker
-from barnabas.bench.report import Row, Section, rate, ratio_row, size_name
+from barnabas.bench.report import Row, Section, amount, ratio_row, size_name
 from barnabas.bench.topics import create_topic, log_end_offset
 
 PRODUCE_GOALS: Final = {209: 0.25, 1024: 0.25, 16 * 1024: 0.55, 128 * 1024: 0.75, 1_000_000: 0.75}
@@ -24,7 +24,6 @@ FETCH_GOALS: Final = {16 * 1024: 0.50, 128 * 1024: 0.70, 1_000_000: 0.75}
 LATENCY_BYTES: Final = 1024
 WARMING_SHARE: Final = 0.1
 CLIENT_BUSY: Final = 0.95
-MOST_COUNTED_BYTES: Final = 1024  # up to here the number of requests is what costs, not their bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +169,8 @@ def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> 
         name += " (generator-bound)"
     return ratio_row(
         name,
-        _amount(size, ours),
-        _amount(size, ideal),
+        amount(size, ours),
+        amount(size, ideal),
         median(each.ratio for each in rounds),
         goals.get(size),
         requests_per_second=ours,
@@ -182,12 +181,6 @@ def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> 
         lowest_ratio=min(each.ratio for each in rounds),
         highest_ratio=max(each.ratio for each in rounds),
     )
-
-
-def _amount(size: int, requests_per_second: float) -> str:
-    if size > MOST_COUNTED_BYTES:
-        return rate(requests_per_second * size)
-    return f"{requests_per_second:,.0f} req/s"
 
 
 def _latency_row(name: str, pairs: list[tuple[float, float]]) -> Row:
