@@ -76,7 +76,7 @@ async def test_a_session_that_the_leader_forgot_is_begun_anew(tmp_path: Path) ->
         led.append(4)
         here.leader.tell()
         await here.caught_up()
-        assert len([r for r in here.leader.requests if r.session_epoch == 0]) == 2
+        await until(lambda: sum(r.session_epoch == 0 for r in here.leader.requests) == 2)
 
 
 @on_a_loop

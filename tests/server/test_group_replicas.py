@@ -143,4 +143,4 @@ def test_whoever_waits_hears_that_the_coordinator_moves() -> None:
             assert member.receive_join().error_code == NOT_COORDINATOR
         with connected(kafka, 1 - leader) as client:
             coordinated(client, group)
-            assert found(client, group).node_id == 1 - leader
+            until(lambda: found(client, group).node_id == 1 - leader, "the new coordinator")

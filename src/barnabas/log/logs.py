@@ -217,7 +217,9 @@ class Logs:
         online = self._online()
         if not online:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log folders are offline")
-        folder = min(online, key=lambda folder: len(self._logs_in(folder)))
+        folder = online[0]
+        if len(online) > 1:
+            folder = min(online, key=lambda folder: len(self._logs_in(folder)))
         folder.forget_deleted(partition, self._logs)
         folder.disk.make_folder(str(partition))
         if topic_id is not None:

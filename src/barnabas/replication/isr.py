@@ -30,6 +30,8 @@ log = logging.getLogger("barnabas.isr")
 GATHER_S: Final = 0.05
 # And no two announcements come closer together than this. Kafka's wait for five seconds.
 ANNOUNCE_EVERY_S: Final = 0.5
+# ZooKeeper takes no node of a megabyte, and a topic's name may be long.
+ANNOUNCED_AT_ONCE: Final = 500
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
 
@@ -192,8 +194,9 @@ class IsrTracker:
             await self._to_announce.wait()
             await asyncio.sleep(GATHER_S)
             self._to_announce.clear()
-            partitions, self._unannounced = self._unannounced, {}
-            await self._announce(list(partitions))
+            partitions, self._unannounced = list(self._unannounced), {}
+            for first in range(0, len(partitions), ANNOUNCED_AT_ONCE):
+                await self._announce(partitions[first : first + ANNOUNCED_AT_ONCE])
             await asyncio.sleep(ANNOUNCE_EVERY_S)
 
     async def _announce(self, partitions: list[TopicPartition]) -> None:

@@ -1,12 +1,15 @@
 """Tells when the controller has told a broker that starts all that it needs to be of use."""
 
 import asyncio
+from typing import Final
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.replicas import Replicas
 from barnabas.server.metadata import MetadataCache
 from barnabas.znodes import paths
-from barnabas.znodes.tree import Coordination
+from barnabas.znodes.tree import ConnectionLoss, Coordination
+
+RETRY_S: Final = 0.2
 
 
 class Briefing:
@@ -31,14 +34,22 @@ class Briefing:
             await self.told.wait()
             self.told.clear()
 
+    async def _children(self, path: str) -> list[str]:
+        """The names below a node, asked for until the tree answers."""
+        while True:
+            try:
+                return await self._coordination.children(path)
+            except ConnectionLoss:
+                await asyncio.sleep(RETRY_S)
+
     async def _knows_all_topics(self) -> bool:
         """Whether the controller has told of all that it can tell of."""
         if self._broker_id not in self._metadata.brokers:
             return False
-        names = await self._coordination.children(paths.TOPICS)
+        names = await self._children(paths.TOPICS)
         if all(self._metadata.topic(name) is not None for name in names):
             return True
-        doomed = frozenset(await self._coordination.children(paths.DELETE_TOPICS))
+        doomed = frozenset(await self._children(paths.DELETE_TOPICS))
         return all(self._metadata.topic(name) is not None or name in doomed for name in names)
 
     def _knows_its_roles(self) -> bool:

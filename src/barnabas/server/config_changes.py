@@ -5,10 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
 from barnabas.znodes.tree import (
-    ConnectionLoss,
     Coordination,
     MalformedZnode,
     NoNode,
@@ -35,8 +35,7 @@ class ConfigChanges:
 
     async def start(self) -> None:
         """What was announced before is known; what comes from now on is heard."""
-        names = await self._coordination.children(paths.CONFIG_CHANGES, self._on_event)
-        self._last_seen = max(map(paths.sequence_number, names), default=-1)
+        self._last_seen = max((number for number, _ in await self._announced()), default=-1)
         if self._task is None:
             self._task = asyncio.ensure_future(self._follow())
 
@@ -56,16 +55,24 @@ class ConfigChanges:
                 await self._read_news()
             except SessionExpired:
                 pass  # whoever begins the next session calls `start` again, and reads all
-            except ConnectionLoss:
+            except LawBroken:
+                raise
+            except BarnabasError as e:
+                log.warning("changed properties are looked at again why=%s", e)
                 await asyncio.sleep(RETRY_S)
                 self._news.set()
 
     async def _read_news(self) -> None:
-        names = await self._coordination.children(paths.CONFIG_CHANGES, self._on_event)
-        for name in sorted(names, key=paths.sequence_number):
-            if paths.sequence_number(name) > self._last_seen:
+        for number, name in await self._announced():
+            if number > self._last_seen:
                 await self._read(f"{paths.CONFIG_CHANGES}/{name}")
-                self._last_seen = paths.sequence_number(name)
+                self._last_seen = number
+
+    async def _announced(self) -> list[tuple[int, str]]:
+        """The changes there are, in their order; what is not named as one is not one."""
+        names = await self._coordination.children(paths.CONFIG_CHANGES, self._on_event)
+        own = (name for name in names if name.rpartition("_")[2].isdecimal())
+        return sorted((paths.sequence_number(name), name) for name in own)
 
     async def _read(self, path: str) -> None:
         try:

@@ -19,7 +19,7 @@ from barnabas.server.metadata import MetadataCache
 from barnabas.server.topic_names import check_topic_name, is_topic_name
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, Delete, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, Delete, MalformedZnode, NodeExists, NoNode
 
 log = logging.getLogger("barnabas.configs")
 
@@ -153,9 +153,12 @@ class Configs:
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
         try:
             data, _ = await self._coordination.get(paths.config_path(entity))
+            return layout.decode_config(entity, data)
         except NoNode:
             return {}
-        return layout.decode_config(entity, data)
+        except MalformedZnode as e:
+            log.warning("properties that cannot be read are passed over: %s", e)
+            return {}
 
     # -- reading -------------------------------------------------------------
 
@@ -164,8 +167,26 @@ class Configs:
         overrides = self._topics.get(name, {})
         known_as = name if overrides else ""
         if known_as not in self._resolved:
-            self._resolved[known_as] = topic_config.resolve(overrides, self.broker)
+            self._resolved[known_as] = self._resolve(name, overrides)
         return self._resolved[known_as]
+
+    def _resolve(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """What overrides make of a topic; what no topic can have is left out.
+
+        Anybody can write to the tree, and a topic with a bad property is to be served all the same.
+        """
+        try:
+            return topic_config.resolve(overrides, self.broker)
+        except ConfigError as e:
+            log.warning("topic goes without some of its properties topic=%s why=%s", name, e)
+        kept: dict[str, str] = {}
+        for key, value in overrides.items():
+            try:
+                topic_config.resolve({**kept, key: value}, self.broker)
+            except ConfigError:
+                continue
+            kept[key] = value
+        return topic_config.resolve(kept, self.broker)
 
     def describe(self, resource: Resource) -> list[ConfigEntry]:
         """Raises BrokerError if there is no such topic or broker here."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFault, LawBroken
@@ -15,6 +15,9 @@ from barnabas.log.work import Removal
 from barnabas.replication.replicas import Replicas
 
 log = logging.getLogger("barnabas.housekeeping")
+
+# What could not be done is tried again after this.
+AGAIN_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,14 @@ class Housekeeping:
             except Exception:
                 log.exception("housekeeping failed duty=%s", getattr(duty, "__name__", duty))
 
-    def soon(self, duty: Callable[[], Awaitable[None]]) -> None:
-        """Do this once, as soon as the loop can."""
-        self._spawn(self._once(duty))
+    def soon(self, duty: Callable[[], Awaitable[bool]]) -> None:
+        """Do this as soon as the loop can, and again until it says that it is done."""
+        self._spawn(self._until_done(duty))
 
-    async def _once(self, duty: Callable[[], Awaitable[None]]) -> None:
-        await duty()
+    async def _until_done(self, duty: Callable[[], Awaitable[bool]]) -> None:
+        while not await duty():
+            if await self._stopped_within(AGAIN_MS):
+                return
 
     async def _stopped_within(self, delay_ms: int) -> bool:
         """Wait; returns early, and True, when the duties end."""

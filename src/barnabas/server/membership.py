@@ -9,7 +9,14 @@ from typing import Final
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import Clock
 from barnabas.base.disk import Disk
-from barnabas.base.errors import BrokerError, ConfigError, DiskFault, ErrorCode
+from barnabas.base.errors import (
+    BarnabasError,
+    BrokerError,
+    ConfigError,
+    DiskFault,
+    ErrorCode,
+    LawBroken,
+)
 from barnabas.base.ids import BrokerId
 from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
@@ -19,7 +26,6 @@ from barnabas.server.seams import Seams
 from barnabas.znodes import layout, paths, zookeeper
 from barnabas.znodes.embedded import Tree
 from barnabas.znodes.tree import (
-    ConnectionLoss,
     Coordination,
     NodeExists,
     SessionExpired,
@@ -143,6 +149,9 @@ class Registration:
         self._image: BrokerImage | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.epoch = -1
+        # From the end of a session until the next registration nothing is for this broker.
+        self._is_lost = False
+        self._is_leaving = False
 
     async def enter(self, image: BrokerImage) -> None:
         """Register, and from now on again in every session.
@@ -152,23 +161,25 @@ class Registration:
         self._image = image
         await self._register()
         self._coordination.listen(self._on_state)
+        if self._coordination.state is SessionState.EXPIRED:  # before anybody listened
+            self._on_state(SessionState.EXPIRED)
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse what was meant for the broker before its last registration; -1 asks nothing.
 
         Raises  BrokerError(stale_broker_epoch)
         """
-        if epoch != -1 and epoch < self.epoch:
+        if self._is_lost or (epoch != -1 and epoch < self.epoch):
             raise BrokerError(
                 ErrorCode.stale_broker_epoch, f"broker epoch {epoch} is past, it is {self.epoch}"
             )
 
     async def leave(self) -> None:
         """Register no more; what is registered goes with the session."""
+        self._is_leaving = True
         if self._renewing is not None:
             self._renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._renewing
+            await asyncio.gather(self._renewing, return_exceptions=True)
 
     async def _register(self) -> None:
         assert self._image is not None
@@ -182,6 +193,7 @@ class Registration:
             stat = await self._coordination.exists(path)
             if stat is not None and stat.ephemeral_owner == self._coordination.session_id:
                 self.epoch = stat.czxid
+                self._is_lost = False
                 log.info("registered broker=%d epoch=%d", self._image.broker_id, self.epoch)
                 return
 
@@ -220,9 +232,14 @@ class Registration:
     # -- the session ---------------------------------------------------------
 
     def _on_state(self, state: SessionState) -> None:
+        if self._is_leaving:
+            return
         if state is SessionState.EXPIRED:
             log.warning("session expired, all that rested on it is given up")
+            self._is_lost = True
             self._lost()
+            if self._renewing is not None:
+                self._renewing.cancel()
             self._renewing = asyncio.ensure_future(self._renew())
         elif state is SessionState.SUSPENDED:
             log.warning("coordination does not answer, going on with what is known")
@@ -237,6 +254,8 @@ class Registration:
                 return
             except SessionExpired:
                 return  # again: the listener has heard of it, too
-            except (ConnectionLoss, ConfigError, DiskFault) as e:
+            except LawBroken:
+                raise
+            except BarnabasError as e:
                 log.warning("not registered yet: %s", e)
                 await asyncio.sleep(RETRY_S)

@@ -11,6 +11,7 @@ from barnabas.wire.control.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 
 INTERNAL_TOPICS: Final = frozenset(
@@ -129,6 +130,11 @@ class MetadataCache:
         gone: list[TopicImage] = []
         for topic in update.topic_states:
             known = self._by_name.get(topic.topic_name)
+            if known is not None and _is_another(known, topic):
+                # Deleted and made anew, unheard: nothing of the former is true of this one.
+                self.forget(known.name)
+                gone.append(known)
+                known = None
             partitions = dict(known.partitions) if known is not None else {}
             for state in topic.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
@@ -170,6 +176,12 @@ class MetadataCache:
         topic = self._by_name.pop(name)
         if topic.topic_id is not None:
             self._by_id.pop(topic.topic_id, None)
+
+
+def _is_another(known: TopicImage, told: UpdateMetadataTopicState) -> bool:
+    """Whether a topic only has the name of the one that is known."""
+    ids = (known.topic_id, told.topic_id)
+    return None not in ids and ids[0] != ids[1]
 
 
 def _broker(broker: UpdateMetadataBroker) -> BrokerImage:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from barnabas.base.broker_config import BrokerConfig
-from barnabas.base.errors import ConfigError, DiskFault, PeerGone
+from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.listeners import Listener
 from barnabas.controller.batch import ControlRequest
@@ -70,7 +70,7 @@ from barnabas.wire.control.controlled_shutdown import (
 from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Coordination, ZnodeError
+from barnabas.znodes.tree import ConnectionLoss, Coordination, ZnodeError
 
 log = logging.getLogger("barnabas.broker")
 
@@ -385,8 +385,10 @@ class Node:
         """Carry out what the controller in this very broker says."""
         try:
             return await self._controlled(request.key, request.message, None)
-        except ZnodeError as lost:
-            raise PeerGone(f"this broker: {lost}") from lost
+        except LawBroken:
+            raise
+        except BarnabasError as e:  # then it is asked again, as another broker would be
+            raise PeerGone(f"this broker: {e}") from e
 
     async def _connect(self, broker: LiveBroker) -> Peer:
         listener = self._config.inter_broker_listener_name()
@@ -416,9 +418,9 @@ class Node:
         self.controller.put(SessionExpired())
 
     async def _session_renewed(self) -> None:
+        self.controller.put(SessionRenewed())
         await self.config_changes.start()
         await self._configs.reload()
-        self.controller.put(SessionRenewed())
 
     async def _broker_changed(self) -> None:
         config = self._configs.broker
@@ -459,14 +461,17 @@ class Node:
             self._role_changed(partition)
         self.housekeeping.soon(self._tell_of_failed_folder)
 
-    async def _tell_of_failed_folder(self) -> None:
-        """Let the controller ask which replicas are gone with the folder."""
+    async def _tell_of_failed_folder(self) -> bool:
+        """Let the controller ask which replicas are gone with the folder; False: not told yet."""
         try:
             await self._coordination.create(
                 paths.LOG_DIR_EVENT, layout.encode_log_dir_event(self._broker_id), sequential=True
             )
         except (ZnodeError, DiskFault) as e:
             log.warning("the controller does not know of the failed folder: %s", e)
+            # In a new session it asks for all replicas anyway.
+            return not isinstance(e, ConnectionLoss)
+        return True
 
 
 def _progress(done: int, total: int) -> None:

@@ -34,6 +34,7 @@ NO_EPOCH: Final = -1
 AT_ONCE: Final = 16
 
 Codes = dict[TopicPartition, ErrorCode]
+Check = Callable[[], None]
 
 
 class Fetching(Protocol):
@@ -78,6 +79,8 @@ class Partitions:
         # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
         self.is_stopping = False
         self._one_at_a_time = asyncio.Lock()
+        # Leader and partition epochs of what was led when the session ended: what is older is late.
+        self._led: dict[TopicPartition, tuple[int, int]] = {}
 
     def check_controller(self, epoch: int) -> None:
         """Go by the newest one. Raises BrokerError(stale_controller_epoch) for a past one."""
@@ -90,14 +93,18 @@ class Partitions:
 
     # -- LeaderAndIsr --------------------------------------------------------
 
-    async def become(self, request: LeaderAndIsrRequest) -> Codes:
+    async def become(self, request: LeaderAndIsrRequest, check: Check = lambda: None) -> Codes:
         """Lead and follow as told, each partition on its own.
 
-        Raises  BrokerError(stale_controller_epoch), nothing changed
+        `check` raises BrokerError if the request is no longer for this broker: its session may
+        end at any await.
+
+        Raises  BrokerError(stale_controller_epoch), nothing changed; what `check` raises
         """
+        await self._configs.know_topics([topic.topic_name for topic in request.topic_states])
         async with self._one_at_a_time:
+            check()
             self.check_controller(request.controller_epoch)
-            await self._configs.know_topics([topic.topic_name for topic in request.topic_states])
             sources = {BrokerId(b.broker_id): (b.host_name, b.port) for b in request.live_leaders}
             codes: Codes = {}
             roles = {"leader": 0, "follower": 0}
@@ -112,6 +119,7 @@ class Partitions:
                     roles[role] += 1
                 if len(codes) % AT_ONCE == 0:
                     await asyncio.sleep(0)
+                    check()
             log.info(
                 "roles told controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
                 request.controller_id,
@@ -136,6 +144,8 @@ class Partitions:
             known = self._replicas.get(partition)
             if known is not None and leadership.leader_epoch < known.leadership.leader_epoch:
                 return "", ErrorCode.stale_controller_epoch
+            if not self._is_news(leadership):
+                return "", ErrorCode.stale_controller_epoch
             if leadership.leader == self._broker_id:
                 return self._lead(known, leadership, partition_log), ErrorCode.none
             return self._follow(known, leadership, partition_log, sources), ErrorCode.none
@@ -145,6 +155,15 @@ class Partitions:
         except DiskFault as fault:
             self._disk_failed(fault)
             return "", ErrorCode.kafka_storage_error
+
+    def _is_news(self, leadership: Leadership) -> bool:
+        """Whether it is not older than what this broker led by before its session ended."""
+        partition = leadership.topic_partition
+        told = (leadership.leader_epoch, leadership.partition_epoch)
+        if not leadership.is_new and told < self._led.get(partition, told):
+            return False
+        self._led.pop(partition, None)
+        return True
 
     def _lead(
         self,
@@ -289,6 +308,7 @@ class Partitions:
         if known is not None:
             self._logs.high_watermarks[partition] = known.high_watermark
         self._replicas.remove(partition)
+        self._led.pop(partition, None)
         self._role_changed(partition)
         if not state.delete_partition or self._logs.get(partition) is None:
             return ErrorCode.none
@@ -310,6 +330,7 @@ class Partitions:
         for leader in leaders:
             partition = leader.topic_partition
             self._logs.high_watermarks[partition] = leader.high_watermark
+            self._led[partition] = (leader.epoch, leader.partition_epoch)
             self._replicas.remove(partition)
             self._role_changed(partition)
         return len(leaders)
@@ -324,6 +345,8 @@ class Partitions:
             image = topic.partitions.get(index) if topic is not None else None
             if topic is None or image is None or each.topic_id is None:
                 continue
+            if self._replicas.get(each.partition) is not None:
+                continue  # told of since the metadata was
             if topic.topic_id == each.topic_id and self._broker_id not in image.replicas:
                 log.warning("log removed, its partition is on other brokers log=%s", each.partition)
                 self._delete(each.partition)

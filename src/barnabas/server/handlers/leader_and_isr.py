@@ -25,8 +25,9 @@ async def handle(
     """Without a `call` it is this broker's own controller that asks, in the newest version."""
     error_code, codes = ErrorCode.none, Codes()
     try:
-        broker.registration.check_epoch(request.broker_epoch)
-        codes = await broker.partitions.become(request)
+        codes = await broker.partitions.become(
+            request, lambda: broker.registration.check_epoch(request.broker_epoch)
+        )
     except BrokerError as e:
         error_code = e.code
     if call is not None and call.version < 5:
