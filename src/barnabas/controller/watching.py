@@ -91,7 +91,8 @@ class Watching:
     async def brokers(self) -> dict[BrokerId, LiveBroker]:
         """All that are registered, in the order of their ids."""
         names = await self._store.children(BROKER_IDS, self._on(BrokersChanged()))
-        ids = sorted(BrokerId(int(name)) for name in names)
+        # Whatever else a person put there must not keep a cluster without a controller.
+        ids = sorted(BrokerId(int(name)) for name in names if name.isascii() and name.isdigit())
         found = await pipelined(self.broker(each) for each in ids)
         return {each.broker_id: each for each in found if each is not None}
 

@@ -1,6 +1,7 @@
 """Reads a partition of `__consumer_offsets` from its beginning, for the shard that rests on it."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -8,10 +9,13 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.base.offload import Offload
 from barnabas.groups.outcome import LogRecord
+from barnabas.groups.records import MalformedRecord
 from barnabas.groups.shard import Shard
 from barnabas.replication.leader import LeaderReplica
 from barnabas.wire.batch import BatchHeader, headers
 from barnabas.wire.records import ControlType, read_marker, read_records
+
+log = logging.getLogger("barnabas.groups")
 
 # So many records are replayed before others get their turn.
 AT_ONCE: Final = 500
@@ -30,14 +34,16 @@ async def load(
 
     Raises  BrokerError, DiskFault
     """
-    log, offset, count = leader.log, leader.log.log_start_offset, 0
-    while is_wanted() and offset < log.log_end_offset:
-        extent = log.locate(offset, buffer_size, log.log_end_offset, minimum_one=True)
+    written, offset, count = leader.log, leader.log.log_start_offset, 0
+    while is_wanted() and offset < written.log_end_offset:
+        extent = written.locate(offset, buffer_size, written.log_end_offset, minimum_one=True)
         data = await offload(extent.load)
         if not is_wanted():
             break
         if not data:
-            raise BrokerError(ErrorCode.kafka_storage_error, f"{log.partition} ends at {offset}")
+            raise BrokerError(
+                ErrorCode.kafka_storage_error, f"{written.partition} ends at {offset}"
+            )
         for position, header in headers(data):
             count += await _replay(data[position : position + header.size], header, shard)
             offset = Offset(header.next_offset)
@@ -56,7 +62,10 @@ async def _replay(batch: bytes, header: BatchHeader, shard: Shard) -> int:
     records = read_records(batch)
     for at, record in enumerate(records, 1):
         if record.key is not None:
-            shard.replay(LogRecord(record.key, record.value), producer_id)
+            try:
+                shard.replay(LogRecord(record.key, record.value), producer_id)
+            except MalformedRecord as e:
+                log.warning("record of groups passed over offset=%d why=%s", record.offset, e)
         if at % AT_ONCE == 0:
             await asyncio.sleep(0)
     return len(records)

@@ -47,6 +47,9 @@ _ERRORS: Final[dict[type[Exception], type[ZnodeError]]] = {
     kazoo_errors.SessionExpiredError: SessionExpired,
     kazoo_errors.ConnectionClosedError: SessionExpired,
     kazoo_errors.ConnectionLoss: ConnectionLoss,
+    # Another server of the ensemble has the session, or none had time: asked again, it is settled.
+    kazoo_errors.SessionMovedError: ConnectionLoss,
+    kazoo_errors.OperationTimeoutError: ConnectionLoss,
     kazoo_errors.UnimplementedError: NotOffered,
 }
 # The only read that is made in one request with others; this one leaves no watch.
