@@ -139,6 +139,11 @@ def test_whoever_waits_hears_that_the_coordinator_moves() -> None:
         leader = coordinator(kafka, group)
         with connected(kafka, leader) as client, ClassicMember(client, group) as member:
             member.send_join(3, rebalance_timeout=timedelta(minutes=5))
+            with connected(kafka, leader) as other:
+                until(
+                    lambda: other.call(ApiKey.DESCRIBE_GROUPS, groups=(group,)).groups[0].members,
+                    "the member to wait",
+                )
             kafka.kill(leader)
             assert member.receive_join().error_code == NOT_COORDINATOR
         with connected(kafka, 1 - leader) as client:
