@@ -17,8 +17,7 @@ from barnabas.znodes.zookeeper import connect
 from barnabas.znodes.zookeeper_server import ZooKeeperServer
 
 BROKERS: Final = 3
-# A ZooKeeper syncs every write to a disk that others may keep busy for long.
-CONNECTED_WITHIN_MS: Final = 60_000
+CONNECTED_WITHIN_MS: Final = 20_000
 # What a topic leaves behind must not fill the disk of a bench that deletes it after each round;
 # and brokers that all end have nobody to hand over to: they ask again soon.
 OVERRIDES: Final = (

@@ -25,6 +25,7 @@ from barnabas.bench.replication import replication_section
 from barnabas.bench.report import Section, show
 from barnabas.bench.throughput import fetch_section, latency_section, produce_section
 from barnabas.bench.waiting import NotInTime
+from barnabas.znodes.tree import ZnodeError
 
 
 def timers_section(bench: Bench) -> Section:
@@ -55,6 +56,7 @@ FAILURES: Final = (
     WrongResult,
     KafkaException,
     PeerGone,
+    ZnodeError,
     OSError,
 )
 

@@ -149,10 +149,13 @@ class ZooKeeperServer:
         )
 
     def _answers(self) -> bool:
+        """Whether it serves sessions; `ruok` it answers before that, and who asks for a session
+        too early may wait for its answer as long as the session would last."""
         try:
             with socket.create_connection((HOST, self._port), timeout=1) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                connection.sendall(b"srvr")
+                with connection.makefile("rb") as answer:
+                    return b"Mode: " in answer.read()
         except OSError:
             return False
 
