@@ -23,6 +23,8 @@ def partition(leader: int, replicas: list[int], isr: list[int]) -> Any:
         (0, [0, 1], [0], 1, ["at min isr", "under-replicated"]),
         (0, [0, 1], [0], 2, ["under min isr", "under-replicated"]),
         (0, [0, 1], [0, 1], 2, ["at min isr"]),
+        (0, [0], [0], 2, ["at min isr"]),
+        (0, [0, 1], [0], 3, ["under min isr", "under-replicated"]),
         (-1, [2], [2], 1, ["unavailable", "at min isr"]),
         (2, [2, 0], [2], 1, ["unavailable", "at min isr", "under-replicated"]),
     ],
@@ -31,6 +33,13 @@ def test_a_partition_is_in_the_states_that_kafka_topics_would_report(
     leader: int, replicas: list[int], isr: list[int], min_isr: int, expected: list[str]
 ) -> None:
     assert states(partition(leader, replicas, isr), BROKERS, min_isr) == expected
+
+
+def test_a_leader_that_lives_but_does_not_tell_its_offsets_is_no_sound_one() -> None:
+    assert states(partition(0, [0, 1], [0, 1]), BROKERS, 1, answers=False) == [
+        "leader does not answer"
+    ]
+    assert states(partition(-1, [0, 1], [0, 1]), BROKERS, 1, answers=False) == ["unavailable"]
 
 
 def row(number: int, replicas: list[int], isr: list[int], *states: str) -> dict[str, Any]:

@@ -60,7 +60,12 @@ def describe_topics(
                         "offline": [b for b in partition.replicas if b not in metadata.brokers],
                         "earliest": earliest.get((name, number)),
                         "latest": latest.get((name, number)),
-                        "states": states(partition, metadata.brokers, min_isr),
+                        "states": states(
+                            partition,
+                            metadata.brokers,
+                            min_isr,
+                            answers=(name, number) in earliest and (name, number) in latest,
+                        ),
                     }
                     for number, partition in sorted(topic.partitions.items())
                 ],
@@ -70,15 +75,26 @@ def describe_topics(
 
 
 def states(
-    partition: "PartitionMetadata", brokers: Mapping[int, object], min_isr: int
+    partition: "PartitionMetadata",
+    brokers: Mapping[int, object],
+    min_isr: int,
+    *,
+    answers: bool = True,
 ) -> list[str]:
-    """What is not as it should be, in the words of the options that look for it."""
+    """What is not as it should be, in the words of the options that look for it.
+
+    `answers` tells whether the leader told its offsets.
+    """
     in_sync = len(partition.isrs)
     replicas = len(partition.replicas)
+    is_led = partition.leader in brokers
+    # As the leader does: nobody can ask for more replicas in sync than there are.
+    enough = min(min_isr, replicas)
     found = {
-        "unavailable": partition.leader not in brokers,
-        "under min isr": in_sync < min_isr,
-        "at min isr": in_sync == min_isr,
+        "unavailable": not is_led,
+        "leader does not answer": is_led and not answers,
+        "under min isr": in_sync < enough,
+        "at min isr": in_sync == enough,
         "under-replicated": in_sync < replicas,
     }
     return [state for state, holds in found.items() if holds]
