@@ -35,7 +35,8 @@ def test_a_broker_gets_its_number_address_folder_and_zookeeper() -> None:
     assert properties["listeners"] == "PLAINTEXT://127.0.0.1:9094"
     assert properties["log.dirs"] == "/d/data"
     assert properties["zookeeper.connect"] == "127.0.0.1:2181/x"
-    assert BrokerConfig.from_properties(properties).warnings == ()
+    config = BrokerConfig.from_properties(properties)
+    assert (config.warnings, config.not_acted_on()) == ((), [])
 
 
 @pytest.mark.parametrize(
@@ -114,9 +115,12 @@ def test_pid_files_of_what_has_ended_are_forgotten(folder: ClusterFolder) -> Non
 def test_what_still_runs_of_an_earlier_run_is_named(folder: ClusterFolder) -> None:
     folder.path.mkdir()
     config = f"{folder.path}/broker-1/server.properties"
-    waiting = [sys.executable, "-c", "input()", "server", "--config", config]
-    with subprocess.Popen(waiting, stdin=subprocess.PIPE) as process:
+    waiting = [sys.executable, "-c", "input('up')", "server", "--config", config]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(waiting, stdin=pipe, stdout=pipe) as process:
         try:
+            assert process.stdout is not None
+            process.stdout.read(2)  # a process has no command line for a moment after its start
             (folder.path / "broker-1.pid").write_text(f"{process.pid}\n")
             told = rf"broker-1 \(pid {process.pid}\); end it with: kill {process.pid}$"
             with pytest.raises(CommandFailed, match=told):
@@ -140,6 +144,15 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misused, match="this is a file, a folder is needed"):
         ClusterFolder(tmp_path / "file").open()
+
+
+def test_the_data_of_a_single_broker_is_not_taken_for_the_folder_of_a_cluster(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\n")
+    with pytest.raises(Misused, match="holds the data of a single broker"):
+        ClusterFolder(tmp_path).open()
+    assert [path.name for path in tmp_path.iterdir()] == ["meta.properties"]
 
 
 def test_brokers_of_an_earlier_and_larger_cluster_are_told(folder: ClusterFolder) -> None:

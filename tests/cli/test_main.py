@@ -115,6 +115,7 @@ def test_an_unreachable_broker_is_one_line_that_says_where_and_what_to_do(
     assert (ended.code, ended.out) == (1, b"")
     assert f"no Kafka broker answers at {bootstrap} (" in ended.err
     assert "barnabas server" in ended.err
+    assert "-b HOST:PORT[,...] or in BARNABAS_BOOTSTRAP" in ended.err
     assert ended.err.count("\n") == 1
 
 

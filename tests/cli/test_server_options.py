@@ -1,11 +1,13 @@
 """What `barnabas server` makes of its options, and what it refuses before anything is touched."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.server import gather_properties, server
+from tests.cli.conftest import Barnabas
 
 
 def gathered(
@@ -30,17 +32,49 @@ def test_an_address_to_listen_on_becomes_a_listener(listen: str, listeners: str)
 
 
 @pytest.mark.parametrize(
-    "listen", ["foo", "127.0.0.1", "127.0.0.1:99999", "PLAINTEXT://h:1", "::1:9092", "h:", "h:-1"]
+    "listen", ["foo", "127.0.0.1", "PLAINTEXT://h:1", "::1:9092", "h:", "h:-1"]
 )
 def test_what_is_no_address_is_told_with_an_example_of_one(listen: str) -> None:
     with pytest.raises(ConfigError, match=r"--listen .* expected HOST:PORT, as in 127\.0\.0\.1"):
         gathered(listen=listen)
 
 
+def test_a_port_that_cannot_be_is_named() -> None:
+    with pytest.raises(ConfigError, match="there is no port 99999, only 0 to 65535"):
+        gathered(listen="127.0.0.1:99999")
+
+
+def test_a_port_in_use_is_told_with_what_chooses_another(tmp_path: Path, offline: Barnabas) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = offline("server", "--listen", address, "--data", tmp_path)
+    assert ended.code == 1
+    assert f"{address}: address already in use; " in ended.err
+    assert "choose another with --listen" in ended.err
+
+
+def test_a_zookeeper_that_is_not_there_is_waited_for_and_named(
+    tmp_path: Path, offline: Barnabas
+) -> None:
+    timeout = "zookeeper.connection.timeout.ms=1500"
+    nowhere = ("--zookeeper", "127.0.0.1:1", "--data", tmp_path, "--listen", "127.0.0.1:0")
+    ended = offline("server", "--node-id", 0, *nowhere, "-o", timeout)
+    assert ended.code == 1
+    assert "barnabas: no ZooKeeper at 127.0.0.1:1 answered within 1500 ms" in ended.err
+
+
 def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(ConfigError, match="this is a file, a folder is needed"):
         gathered(data=tmp_path / "data")
+
+
+def test_the_folder_of_a_cluster_is_not_taken_for_the_data_of_a_broker(tmp_path: Path) -> None:
+    (tmp_path / "broker-0").mkdir()
+    (tmp_path / "broker-0" / "server.properties").write_text("")
+    told = f"{tmp_path} is the folder of a cluster; .* --config {tmp_path}/broker-N/server.prop"
+    with pytest.raises(ConfigError, match=told):
+        gathered(data=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,9 @@ def test_without_java_or_its_jars_it_says_what_to_install(
     server = ZooKeeperServer(tmp_path / "zk")
     with monkeypatch.context() as patched:
         patched.setattr("importlib.util.find_spec", lambda name: None)
-        with pytest.raises(ConfigError, match="needs the jars of PySpark"):
+        with pytest.raises(
+            ConfigError, match=r"needs the jars of PySpark: .* \(pip install pyspark\)"
+        ):
             server.start()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -88,7 +88,8 @@ class Cluster:
                 break
         raise CommandFailed(
             f"no Kafka broker answers at {self.bootstrap}{self._reason()};"
-            " start one with `barnabas server`, or name another with -b HOST:PORT"
+            " start one with `barnabas server`, or name others with -b HOST:PORT[,...] or in"
+            " BARNABAS_BOOTSTRAP: of a cluster best all, since any of them may be down"
         )
 
     def _reason(self) -> str:

@@ -99,6 +99,11 @@ class ClusterFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise Misused(f"--data {self.path}: this is a file, a folder is needed")
+        if (self.path / "meta.properties").exists():
+            raise Misused(
+                f"{self.path} holds the data of a single broker; start that one"
+                " with `barnabas server --data`, or choose another folder"
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         # Opened to append: whoever fails to get the lock must not wipe the holder's number.
         lock = (self.path / "cluster.lock").open("a+")

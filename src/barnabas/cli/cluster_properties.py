@@ -77,17 +77,13 @@ def _defaults(brokers: int) -> Iterable[tuple[str, dict[str, str]]]:
     copies = str(min(3, brokers))
     yield (
         " As many copies of everything as the brokers allow, and no more than three.",
-        {
-            "default.replication.factor": copies,
-            "offsets.topic.replication.factor": copies,
-            "transaction.state.log.replication.factor": copies,
-        },
+        {"default.replication.factor": copies, "offsets.topic.replication.factor": copies},
     )
     in_sync = "2" if brokers >= 3 else "1"
     yield (
         " acks=all is answered once so many replicas have the record"
         + (": any one broker may die." if brokers >= 3 else "."),
-        {"min.insync.replicas": in_sync, "transaction.state.log.min.isr": in_sync},
+        {"min.insync.replicas": in_sync},
     )
     yield (
         " Kafka waits 18 seconds before it takes a silent broker for dead. On one machine no\n"

@@ -161,6 +161,7 @@ class _Cluster:
             rows.append(["ZooKeeper", zookeeper, "", self._zookeeper.pid, folder])
         show_table(("", "address", "metrics", "pid", "folder"), rows, sys.stderr)
         where = ",".join(each.files.address for each in brokers)
+        _say(f"so that commands find whichever brokers live: export BARNABAS_BOOTSTRAP={where}")
         print(
             f"ready brokers={len(brokers)} zookeeper={zookeeper} listening on {where}", flush=True
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import re
@@ -18,9 +19,11 @@ from barnabas.base.listeners import Listener
 from barnabas.base.properties import read_properties
 from barnabas.server.compose import start
 from barnabas.server.settings import metrics_address
+from barnabas.znodes.tree import ZnodeError
 
 log = logging.getLogger("barnabas.server")
 
+_SLOW_S = 1.0
 STOPPED = 0
 FAILED = 1
 
@@ -81,6 +84,11 @@ def gather_properties(
     if data is not None:
         if data.exists() and not data.is_dir():
             raise ConfigError(f"--data {data}: this is a file, a folder is needed")
+        if (data / "broker-0" / "server.properties").exists():
+            raise ConfigError(
+                f"{data} is the folder of a cluster; start one of its brokers"
+                f" with --config {data}/broker-N/server.properties"
+            )
         properties["log.dirs"] = str(data)
     elif config is None:
         properties["log.dirs"] = "barnabas-data"
@@ -105,10 +113,12 @@ def gather_properties(
 def _listeners(listen: str) -> str:
     """The property for --listen; every interface if the host is left out, 0.0.0.0 or [::]."""
     found = re.fullmatch(r"(\[[0-9a-fA-F:.%]*\]|[^\[\]:/]*):(\d{1,5})", listen)
-    if found is None or int(found[2]) > 65535:
+    if found is None:
         raise ConfigError(
             f"--listen {listen}: expected HOST:PORT, as in 127.0.0.1:9092, [::1]:9092 or :9092"
         )
+    if int(found[2]) > 65535:
+        raise ConfigError(f"--listen {listen}: there is no port {found[2]}, only 0 to 65535")
     host = "" if found[1] in ("0.0.0.0", "[::]", "*") else found[1]
     return f"PLAINTEXT://{host}:{found[2]}"
 
@@ -141,15 +151,35 @@ def _shown(listener: Listener) -> str:
     return f"{host or '0.0.0.0'}:{listener.port}"
 
 
+def _told(error: Exception) -> str:
+    """What kept the broker from starting, and what to do about it where that is known."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+        return f"{error}; stop who uses it, or choose another with --listen or --metrics"
+    # The root is about the tree as a whole: its path tells nobody anything.
+    return str(error).removeprefix("/: ") if isinstance(error, ZnodeError) else str(error)
+
+
+def _tell_if_slow(config: BrokerConfig) -> asyncio.TimerHandle:
+    """Whoever looks on shall know what a start may be waiting for; to be cancelled once it ends."""
+    zookeeper = config.optional_str("zookeeper.connect")
+    loop = asyncio.get_running_loop()
+    what = f"for ZooKeeper at {zookeeper}, or " if zookeeper else ""
+    return loop.call_later(_SLOW_S, log.info, "waiting %suntil the logs are loaded", what)
+
+
 async def _run(config: BrokerConfig) -> int:
     _raise_open_files_limit()
     # Compaction computes in a thread: the loop shall get its turn within a millisecond, not five.
     sys.setswitchinterval(0.001)
+    waiting = _tell_if_slow(config)
     try:
         running = await start(config)
     except (BarnabasError, OSError) as e:
-        print(f"barnabas: {e}", file=sys.stderr)
+        print(f"barnabas: {_told(e)}", file=sys.stderr)
         return FAILED
+    finally:
+        waiting.cancel()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

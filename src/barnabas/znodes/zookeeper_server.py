@@ -188,7 +188,8 @@ def _jars() -> list[str]:
     found = [sorted(folder.glob(pattern)) for pattern in _JARS] if folder else []
     if not found or not all(found):
         raise ConfigError(
-            "a ZooKeeper server needs the jars of PySpark: pip install 'barnabas[spark]'"
+            "a ZooKeeper server needs the jars of PySpark:"
+            ' install the extra "spark" (pip install pyspark)'
         )
     return [str(versions[-1]) for versions in found]
 
