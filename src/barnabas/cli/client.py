@@ -1,5 +1,6 @@
 """The way to a Kafka cluster: clients that are known to reach it, and errors as one clear line."""
 
+import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,9 @@ _ATTEMPT_S: Final = 0.5
 _ATTEMPTS: Final = 10
 # A name with two addresses may be refused on one and answered on the other, so not at once.
 _ATTEMPTS_WHEN_REFUSED: Final = 2
+
+# An election takes milliseconds; a partition that then has no leader lacks its brokers.
+_ATTEMPTS_FOR_A_LEADER: Final = 5
 
 # Kafka names the resource before it says what is wrong, and so do we already.
 _RESOURCE: Final = re.compile(r"Invalid config value for resource ConfigResource\([^)]*\): ")
@@ -111,6 +115,34 @@ def find_topic(metadata: "ClusterMetadata", name: str, remedy: str = "") -> "Top
     if found.error is not None:
         fail(found.error, f"topic {name}")
     return found
+
+
+def without_leader(metadata: "ClusterMetadata", topic: str, partitions: Iterable[int]) -> str:
+    """Says which of these partitions, the first of them, nobody leads; empty if all are led."""
+    for number in partitions:
+        found = metadata.topics[topic].partitions.get(number)
+        if found is not None and found.leader not in metadata.brokers:
+            down = [str(broker) for broker in found.replicas if broker not in metadata.brokers]
+            why = f": brokers that hold it are down ({', '.join(down)})" if down else ""
+            return f"{topic} [{number}] has no leader now{why}"
+    return ""
+
+
+def await_leaders(
+    client: Consumer | Producer, metadata: "ClusterMetadata", topic: str, partitions: list[int]
+) -> None:
+    """Give an election that is under way a moment to end.
+
+    Raises  CommandFailed if one of the partitions has no leader after it
+    """
+    for _ in range(_ATTEMPTS_FOR_A_LEADER):
+        if not without_leader(metadata, topic, partitions):
+            return
+        client.poll(_ATTEMPT_S)
+        with contextlib.suppress(KafkaException):  # then by what was known before
+            metadata = client.list_topics(topic, timeout=_ATTEMPT_S)
+    if missing := without_leader(metadata, topic, partitions):
+        raise CommandFailed(missing)
 
 
 def await_all(futures: Mapping[Any, "Future[Result]"]) -> list[Result]:

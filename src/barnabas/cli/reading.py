@@ -1,12 +1,20 @@
 """Reads some partitions from chosen offsets on, to where they ended at the start or for ever."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from barnabas.cli.client import Cluster, check_partitions, fail, find_topic
+from barnabas.cli.client import (
+    Cluster,
+    await_leaders,
+    check_partitions,
+    fail,
+    find_topic,
+    without_leader,
+)
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.positions import Kind, Positions, start_offset
 
@@ -52,7 +60,7 @@ class Reader:
     ) -> None:
         """Reach the topic and find its offsets; nothing is read yet.
 
-        Raises  CommandFailed if topic, partition or offset is not there
+        Raises  CommandFailed if topic, partition, its leader or offset is not there
         """
         self._cluster = cluster
         self._topic = topic
@@ -60,6 +68,7 @@ class Reader:
         self._follow = follow
         self._consumer, metadata = cluster.consumer(_SETTINGS)
         chosen = check_partitions(find_topic(metadata, topic), partitions)
+        await_leaders(self._consumer, metadata, topic, chosen)
         self._open = _find_ranges(self._consumer, topic, chosen, positions, follow)
 
     def batches(self) -> Iterator[list[Message]]:
@@ -116,10 +125,17 @@ class Reader:
             fail(error, f"{self._topic} [{partition}]")
 
     def _check_cluster(self) -> None:
-        if self._cluster.is_down and not self._follow:
+        if self._follow:
+            return
+        if self._cluster.is_down:
             raise CommandFailed(
                 f"the brokers at {self._cluster.bootstrap} went away before all was read"
             )
+        with suppress(KafkaException):  # no answer: another look will tell
+            metadata = self._consumer.list_topics(self._topic, timeout=_WAIT_S)
+            missing = without_leader(metadata, self._topic, self._open)
+            if missing:
+                raise CommandFailed(f"{missing}, and not all was read")
 
 
 def _find_ranges(

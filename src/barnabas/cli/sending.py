@@ -10,10 +10,12 @@ from barnabas.cli.client import (
     Cluster,
     admin,
     await_all,
+    await_leaders,
     check_partitions,
     explain,
     fail,
     find_topic,
+    without_leader,
 )
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.show import counted
@@ -63,7 +65,10 @@ class Sender:
     def __init__(
         self, cluster: Cluster, topic: str, shape: Shape, codec: str, acks: str, create: bool
     ) -> None:
-        """Reach the topic. Raises CommandFailed if it, or the partition, is not there."""
+        """Reach the topic.
+
+        Raises  CommandFailed if it, the partition or whoever leads that is not there
+        """
         self._cluster = cluster
         self._topic = topic
         self._shape = shape
@@ -78,12 +83,16 @@ class Sender:
         if topic in metadata.topics or not create:
             remedy = f"; create it with `barnabas topics create {topic}` or --create"
             found = find_topic(metadata, topic, remedy)
-            check_partitions(found, [] if shape.partition < 0 else [shape.partition])
+            chosen = check_partitions(found, [] if shape.partition < 0 else [shape.partition])
+            # While some are led, messages may be for those.
+            if all(without_leader(metadata, topic, [each]) for each in chosen):
+                await_leaders(self._producer, metadata, topic, chosen)
         self.sent = 0
         self.failed = 0
         self._delivered: dict[int, Delivered] = {}
         self._first_error: KafkaError | None = None
         self._lacked_key = False
+        self._undelivered: set[int] = set()
         self._shown_ms = 0
 
     def send(self, payload: bytes) -> None:
@@ -123,6 +132,8 @@ class Sender:
     def hint(self) -> str:
         """What would help after a failure, as far as the topic tells; empty if nothing is known."""
         error = self._first_error
+        if error is not None and error.code() == KafkaError._MSG_TIMED_OUT:
+            return self._hint_at_leaders()
         if error is None or error.code() != KafkaError.INVALID_RECORD or not self._lacked_key:
             return ""
         resource = admin.ConfigResource(admin.ResourceType.TOPIC, self._topic)
@@ -134,6 +145,15 @@ class Sender:
         if "compact" not in (configs["cleanup.policy"].value or ""):
             return ""
         return f"; topic {self._topic} is compacted: each message needs a key; see -K and -k"
+
+    def _hint_at_leaders(self) -> str:
+        try:
+            _, metadata = self._cluster.admin()
+            find_topic(metadata, self._topic)
+        except CommandFailed:
+            return ""
+        missing = without_leader(metadata, self._topic, sorted(self._undelivered))
+        return f"; {missing}" if missing else ""
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -167,6 +187,7 @@ class Sender:
             self.failed += 1
             self._first_error = self._first_error or error
             self._lacked_key |= message.key() is None
+            self._undelivered.add(message.partition() or 0)
             return
         partition, offset = message.partition() or 0, message.offset()
         offset = -1 if offset is None else offset
