@@ -113,7 +113,9 @@ def test_a_cluster_says_when_it_is_ready_and_leaves_nothing_behind(cluster: Clus
         cluster.begin()
         line = cluster.line()
         assert line.startswith("ready brokers=2 ")
-        ports = [address.rpartition(":")[2] for address in line.rpartition(" ")[2].split(",")]
+        where = line.rpartition(" ")[2]
+        assert f"export BARNABAS_BOOTSTRAP={where}\n" in cluster.errors()
+        ports = [address.rpartition(":")[2] for address in where.split(",")]
         pids = cluster.pids()
         assert list(pids) == ["broker-0", "broker-1"]
         for number, port in enumerate(ports):

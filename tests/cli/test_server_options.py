@@ -54,13 +54,15 @@ def test_a_port_in_use_is_told_with_what_chooses_another(tmp_path: Path, offline
 
 
 def test_a_zookeeper_that_is_not_there_is_waited_for_and_named(
-    tmp_path: Path, offline: Barnabas
+    tmp_path: Path, offline: Barnabas, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "barnabas.server")
     timeout = "zookeeper.connection.timeout.ms=1500"
     nowhere = ("--zookeeper", "127.0.0.1:1", "--data", tmp_path, "--listen", "127.0.0.1:0")
     ended = offline("server", "--node-id", 0, *nowhere, "-o", timeout)
     assert ended.code == 1
     assert "barnabas: no ZooKeeper at 127.0.0.1:1 answered within 1500 ms" in ended.err
+    assert "waiting for ZooKeeper at 127.0.0.1:1" in caplog.text
 
 
 def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
