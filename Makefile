@@ -35,7 +35,7 @@ format: venv    ## put the code into the house format
 	$(BIN)/ruff check --fix .
 
 test: venv      ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 fuzz: venv      ## the fuzzers, for ten minutes instead of CI's few seconds
 	BARNABAS_FUZZ=long $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout=900

@@ -1,12 +1,11 @@
 """A cluster whose brokers can be cut off from each other and from ZooKeeper."""
 
-import random
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.base.ports import free_port
 from barnabas.wire.batch import headers
 from barnabas.wire.records import read_records
 from tests.chaos.network import Network
@@ -16,8 +15,6 @@ from tests.support.cluster import Cluster, until
 from tests.support.confluent_client import admin, only_result
 
 LAG_TIME_MS: Final = 3_000
-# Below the ports that connections get when they ask for any: a broker must get its own again.
-_PORTS: Final = range(20_000, 32_000)
 # Quick to notice, so that tests need not wait long.
 SETTINGS: Final = (
     f"replica.lag.time.max.ms={LAG_TIME_MS}",
@@ -165,16 +162,3 @@ class CutCluster(Cluster):
     def wipe(self, number: int) -> None:
         """Take away all that a broker that does not run has on its disk."""
         shutil.rmtree(self.brokers[number].data)
-
-
-def free_port() -> int:
-    """A port that nobody listens on, and that no connection gets by chance."""
-    while True:
-        port = random.SystemRandom().choice(_PORTS)
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

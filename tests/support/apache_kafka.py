@@ -7,7 +7,6 @@ and says why. What was fetched stays in the user's cache folder.
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -104,13 +103,6 @@ class ApacheKafka:
         )
         assert ended.returncode == 0, f"{class_name} ended with {ended.returncode}: {ended.stdout}"
         return ended.stdout
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _java() -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from barnabas.base.ports import free_port
+
 READY_WITHIN_S: Final = 90.0
 STOPPED_WITHIN_S: Final = 60.0
 SHOWN_LINES: Final = 60
@@ -42,7 +44,7 @@ class BrokerProcess:
         self._zookeeper = zookeeper
         self._prelude = prelude
         self.data = folder / "data"
-        self.port = 0
+        self.port = free_port()  # kept over restarts, when others might take it
         self.overrides = list(overrides)
         self._stderr = folder / "stderr"
         self._process: subprocess.Popen[bytes] | None = None

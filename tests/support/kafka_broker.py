@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.apache_kafka import ApacheKafka, free_port
+from barnabas.base.ports import free_port
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.confluent_client import admin
 
 READY_WITHIN_S: Final = 60.0

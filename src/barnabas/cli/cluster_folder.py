@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from barnabas.base.ports import free_port
 from barnabas.cli.cluster_properties import HOST, Choices, broker_properties
 from barnabas.cli.failures import CommandFailed, Misused
 
@@ -187,7 +188,7 @@ def choose_ports(base_port: int, count: int) -> list[int]:
     """
     if base_port + count - 1 > 65535:
         raise Misused(f"--base-port {base_port}: there is no port {base_port + count - 1}")
-    wanted = [base_port + number if base_port else 0 for number in range(count)]
+    wanted = [base_port + number if base_port else free_port(HOST) for number in range(count)]
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in wanted]
         taken = [port for port, probe in zip(wanted, probes, strict=True) if not _bind(probe, port)]

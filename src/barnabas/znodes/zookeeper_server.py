@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.ports import free_port
 
 HOST: Final = "127.0.0.1"
 READY_WITHIN_S: Final = 30.0
@@ -100,7 +101,7 @@ class ZooKeeperServer:
         assert self._process is None, "the server runs already"
         java, jars = _java(), _jars()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._port = self._port or _free_port()
+        self._port = self._port or free_port(HOST)
         config, logging = self.folder / "zookeeper.cfg", self.folder / "log4j2.properties"
         config.write_text(_CONFIG.format(folder=self.folder, host=HOST, port=self._port))
         logging.write_text(_LOGGING)
@@ -192,10 +193,3 @@ def _jars() -> list[str]:
             ' install the extra "spark" (pip install pyspark)'
         )
     return [str(versions[-1]) for versions in found]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

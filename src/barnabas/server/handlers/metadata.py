@@ -66,18 +66,30 @@ async def _create_and_respond(
     for topic in asked:
         if _is_missing(broker, topic):
             try:
-                wanted = _new_topic(broker, topic.name)
-                made = await broker.topics.create(wanted, validate_only=False)
-                await broker.topics.led(topic.name, len(made.assignment), AUTO_CREATION_MS)
+                await _create(broker, topic.name)
             except BrokerError as e:
-                if e.code is ErrorCode.request_timed_out:
-                    answers.append(_failed(topic, ErrorCode.leader_not_available))
-                    continue
-                if e.code is not ErrorCode.topic_already_exists:
-                    answers.append(_failed(topic, e.code))
-                    continue
+                answers.append(_failed(topic, e.code))
+                continue
         answers.append(_lookup(broker, topic, call))
     return _response(broker, request, call, answers)
+
+
+async def _create(broker: Broker, name: str) -> None:
+    """Make a topic, unless another client does at this moment, and wait until it is led.
+
+    Raises  BrokerError: LEADER_NOT_AVAILABLE lets the client ask again
+    """
+    partitions = 1
+    try:
+        made = await broker.topics.create(_new_topic(broker, name), validate_only=False)
+        partitions = len(made.assignment)
+    except BrokerError as e:
+        if e.code is not ErrorCode.topic_already_exists:
+            raise
+    try:
+        await broker.topics.led(name, partitions, AUTO_CREATION_MS)
+    except BrokerError as e:
+        raise BrokerError(ErrorCode.leader_not_available) from e
 
 
 def _new_topic(broker: Broker, name: str) -> NewTopic:

@@ -1,0 +1,34 @@
+"""Ports for servers that are started a moment after their port was chosen, or on it again later."""
+
+import socket
+from typing import Final
+
+from barnabas.base.randomness import Random
+
+# Below what systems give to connections that go out: there a port is taken by chance at any moment.
+FIRST: Final = 15_000
+LAST: Final = 32_000
+_ATTEMPTS: Final = 200
+
+
+def free_port(host: str = "127.0.0.1", random: Random | None = None) -> int:
+    """A port that nobody listens on now, and that no connection takes by itself."""
+    source = random or Random()
+    for _ in range(_ATTEMPTS):
+        port = FIRST + source.below(LAST - FIRST)
+        if is_free(host, port):
+            return port
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        found: int = probe.getsockname()[1]
+        return found
+
+
+def is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
