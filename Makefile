@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test fuzz crash chaos demo bench bench-smoke clean
+.PHONY: help venv lock check format test long fuzz crash chaos demo bench bench-smoke clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -34,8 +34,11 @@ format: venv    ## put the code into the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: venv      ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: venv      ## the test suite, as CI runs it
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
+
+long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others
+	$(BIN)/python -m pytest -m long
 
 fuzz: venv      ## the fuzzers, for ten minutes instead of CI's few seconds
 	BARNABAS_FUZZ=long $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout=900

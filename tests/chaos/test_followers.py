@@ -59,7 +59,10 @@ def fill_disk(cluster: CutCluster) -> None:
     resource.prlimit(cluster.brokers[FOLLOWER].pid, resource.RLIMIT_FSIZE, (largest, largest))
 
 
-@pytest.mark.parametrize("trouble", [pause, hold_fetches, fill_disk])
+@pytest.mark.parametrize(
+    "trouble",
+    [pause, *(pytest.param(each, marks=pytest.mark.long) for each in (hold_fetches, fill_disk))],
+)
 def test_a_follower_in_trouble_holds_producers_up_no_longer_than_the_lag_time(
     cluster: CutCluster, topic: str, trouble: Callable[[CutCluster], None]
 ) -> None:
@@ -113,7 +116,7 @@ def test_a_follower_whose_disk_was_replaced_gets_everything_again(
     assert len(cluster.records(FOLLOWER, topic)) == 200
 
 
-@pytest.mark.parametrize("deleted", [150, 390])
+@pytest.mark.parametrize("deleted", [150, pytest.param(390, marks=pytest.mark.long)])
 def test_a_follower_goes_on_where_the_log_begins_now(
     cluster: CutCluster, topic: str, deleted: int
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_new_replica_begins_where_the_log_begins(cluster: CutCluster, topic: s
     assert min(cluster.records(OTHER, topic)) == 150
 
 
+@pytest.mark.long
 def test_a_reassigned_replica_is_copied_at_the_rate_of_the_throttle_which_is_gone_afterwards(
     cluster: CutCluster, topic: str
 ) -> None:

@@ -171,6 +171,7 @@ def _longest_gap(load: Load, partition: int, since: float) -> float:
     return max(after - before for before, after in pairwise(times))
 
 
+@pytest.mark.long
 def test_brokers_stop_also_while_zookeeper_does_not_answer(cluster: CutCluster, topic: str) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]])
     first = cluster.controller()

@@ -54,7 +54,7 @@ def consume(
     return sorted(int(line) for line in printed.splitlines() if line.isdigit())
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_a_group_of_the_java_client_resumes_where_it_was_and_is_described(
     java: ApacheKafka, served: BrokerProcess, tmp_path: Path, protocol: str
 ) -> None:
@@ -74,6 +74,7 @@ def test_a_group_of_the_java_client_resumes_where_it_was_and_is_described(
     ]
 
 
+@pytest.mark.long
 def test_the_java_client_shares_a_group_with_others(
     java: ApacheKafka, served: BrokerProcess
 ) -> None:

@@ -75,7 +75,7 @@ def kafka() -> ApacheKafka:
     return apache_kafka()
 
 
-@pytest.fixture(params=["3.9", "2.6"])
+@pytest.fixture(params=["3.9", pytest.param("2.6", marks=pytest.mark.long)])
 def protocol_version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -112,6 +112,7 @@ def test_followers_that_hang_leave_the_isr_of_both_kinds_of_leaders_and_come_bac
     mixed.wait_same_bytes("lagging")
 
 
+@pytest.mark.long
 def test_kafkas_tools_are_served_by_our_controller(led_by_us: Mixed, tmp_path: Path) -> None:
     mixed = led_by_us
     at = ("--bootstrap-server", mixed.bootstrap)
@@ -172,6 +173,7 @@ def went_on_without_the_lost(mixed: Mixed, topic: str, second: int) -> bool:
     return values in (["first", "second"], ["first", "perhaps lost", "second"])
 
 
+@pytest.mark.long
 def test_what_only_their_killed_leader_had_is_cut_off_when_it_comes_back(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("cut", [[THEIRS, 0, 1]])
@@ -193,6 +195,7 @@ def test_what_only_their_killed_leader_had_is_cut_off_when_it_comes_back(led_by_
     mixed.wait_agreed()
 
 
+@pytest.mark.long
 def test_what_only_our_killed_leader_had_is_cut_off_when_it_comes_back(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("cut-ours", [[1, THEIRS]])
@@ -212,6 +215,7 @@ def test_what_only_our_killed_leader_had_is_cut_off_when_it_comes_back(led_by_us
     mixed.wait_agreed()
 
 
+@pytest.mark.long
 def test_their_broker_hands_over_what_it_leads_when_it_stops(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("handed-over")
@@ -226,6 +230,7 @@ def test_their_broker_hands_over_what_it_leads_when_it_stops(led_by_us: Mixed) -
     assert [line for line in errors if HARMLESS not in line] == []
 
 
+@pytest.mark.long
 def test_kafkas_controller_goes_on_where_ours_ends(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("left-to-them")
@@ -244,7 +249,7 @@ def test_kafkas_controller_goes_on_where_ours_ends(led_by_us: Mixed) -> None:
 # Their controller
 
 
-@pytest.fixture(scope="module", params=["3.9", "2.6"])
+@pytest.fixture(scope="module", params=["3.9", pytest.param("2.6", marks=pytest.mark.long)])
 def led_by_kafka(
     kafka: ApacheKafka,
     zookeeper_address: str,
@@ -303,6 +308,7 @@ def test_our_brokers_do_what_kafkas_controller_says(led_by_kafka: Mixed) -> None
     assert mixed.produce("told", 0, "anew") == [0]
 
 
+@pytest.mark.long
 def test_our_controller_goes_on_where_kafkas_ends(led_by_kafka: Mixed) -> None:
     mixed = led_by_kafka
     mixed.create("inherited")
