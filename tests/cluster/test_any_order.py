@@ -116,6 +116,7 @@ def perform_quietly(asked: Asked) -> None:
         asked.perform()
 
 
+@pytest.mark.long
 def test_operations_end_well_whatever_happens_in_them(
     cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,7 +83,9 @@ class Divergence(RuleBasedStateMachine):
     @precondition(lambda self: self.leader.high_watermark > self.leader.log.log_start_offset)
     @rule(part=st.floats(0, 1))
     def delete_records(self, part: float) -> None:
-        log, end = self.leader.log, self.leader.high_watermark
+        # A leader that was not in sync has less than what the others knew to be committed.
+        log = self.leader.log
+        end = min(self.leader.high_watermark, log.log_end_offset)
         log.delete_records_before(Offset(int(log.log_start_offset * (1 - part) + end * part)))
 
     @rule(which=REPLICA)
