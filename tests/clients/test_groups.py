@@ -77,8 +77,14 @@ def committed(served: BrokerProcess, group: str, topic: str) -> dict[int, int]:
     return found
 
 
-@pytest.mark.parametrize("protocol", CONFIGS)
-def test_members_join_and_leave_and_no_record_is_missed(
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(each, marks=pytest.mark.long) if each == "cooperative-sticky" else each
+        for each in CONFIGS
+    ],
+)
+def test_members_join_and_leave_and_each_record_is_processed_once(
     served: BrokerProcess, topic: str, protocol: str
 ) -> None:
     produce(served, topic)
@@ -95,6 +101,7 @@ def test_members_join_and_leave_and_no_record_is_missed(
         second.stop()
         third.stop()
         group.check_nothing_was_owned_twice()
+        assert set(group.processed().values()) == {1}
     assert committed(served, group.group, topic) == ends(2 * PER_PARTITION)
 
 

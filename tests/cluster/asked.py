@@ -116,7 +116,7 @@ class Move(Asked):
 
 
 class MoveByNode(Move):
-    """What is in the tree is done, whoever is controller, if the brokers it names are up."""
+    """What is in the tree is done, whoever is controller."""
 
     def perform(self) -> None:
         plan = {each: tuple(map(BrokerId, to)) for each, to in self._named(self.targets[0]).items()}
@@ -124,9 +124,7 @@ class MoveByNode(Move):
             client.create(paths.REASSIGN_PARTITIONS, layout.encode_reassignment(plan))
 
     def is_right(self, after: Homes) -> bool:
-        return len(after) == len(self.before) and all(
-            after[index] in (self.targets[0].get(index), self.before[index]) for index in after
-        )
+        return after == {**self.before, **self.targets[0]}
 
 
 OPERATIONS: Final[list[type[Asked]]] = [Create, Grow, Delete, Elect, Move, MoveByNode]
