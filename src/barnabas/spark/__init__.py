@@ -1,0 +1,1 @@
+"""The data pipeline, on Apache Spark through PySpark: data source, sink, pipelines."""
