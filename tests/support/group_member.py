@@ -3,8 +3,9 @@
     python -m tests.support.group_member '{"client": "confluent-kafka", "group": "g", ...}'
 
 Prints one line of JSON for each event, with the machine's monotonic time. Every record is
-processed, told, and then committed. "stop" on standard input lets it leave, "stall N" lets it not
-poll for N seconds; when standard input ends it dies.
+processed, told, and then committed; what is refused amid a rebalance, confluent-kafka's members
+commit again, at the latest before they give a partition up. "stop" on standard input lets it
+leave, "stall N" lets it not poll for N seconds; when standard input ends it dies.
 """
 
 import asyncio
@@ -68,29 +69,50 @@ def confluent_member(member: dict[str, Any], orders: Orders) -> None:
             **member.get("config", {}),
         }
     )
-    is_told = {
-        "on_assign": lambda _, given: tell("assigned", partitions=_indexes(given)),
-        "on_revoke": lambda _, taken: _revoked(member, taken),
-        "on_lost": lambda _, taken: tell("lost", partitions=_indexes(taken)),
-    }
-    consumer.subscribe([member["topic"]], **is_told)
+    processed: dict[int, int] = {}  # how far, of what no commit was acknowledged for
+
+    def commit(partitions: Iterable[int]) -> None:
+        """Commit what was processed of these; what is refused amid a rebalance stays for later."""
+        ends = {each: processed[each] for each in partitions if each in processed}
+        offsets = [library.TopicPartition(member["topic"], *end) for end in ends.items()]
+        if not offsets:
+            return
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except library.KafkaException as e:
+            tell("error", why=str(e))
+            return
+        for partition, end in ends.items():
+            del processed[partition]
+            tell("committed", partition=partition, offset=end)
+
+    def revoked(_: Any, taken: list[Any]) -> None:
+        commit(_indexes(taken))
+        _revoked(member, taken)
+
+    def lost(_: Any, taken: list[Any]) -> None:
+        for partition in _indexes(taken):
+            processed.pop(partition, None)
+        tell("lost", partitions=_indexes(taken))
+
+    consumer.subscribe(
+        [member["topic"]],
+        on_assign=lambda _, given: tell("assigned", partitions=_indexes(given)),
+        on_revoke=revoked,
+        on_lost=lost,
+    )
     while not orders.is_stopping:
         if stall_s := orders.take_stall():
             tell("stalling")
             time.sleep(stall_s)
             tell("stalled")
         message = consumer.poll(0.1)
-        if message is None:
-            continue
-        if message.error() is not None:
+        if message is not None and message.error() is not None:
             tell("error", why=str(message.error()))
-            continue
-        tell("record", partition=message.partition(), offset=message.offset())
-        try:
-            consumer.commit(message, asynchronous=False)
-            tell("committed", partition=message.partition(), offset=message.offset() + 1)
-        except library.KafkaException as e:
-            tell("error", why=str(e))
+        elif message is not None:
+            tell("record", partition=message.partition(), offset=message.offset())
+            processed[message.partition()] = message.offset() + 1
+        commit(list(processed))
     tell("leaving")
     consumer.close()
 
