@@ -19,7 +19,7 @@ from tests.cluster.operations import (
     reassigning,
     throttle,
 )
-from tests.support.agreement import read_znodes, znodes
+from tests.support.agreement import children, read_znodes, znodes
 from tests.support.clients import Message
 from tests.support.cluster import Cluster, until
 from tests.support.confluent_client import ConfluentClient
@@ -108,10 +108,22 @@ def test_what_cannot_be_moved_is_refused_and_all_else_is_moved(
         ErrorCode.unknown_topic_or_partition,
     ]
     assert reassign(cluster, targets(topic, None)) == [ErrorCode.no_reassignment_in_progress]
-    ask_by_node(cluster, targets(topic, (7,), (0, 2)))
+    ask_by_node(cluster, targets(topic, (2, 2), (0, 2)))
     until(lambda: homes(cluster, topic)[1:] == [(0, 2), (1,)], "the moves to end")
     cluster.wait_settled()
     assert homes(cluster, topic)[0] == (0, 1)
+
+
+def test_a_plan_in_the_tree_waits_for_a_broker_that_is_down(cluster: Cluster, topic: str) -> None:
+    create(cluster, topic, assignment=PAIRS[:1])
+    cluster.wait_settled()
+    cluster.brokers[2].kill()
+    until(lambda: "2" not in children(cluster.zookeeper, paths.BROKER_IDS), "it to be missed")
+    ask_by_node(cluster, targets(topic, (2, 0)))
+    until(lambda: is_moving(cluster, topic, 0), "the move to begin")
+    cluster.start([2])
+    until(lambda: homes(cluster, topic) == [(2, 0)], "the move to end")
+    cluster.wait_settled()
 
 
 def test_a_move_is_listed_while_it_lasts_and_can_be_cancelled(cluster: Cluster, topic: str) -> None:

@@ -11,6 +11,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Context, Replica
 from barnabas.controller.reassignments import (
     check_cancel,
+    check_planned,
     check_target,
     decide_cancel,
     decide_progress,
@@ -248,6 +249,8 @@ def test_a_target_that_cannot_be_is_refused(target: tuple[int, ...], told: str) 
     assert refusal is not None
     assert refusal.code is ErrorCode.invalid_replica_assignment
     assert told in str(refusal.message)
+    planned = check_planned(context, P, ids(*target))
+    assert planned == (None if told == "not alive" else refusal)
 
 
 def test_a_target_may_keep_a_broker_that_is_down_but_not_add_one_that_is_about_to_stop() -> None:

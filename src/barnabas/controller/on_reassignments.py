@@ -68,7 +68,7 @@ async def _begin_by_node(reign: Reign) -> None:
     refused = {
         each: refusal
         for each, to in new.items()
-        if (refusal := reassignments.check_target(context, each, to)) is not None
+        if (refusal := reassignments.check_planned(context, each, to)) is not None
     }
     for partition, refusal in refused.items():
         log.warning("reassignment refused partition=%s why=%s", partition, refusal.message)

@@ -51,7 +51,22 @@ AfterParting = Callable[[Context, tuple[TopicPartition, ...]], Steps]
 
 
 def check_target(context: Context, partition: TopicPartition, target: Brokers) -> Refusal | None:
-    """Why a partition cannot be moved to these brokers, or None."""
+    """Why a request cannot have a partition moved to these brokers, or None."""
+    refusal = check_planned(context, partition, target)
+    if refusal is not None:
+        return refusal
+    alive = context.available()
+    adding = reassigned(context.assignment(partition), target).adding
+    if dead := [broker for broker in adding if broker not in alive]:
+        return _invalid(f"brokers {dead} are not alive; alive are {sorted(alive)}")
+    return None
+
+
+def check_planned(context: Context, partition: TopicPartition, target: Brokers) -> Refusal | None:
+    """Why a plan in the tree cannot be followed, or None.
+
+    A plan may name brokers that are down, as in Kafka: the move begins, and waits for them.
+    """
     if partition not in context or context.is_deleting(partition.topic):
         return _UNKNOWN
     if not target:
@@ -60,12 +75,7 @@ def check_target(context: Context, partition: TopicPartition, target: Brokers) -
         return _invalid(f"a broker is named twice: {list(target)}")
     if min(target) < 0:
         return _invalid(f"a broker id is negative: {list(target)}")
-    current = context.assignment(partition)
-    wanted = reassigned(current, target)
-    alive = context.available()
-    if dead := [broker for broker in wanted.adding if broker not in alive]:
-        return _invalid(f"brokers {dead} are not alive; alive are {sorted(alive)}")
-    return _loss(context, partition, wanted)
+    return _loss(context, partition, reassigned(context.assignment(partition), target))
 
 
 def check_cancel(context: Context, partition: TopicPartition) -> Refusal | None:
