@@ -32,6 +32,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "reassign": "reassign",
     "log": "log",
     "demo": "demo",
+    "pipeline": ".spark.command",
     "bench": ".bench.command",
 }
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)

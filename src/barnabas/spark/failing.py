@@ -1,0 +1,47 @@
+"""What went wrong in Spark, as one sentence: without classes, SQLSTATEs, plans and stack traces."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final
+
+from barnabas.cli.failures import CommandFailed
+
+_CLASS: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_0-9.]+\] )?")
+_AFTER: Final = re.compile(
+    r"\s*(?:SQLSTATE: \w+|JVM stacktrace:|Driver stacktrace|== SQL|=== Streaming|\n\s*at |;\n)"
+)
+# The last line of a traceback of Python: the exception, and what it says.
+_PYTHON: Final = re.compile(r"^[ ]*((?:\w+\.)*\w*(?:Error|Exception|Failed|Misused)): (.+)$", re.M)
+
+
+class SparkFailed(CommandFailed):
+    """Spark itself failed, and its own log may say more."""
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """All that Spark raises, in sessions of both kinds."""
+    from pyspark.errors import PySparkException
+
+    py4j: Any = import_module("py4j.protocol")
+    return (PySparkException, py4j.Py4JError)
+
+
+def explain(error: BaseException) -> str:
+    """The sentence that a person can use; of our own code in Spark's workers, what it raised."""
+    text = str(getattr(error, "java_exception", None) or error)
+    if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
+        return str(raised[-1][1]).strip()
+    said = _AFTER.split(_CLASS.sub("", text.strip()), maxsplit=1)[0]
+    return " ".join(said.split()).rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def spark_failures(doing: str = "") -> Iterator[None]:
+    """Raises SparkFailed, with `doing` before the reason, for whatever Spark raises inside."""
+    try:
+        yield
+    except spark_errors() as error:
+        before = f"{doing}: " if doing else ""
+        raise SparkFailed(f"{before}{explain(error)}") from None

@@ -1,0 +1,206 @@
+"""The one place that makes a Spark session: embedded, on a cluster's master, or through Connect."""
+
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.base.ports import free_port
+from barnabas.base.randomness import Random
+from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.spark.failing import SparkFailed, explain, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EMBEDDED: Final = "local[*]"
+_TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
+_LOG: Final = "spark.log"
+
+# For one machine and one command: no web server, no shuffle into 200 parts, nothing to the network.
+_EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class SparkPlace:
+    """Where Spark runs: `remote` is a Connect server's address, else `master` is used."""
+
+    master: str = EMBEDDED
+    remote: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.remote is None and self.master.startswith("local")
+
+
+@contextmanager
+def spark_session(
+    name: str, place: SparkPlace, *, connect: bool = False
+) -> "Iterator[SparkSession]":
+    """A session for one command, ended with it; one that is active already is used and left alone.
+
+    With `connect` it is one of Spark Connect wherever Spark runs: declarative pipelines need that.
+    What Spark itself writes to stderr goes to a file, which is kept only if Spark fails.
+
+    Raises  Misused if the place cannot be meant, CommandFailed if Spark does not start there
+    """
+    _check(place)
+    quiet_python()
+    if not connect and (active := _active()) is not None:
+        yield active
+        return
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
+    try:
+        with _opened(name, place, connect, folder) as session:
+            yield session
+    except SparkFailed as failure:
+        log, folder = folder / _LOG, Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
+        raise CommandFailed(f"{failure} (Spark's own log: {log})") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def quiet_python() -> None:
+    """What PySpark says about the versions of its dependencies is nothing to its users."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\b.*")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def _check(place: SparkPlace) -> None:
+    if place.remote is not None and not place.remote.startswith("sc://"):
+        raise Misused(f"--remote {place.remote}: expected sc://HOST[:PORT]")
+    try:
+        import pyspark.sql  # noqa: F401 - only to see whether it is there
+    except ModuleNotFoundError:
+        raise CommandFailed(
+            "pipelines need Spark; install it with pip install 'barnabas[spark]'"
+        ) from None
+    if place.remote is None and "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        raise CommandFailed(
+            "Spark needs Java 17 or newer, and there is no `java`; install one or set JAVA_HOME"
+        )
+
+
+def _active() -> "SparkSession | None":
+    from pyspark.sql import SparkSession
+
+    return None if _CONNECT in os.environ else SparkSession.getActiveSession()
+
+
+@contextmanager
+def _opened(name: str, place: SparkPlace, connect: bool, folder: Path) -> "Iterator[SparkSession]":
+    if place.remote is not None:
+        with _connected(place.remote, {**_runtime(_SETTINGS), **place.settings}) as session:
+            yield session
+        return
+    port = free_port() if connect else None
+    classic = _start(name, place, port, folder)
+    try:
+        if port is None:
+            yield classic
+        else:
+            with _connected(f"sc://localhost:{port}", {}) as session:
+                yield session
+    finally:
+        with _stderr_to(folder / _LOG):
+            classic.stop()
+
+
+def _start(name: str, place: SparkPlace, port: int | None, folder: Path) -> "SparkSession":
+    """Spark's driver in a JVM below this process; with a port it also serves Connect there."""
+    from pyspark.sql import SparkSession
+
+    settings = {
+        **_SETTINGS,
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **(_EMBEDDED_SETTINGS if place.is_embedded else {}),
+        **(_connect_settings(port) if port is not None else {}),
+        **place.settings,
+    }
+    builder: Any = SparkSession.builder
+    try:
+        with _stderr_to(folder / _LOG):
+            session: SparkSession = (
+                builder.appName(name).master(place.master).config(map=settings).getOrCreate()
+            )
+    except spark_errors() as error:
+        raise SparkFailed(f"Spark did not start on {place.master}: {explain(error)}") from None
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _connect_settings(port: int) -> dict[str, str]:
+    # The server and the client, which is this process, agree on a token by the environment.
+    os.environ.setdefault(_TOKEN, str(Random().uuid()))
+    return {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "localhost",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+    }
+
+
+@contextmanager
+def _connected(address: str, settings: Mapping[str, str]) -> "Iterator[SparkSession]":
+    """A session on a Connect server. The mark in the environment makes all of PySpark use it."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    before = os.environ.get(_CONNECT)
+    os.environ[_CONNECT] = "1"
+    builder: Any = ConnectSession.builder
+    try:
+        try:
+            session = builder.remote(address).config(map=dict(settings)).create()
+            session.version  # noqa: B018 - the first request to the server
+        except spark_errors() as error:
+            raise CommandFailed(
+                f"no Spark Connect server answers at {address}: {explain(error)}"
+            ) from None
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        os.environ.pop(_CONNECT)
+        if before is not None:
+            os.environ[_CONNECT] = before
+
+
+def _runtime(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those that a session may set on a server that runs already."""
+    return {key: value for key, value in settings.items() if key == "spark.sql.session.timeZone"}
+
+
+@contextmanager
+def _stderr_to(file: Path) -> Iterator[None]:
+    """Whatever is started meanwhile writes there for good; this process only until the end."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(log, 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(log)
