@@ -1,0 +1,177 @@
+"""A consumer of partitions that it was given: reads on where it stopped, as far as is committed."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.sim.clients import REQUEST_S, Address, Connections, Leader
+from barnabas.sim.history import History, Operation, Outcome, Poll, Polled, value_of
+from barnabas.wire.batch import check_crc, headers
+from barnabas.wire.fetch import NO_REPLICA, FetchPartition, FetchTopic
+from barnabas.wire.fetch_follower import (
+    FetchedPartition,
+    FollowerFetch,
+    read_fetch_response,
+    write_fetch_request,
+)
+from barnabas.wire.records import read_records
+from barnabas.wire.requests import MalformedResponse
+
+MAX_WAIT_MS: Final = 500
+_E = ErrorCode
+# Whom to ask is to be found out again; nothing is wrong with what was asked.
+_LOOK_AGAIN: Final = (
+    _E.not_leader_or_follower,
+    _E.fenced_leader_epoch,
+    _E.unknown_leader_epoch,
+    _E.leader_not_available,
+    _E.replica_not_available,
+    _E.offset_not_available,
+    _E.kafka_storage_error,
+    _E.unknown_topic_or_partition,
+    _E.unknown_topic_id,
+    _E.inconsistent_topic_id,
+)
+
+
+class Consumer:
+    """Positions in some partitions, and the polls that move them; one task uses it."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: History,
+        group: str = "",
+    ) -> None:
+        self.connections = Connections(name, bootstrap, random)
+        self.positions: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._random = random
+        self._history = history
+        self._group = group
+
+    def close(self) -> None:
+        self.connections.close()
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these positions on, and no others."""
+        self.positions = dict(positions)
+        self.high_watermarks.clear()
+
+    async def poll(self) -> int:
+        """Ask each leader once for what comes next; how many records came.
+
+        A partition of which nothing came, for whatever reason, is asked for again next time.
+        """
+        by_leader = self._by_leader()
+        if len(by_leader) == 0 or sum(map(len, by_leader.values())) < len(self.positions):
+            await self.connections.refresh()
+            by_leader = self._by_leader()
+        counts = await asyncio.gather(
+            *(self._fetch(broker, wanted) for broker, wanted in by_leader.items())
+        )
+        if -1 in counts or not by_leader:
+            await self.connections.back_off()
+            await self.connections.refresh()
+        return sum(count for count in counts if count > 0)
+
+    def _by_leader(self) -> dict[int, dict[TopicPartition, Leader]]:
+        found: dict[int, dict[TopicPartition, Leader]] = {}
+        for at in self.positions:
+            leader = self.connections.leader(at)
+            if leader is not None:
+                found.setdefault(leader.broker, {})[at] = leader
+        return found
+
+    async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
+        """The number of records that came; -1, if someone else should be asked."""
+        began = self._history.now()
+        asked = {
+            at: Poll(at, leader.topic_id, self.positions[at], self._group)
+            for at, leader in wanted.items()
+        }
+        request = self._request(wanted)
+        try:
+            peer = await self.connections.peer(self.connections.address(broker))
+            answer = await peer.exchange(
+                lambda number: write_fetch_request(number, self.connections.name, request),
+                REQUEST_S,
+            )
+            fetched = read_fetch_response(answer)
+        except (PeerGone, MalformedResponse):
+            return -1
+        names = {leader.topic_id: at.topic for at, leader in wanted.items()}
+        counts = [
+            self._take(asked[TopicPartition(names[uuid_of(each)], each.partition)], each, began)
+            for each in fetched.partitions
+        ]
+        return -1 if -1 in counts or fetched.error is not _E.none else sum(counts)
+
+    def _request(self, wanted: Mapping[TopicPartition, Leader]) -> FollowerFetch:
+        topics: dict[uuid.UUID, list[FetchPartition]] = {}
+        for at, leader in wanted.items():
+            # Sometimes less than a batch: one is given whole all the same.
+            most = 1 << (5 + self._random.below(10))
+            of_topic = topics.setdefault(leader.topic_id, [])
+            of_topic.append(FetchPartition(at.partition, self.positions[at], most, leader.epoch))
+        return FollowerFetch(
+            replica_id=NO_REPLICA,
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchTopic(None, topic_id, asked) for topic_id, asked in topics.items()],
+        )
+
+    def _take(self, asked: Poll, fetched: FetchedPartition, began: float) -> int:
+        """Keep what came in the history and move on; as `_fetch` counts."""
+        if fetched.error in _LOOK_AGAIN:
+            return -1
+        if self.positions.get(asked.at) != asked.position:
+            return 0  # assigned anew since
+        if fetched.error is not _E.none:
+            self._note(asked, began, Outcome.FAILED, why=fetched.error.name)
+            return -1
+        self.high_watermarks[asked.at] = fetched.high_watermark
+        records = decode(fetched.records, asked.position)
+        if records is None:
+            self._note(asked, began, Outcome.FAILED, why="corrupt")
+            return -1
+        if records:
+            got = Polled(tuple(records), fetched.high_watermark, fetched.log_start_offset)
+            self._note(asked, began, Outcome.OK, got)
+            self.positions[asked.at] = records[-1][0] + 1
+        return len(records)
+
+    def _note(
+        self, asked: Poll, began: float, outcome: Outcome, got: Polled | None = None, why: str = ""
+    ) -> Operation:
+        operation = self._history.begin(self.connections.name, asked, began)
+        self._history.end(operation, outcome, got, why)
+        return operation
+
+
+def uuid_of(fetched: FetchedPartition) -> uuid.UUID:
+    assert isinstance(fetched.topic, uuid.UUID), "asked for by id"
+    return fetched.topic
+
+
+def decode(buffer: memoryview, position: int) -> list[tuple[int, int]] | None:
+    """Offset and value of each record from `position` on, None if a batch is damaged."""
+    found = []
+    for start, header in headers(buffer):
+        batch = buffer[start : start + header.size]
+        if not check_crc(batch):
+            return None
+        if not header.is_control:
+            found += [
+                (record.offset, value_of(record.value))
+                for record in read_records(batch)
+                if record.offset >= position
+            ]
+    return found
