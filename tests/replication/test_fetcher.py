@@ -52,6 +52,8 @@ async def test_a_session_names_only_what_has_changed(tmp_path: Path) -> None:
         orders.append()
         here.leader.tell()
         await here.caught_up()
+        # The request that waits while the record arrives names nothing either.
+        await until(lambda: any(request.topics for request in here.leader.requests[1:]))
         await until(lambda: here.leader.requests[-1].topics == [])
         full, *rest = here.leader.requests
         assert (full.replica_id, full.session_id, full.session_epoch) == (2, 0, 0)

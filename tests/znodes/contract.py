@@ -76,7 +76,10 @@ class Heard(Generic[T]):
     async def first(self, count: int) -> list[T]:
         while len(self.all) < count:
             self._news.clear()
-            await asyncio.wait_for(self._news.wait(), timeout=10)
+            try:
+                await asyncio.wait_for(self._news.wait(), timeout=10)
+            except TimeoutError:
+                raise AssertionError(f"nothing more was heard than {self.all}") from None
         return self.all
 
     async def until(self, last: T) -> list[T]:

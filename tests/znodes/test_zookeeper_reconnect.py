@@ -274,8 +274,9 @@ def test_a_server_that_was_away_finds_its_sessions_again(
     server = fresh_zookeeper()
 
     async def scenario() -> None:
-        session, heard = await begin(f"{server.address}/chroot"), Heard[WatchEvent]()
-        states = listened(session)
+        # It must outlast the start of a server, however busy the machine is.
+        session = await begin(f"{server.address}/chroot", session_timeout_ms=30_000)
+        heard, states = Heard[WatchEvent](), listened(session)
         await session.create("/mine", ephemeral=True)
         await session.children("/", heard)
         getattr(server, end)()
