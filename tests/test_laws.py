@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,15 +32,20 @@ class Asserted(NamedTuple):
     file: str
 
 
+@cache
 def asserted() -> list[Asserted]:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "law":
+            if isinstance(node, ast.Call) and _is_law(node.func):
                 name = ast.literal_eval(node.args[1])
                 law_id, _, sentence = name.partition(" ")
                 found.append(Asserted(law_id, sentence, path.relative_to(SOURCE).as_posix()))
     return found
+
+
+def _is_law(called: ast.expr) -> bool:
+    return isinstance(called, ast.Name) and called.id == "law"
 
 
 def table() -> list[tuple[str, ...]]:
