@@ -65,6 +65,7 @@ class Connections:
         self.name = name
         self.topics: dict[str, dict[int, Replicated]] = {}
         self.brokers: dict[int, Address] = {}
+        self.controller = -1
         self._bootstrap = list(bootstrap)
         self._random = random
         self._peers: dict[Address, ClientPeer] = {}
@@ -79,6 +80,9 @@ class Connections:
         partition = self.topics.get(at.topic, {}).get(at.partition)
         return partition.leader if partition else None
 
+    def is_gone(self, at: TopicPartition) -> bool:
+        return at.partition not in self.topics.get(at.topic, {})
+
     async def refresh(self) -> bool:
         """Ask any broker for all topics; whether one answered. If none did, nothing changes."""
         try:
@@ -86,6 +90,7 @@ class Connections:
         except PeerGone:
             return False
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self.controller = answer.controller_id
         self.topics = {
             topic.name: {p.partition_index: _partition(topic, p) for p in topic.partitions}
             for topic in answer.topics

@@ -52,6 +52,7 @@ class Consumer:
         self.connections = Connections(name, bootstrap, random)
         self.positions: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self._random = random
         self._history = history
         self._group = group
@@ -86,8 +87,15 @@ class Consumer:
         for at in self.positions:
             leader = self.connections.leader(at)
             if leader is not None:
+                self._begin_anew_if_another(at, leader.topic_id)
                 found.setdefault(leader.broker, {})[at] = leader
         return found
+
+    def _begin_anew_if_another(self, at: TopicPartition, topic_id: uuid.UUID) -> None:
+        """A topic that was deleted and made again is another one, with other offsets."""
+        if self._topic_ids.setdefault(at, topic_id) != topic_id:
+            self._topic_ids[at] = topic_id
+            self.positions[at] = 0
 
     async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
         """The number of records that came; -1, if someone else should be asked."""

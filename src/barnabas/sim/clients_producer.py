@@ -48,6 +48,7 @@ HOPELESS: Final = (
     _E.record_list_too_large,
     _E.invalid_required_acks,
     _E.invalid_record,
+    _E.unknown_server_error,
 )
 
 
@@ -116,7 +117,10 @@ class Producer:
     # -- with answers --------------------------------------------------------
 
     async def _deliver(self, at: TopicPartition, waiting: list[_InFlight]) -> list[_InFlight]:
-        """Send until all are acknowledged, or one cannot be, or time is over; what is left."""
+        """Send until all are acknowledged, or one cannot be, or time is over; what is left.
+
+        A topic that has gone is not waited for.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + DELIVERY_S
         together = 1 if waiting[0].send.sequence == 0 else len(waiting)
@@ -128,7 +132,8 @@ class Producer:
             together = 1
             if waiting[0].why:
                 await self.connections.back_off()
-                await self.connections.refresh()
+                if await self.connections.refresh() and self.connections.is_gone(at):
+                    return waiting
 
     async def _attempt(self, at: TopicPartition, batches: Sequence[_InFlight]) -> None:
         """Send each once, without waiting for one's answer before the next."""

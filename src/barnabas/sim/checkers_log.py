@@ -1,0 +1,158 @@
+"""Checks records: none lost, doubled, invented, moved or read too early, and each poll goes on."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from barnabas.base.ids import TopicPartition
+from barnabas.sim.history import (
+    NO_OFFSET,
+    NOT_OURS,
+    Delete,
+    History,
+    Operation,
+    Outcome,
+    Poll,
+    Polled,
+    Send,
+    Sent,
+)
+from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
+
+_ALL = -1  # acks
+_Log = tuple[uuid.UUID, int]
+
+
+@dataclass(slots=True)
+class _Places:
+    """Which value is at which offset of one log, from all who claim to know."""
+
+    at: TopicPartition
+    values: dict[int, int] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    def claim(self, offset: int, value: int, who: str) -> Iterator[Violation]:
+        was = self.values.setdefault(offset, value)
+        if was != value:
+            facts = f"{self.at} offset {offset} has value {was}, and {value} says {who}"
+            yield Violation(Kind.INCONSISTENT, facts)
+        if value == NOT_OURS:
+            return  # damaged records are no duplicates of each other
+        before = self.offsets.setdefault(value, offset)
+        if before != offset:
+            facts = f"{self.at} value {value} is at offset {before}, and at {offset} says {who}"
+            yield Violation(Kind.DUPLICATE, facts)
+
+
+def check_log(history: History, final: Final) -> Iterator[Violation]:
+    """What producers were told, consumers read, and is there at the end must be one log each.
+
+    Of topics that someone wanted deleted, what was sent may be gone; what was read must still
+    have been one log as long as the topic's id was the same.
+    """
+    deleted = {delete.topic for _, delete in history.of(Delete)}
+    ends = {(each.topic_id, each.at.partition): each for each in final.partitions}
+    places = {log: _Places(end.at) for log, end in ends.items()}
+    yield from _check_ends(final, places)
+    yield from _check_acknowledged(history, final, places, deleted)
+    yield from _check_polls(history, places, ends)
+    yield from _check_origins(history, places)
+    yield from _check_order(history, final)
+
+
+def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation]:
+    for end in final.partitions:
+        for offset, value in end.records:
+            yield from places[end.topic_id, end.at.partition].claim(offset, value, "the end")
+        yield from _check_steps(end.at, 0, [offset for offset, _ in end.records], "the end")
+
+
+def _check_acknowledged(
+    history: History, final: Final, places: dict[_Log, _Places], deleted: set[str]
+) -> Iterator[Violation]:
+    ends = {end.at: end for end in final.partitions}
+    present = {end.at: {value for _, value in end.records} for end in final.partitions}
+    for operation, send in history.of(Send):
+        is_promised = operation.outcome is Outcome.OK and send.acks == _ALL
+        if not is_promised or send.at.topic in deleted:
+            continue
+        there = present.get(send.at, set())
+        lost = [value for value in send.values if value not in there]
+        if lost:
+            yield Violation(Kind.LOST, f"{lost} of {operation}")
+        elif isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:
+            log = places[ends[send.at].topic_id, send.at.partition]
+            for offset, value in enumerate(send.values, operation.got.base_offset):
+                yield from log.claim(offset, value, operation.client)
+
+
+def _check_polls(
+    history: History, places: dict[_Log, _Places], ends: dict[_Log, FinalPartition]
+) -> Iterator[Violation]:
+    for operation, poll in history.of(Poll):
+        if operation.outcome is Outcome.FAILED:
+            yield from _check_refused(operation, poll)
+        if not isinstance(operation.got, Polled):
+            continue
+        log = places.setdefault((poll.topic_id, poll.at.partition), _Places(poll.at))
+        offsets = [offset for offset, _ in operation.got.records]
+        yield from _check_steps(poll.at, poll.position, offsets, operation.client)
+        if offsets and offsets[-1] >= operation.got.high_watermark:
+            yield Violation(Kind.UNCOMMITTED, f"{operation}")
+        for offset, value in operation.got.records:
+            yield from log.claim(offset, value, operation.client)
+        end = ends.get((poll.topic_id, poll.at.partition))
+        if end is not None and offsets and offsets[-1] >= end.high_watermark:
+            facts = f"{poll.at} ends at {end.high_watermark}, yet {operation}"
+            yield Violation(Kind.UNCOMMITTED, facts)
+
+
+def _check_refused(operation: Operation, poll: Poll) -> Iterator[Violation]:
+    if operation.why == "offset_out_of_range":
+        facts = f"{poll.at} was read up to {poll.position}, which is out of range: {operation}"
+        yield Violation(Kind.UNCOMMITTED, facts)
+    elif operation.why == "corrupt":
+        yield Violation(Kind.DAMAGED, str(operation))
+
+
+def _check_steps(
+    at: TopicPartition, position: int, offsets: list[int], who: str
+) -> Iterator[Violation]:
+    """Offsets are dense, and a poll gives what comes next."""
+    for before, offset in pairwise([position - 1, *offsets]):
+        if offset > before + 1:
+            yield Violation(Kind.SKIPPED, f"{at} {who} got {offset} after {before}")
+        elif offset <= before:
+            yield Violation(Kind.NON_MONOTONE, f"{at} {who} got {offset} after {before}")
+
+
+def _check_origins(history: History, places: dict[_Log, _Places]) -> Iterator[Violation]:
+    """Whatever was seen was sent, to that partition, and not refused."""
+    sends = {value: each for each in history.of(Send) for value in each[1].values}
+    for log in places.values():
+        for offset, value in log.values.items():
+            operation, send = sends.get(value, (None, None))
+            if operation is None or send is None or send.at != log.at:
+                yield Violation(Kind.PHANTOM, f"{log.at} has {value} at {offset}, from {operation}")
+            elif operation.outcome is Outcome.FAILED:
+                yield Violation(Kind.ABORTED, f"{log.at} has {value} at {offset}: {operation}")
+
+
+def _check_order(history: History, final: Final) -> Iterator[Violation]:
+    """What a producer numbers within an epoch stays in its order."""
+    numbered = {
+        value: ((send.producer_id, send.producer_epoch), send.sequence + n)
+        for _, send in history.of(Send)
+        for n, value in enumerate(send.values)
+    }
+    for end in final.partitions:
+        last: dict[tuple[int, int], int] = {}
+        for offset, value in end.records:
+            if value not in numbered:
+                continue
+            producer, sequence = numbered[value]
+            if sequence < last.get(producer, -1):
+                facts = f"{end.at} offset {offset}: {sequence} after {last[producer]} of {producer}"
+                yield Violation(Kind.REORDERED, facts)
+            last[producer] = sequence

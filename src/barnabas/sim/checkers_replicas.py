@@ -1,0 +1,27 @@
+"""Checks that all replicas of a partition are the same, byte by byte, as far as is committed."""
+
+from collections.abc import Iterator
+
+from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
+from barnabas.wire.batch import headers
+
+
+def check_replicas(final: Final) -> Iterator[Violation]:
+    for end in final.partitions:
+        yield from _check_one(end)
+
+
+def _check_one(end: FinalPartition) -> Iterator[Violation]:
+    if not end.replicas:
+        return
+    first, *others = sorted(end.replicas)
+    for other in others:
+        if end.replicas[first] != end.replicas[other]:
+            one, two = _batches(end.replicas[first]), _batches(end.replicas[other])
+            differ = sorted(one.items() ^ two.items())
+            facts = f"{end.at} of brokers {first} and {other}, first at offset {differ[0][0]}"
+            yield Violation(Kind.DIVERGED, facts)
+
+
+def _batches(log: bytes) -> dict[int, bytes]:
+    return {header.base_offset: log[at : at + header.size] for at, header in headers(log)}

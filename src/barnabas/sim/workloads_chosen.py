@@ -1,0 +1,34 @@
+"""Which clients a run has, as chance says."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.base.randomness import Random
+from barnabas.sim.clients import Address
+from barnabas.sim.history import History
+from barnabas.sim.workloads import Producing, Reading, Workload
+from barnabas.sim.workloads_admin import Administering
+
+_ALL, _LEADER, _NONE = -1, 1, 0  # acks
+ACKS: Final = (_ALL, _ALL, _ALL, _LEADER, _NONE)
+
+
+def choose(bootstrap: Sequence[Address], random: Random, history: History) -> list[Workload]:
+    """The clients of one run; at least one producer wants to be sure of what it sends."""
+
+    def own() -> Random:
+        return Random(random.below(1 << 30))  # so that none changes what others draw
+
+    quiet = not random.below(4)
+    chosen: list[Workload] = [
+        Administering("admin", bootstrap, own(), history, is_quiet=quiet),
+        Producing("producer-0", bootstrap, own(), history, _ALL),
+    ]
+    chosen += [
+        Producing(f"producer-{n}", bootstrap, own(), history, ACKS[random.below(len(ACKS))])
+        for n in range(1, 2 + random.below(2))
+    ]
+    chosen += [
+        Reading(f"reader-{n}", bootstrap, own(), history) for n in range(1 + random.below(2))
+    ]
+    return chosen
