@@ -1,0 +1,358 @@
+"""Every promise that a history can break, each broken by hand; and that good histories pass."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base.ids import TopicPartition
+from barnabas.sim.checkers import check
+from barnabas.sim.history import (
+    NOT_OURS,
+    Create,
+    Delete,
+    Elect,
+    Grow,
+    Outcome,
+    Poll,
+    Reassign,
+    Sent,
+)
+from barnabas.sim.violations import Final, Kind
+from barnabas.wire.records import Record, build_batch
+from tests.sim.histories import AT, FAILED, OK, TOPIC_ID, UNKNOWN, Ideal, found, with_replicas
+
+OTHER = TopicPartition("orders", 1)
+GROUP = "group"
+
+
+# -- records -----------------------------------------------------------------
+
+
+def test_an_acknowledged_value_that_is_not_there_at_the_end_is_lost() -> None:
+    ideal = Ideal()
+    ideal.send(2)
+    ideal.send(1, is_there=False)
+    assert ideal.found() == [Kind.LOST]
+
+
+def test_all_acknowledged_values_of_a_partition_that_is_gone_are_lost() -> None:
+    ideal = Ideal()
+    ideal.send(2)
+    assert found(ideal.history, Final()) == [Kind.LOST]
+
+
+@pytest.mark.parametrize(("outcome", "acks"), [(UNKNOWN, -1), (OK, 1), (UNKNOWN, 0)])
+def test_what_was_not_promised_may_be_there_or_not(outcome: Outcome, acks: int) -> None:
+    ideal = Ideal()
+    ideal.send(1, outcome=outcome, acks=acks, is_there=True)
+    ideal.send(1, outcome=outcome, acks=acks, is_there=False)
+    assert ideal.found() == []
+
+
+def test_records_of_a_topic_that_someone_wanted_deleted_may_be_gone() -> None:
+    ideal = Ideal()
+    ideal.send(2)
+    ideal.done("admin", Delete(AT.topic), outcome=UNKNOWN)
+    assert found(ideal.history, Final()) == []
+
+
+def test_one_value_at_two_offsets_is_a_duplicate() -> None:
+    ideal = Ideal()
+    ideal.send(2)
+    ideal.logs[AT].append(ideal.logs[AT][0])
+    assert Kind.DUPLICATE in ideal.found()
+
+
+def test_two_values_at_one_offset_are_inconsistent() -> None:
+    ideal = Ideal()
+    ideal.send(1, acks=1)
+    ideal.poll()
+    ideal.logs[AT].clear()
+    ideal.send(1, acks=1)
+    assert ideal.found() == [Kind.INCONSISTENT]
+
+
+def test_an_offset_that_a_producer_was_told_must_be_where_its_value_is() -> None:
+    ideal = Ideal()
+    operation = ideal.send(1)
+    ideal.send(1)
+    operation.got = Sent(1)
+    assert ideal.found() == [Kind.INCONSISTENT, Kind.DUPLICATE]
+
+
+def test_an_offset_that_is_not_told_is_no_contradiction() -> None:
+    ideal = Ideal()
+    ideal.send(1)
+    ideal.send(1).got = Sent(-1)
+    assert ideal.found() == []
+
+
+@pytest.mark.parametrize("value", [99, NOT_OURS])
+def test_a_value_that_nobody_sent_is_a_phantom(value: int) -> None:
+    ideal = Ideal()
+    ideal.send(1)
+    ideal.logs[AT].append(value)
+    assert ideal.found() == [Kind.PHANTOM]
+
+
+def test_a_value_in_another_partition_than_it_was_sent_to_is_a_phantom() -> None:
+    ideal = Ideal()
+    ideal.send(1, outcome=UNKNOWN, is_there=False)
+    ideal.logs[OTHER] = [1]
+    assert ideal.found() == [Kind.PHANTOM]
+
+
+def test_a_value_that_was_refused_must_never_be_read() -> None:
+    ideal = Ideal()
+    ideal.send(1, outcome=FAILED, is_there=True)
+    assert ideal.found() == [Kind.ABORTED]
+
+
+def test_what_a_producer_sent_stays_in_its_order() -> None:
+    ideal = Ideal()
+    ideal.send(2, outcome=UNKNOWN)
+    ideal.logs[AT].reverse()
+    assert ideal.found() == [Kind.REORDERED]
+
+
+def test_a_poll_must_not_skip_what_lies_between() -> None:
+    ideal = Ideal()
+    ideal.send(3)
+    records = list(enumerate(ideal.logs[AT]))
+    ideal.polled(0, [records[0], records[2]])
+    ideal.polled(0, records[1:])
+    assert ideal.found() == [Kind.SKIPPED]
+
+
+def test_a_poll_must_not_go_back() -> None:
+    ideal = Ideal()
+    ideal.send(3)
+    records = list(enumerate(ideal.logs[AT]))
+    ideal.polled(1, records)
+    assert ideal.found() == [Kind.NON_MONOTONE]
+
+
+def test_what_is_above_the_high_watermark_must_not_be_read() -> None:
+    ideal = Ideal()
+    ideal.send(3)
+    ideal.polled(0, list(enumerate(ideal.logs[AT])), high_watermark=2)
+    assert ideal.found() == [Kind.UNCOMMITTED]
+
+
+def test_what_was_read_must_not_be_gone_later() -> None:
+    ideal = Ideal()
+    ideal.send(3, acks=1)
+    ideal.poll()
+    ideal.logs[AT].pop()
+    assert ideal.found() == [Kind.UNCOMMITTED]
+
+
+def test_a_position_that_was_read_up_to_must_not_be_out_of_range() -> None:
+    ideal = Ideal()
+    ideal.done("consumer", Poll(AT, TOPIC_ID, 3), outcome=FAILED, why="offset_out_of_range")
+    assert ideal.found() == [Kind.UNCOMMITTED]
+
+
+def test_a_batch_whose_checksum_is_wrong_is_damaged() -> None:
+    ideal = Ideal()
+    ideal.done("consumer", Poll(AT, TOPIC_ID, 3), outcome=FAILED, why="corrupt")
+    assert ideal.found() == [Kind.DAMAGED]
+
+
+def test_a_topic_made_again_has_offsets_of_its_own() -> None:
+    ideal = Ideal()
+    ideal.send(1, acks=1)
+    ideal.poll()
+    ideal.done("admin", Delete(AT.topic))
+    ideal.done("admin", Create(AT.topic, 1, 3))
+    ideal.logs[AT].clear()
+    ideal.send(1)
+    (end,) = ideal.final.partitions
+    assert found(ideal.history, Final((replace(end, topic_id=uuid.UUID(int=8)),))) == []
+    assert found(ideal.history, ideal.final) == [Kind.INCONSISTENT]
+
+
+# -- replicas ----------------------------------------------------------------
+
+
+def batch(offset: int, value: bytes) -> bytes:
+    return bytes(build_batch([Record(offset, 0, None, value)], base_offset=offset))
+
+
+def test_replicas_that_are_the_same_pass() -> None:
+    ideal = Ideal()
+    ideal.send(2)
+    log = batch(0, b"a") + batch(1, b"b")
+    assert found(ideal.history, with_replicas(ideal.final, broker_0=log, broker_2=log)) == []
+
+
+@pytest.mark.parametrize("other", [b"", batch(0, b"a"), batch(0, b"a") + batch(1, b"c")])
+def test_replicas_that_differ_are_told_with_the_offset(other: bytes) -> None:
+    ideal = Ideal()
+    ideal.send(2)
+    log = batch(0, b"a") + batch(1, b"b")
+    final = with_replicas(ideal.final, broker_0=log, broker_1=log, broker_2=other)
+    (violation,) = check(ideal.history, final)
+    assert violation.kind is Kind.DIVERGED
+    assert f"first at offset {1 if other else 0}" in str(violation)
+
+
+# -- topics ------------------------------------------------------------------
+
+
+def test_a_topic_that_was_made_must_be_there() -> None:
+    ideal = Ideal()
+    ideal.done("admin", Create("orders", 1, 3))
+    assert ideal.found() == [Kind.TOPIC_LOST]
+
+
+def test_a_topic_that_grew_must_have_its_partitions() -> None:
+    ideal = Ideal()
+    ideal.done("admin", Create("orders", 1, 3))
+    ideal.send(1)
+    ideal.done("admin", Grow("orders", 2), outcome=UNKNOWN)
+    assert ideal.found() == []
+    ideal.done("admin", Grow("orders", 2))
+    assert ideal.found() == [Kind.TOPIC_LOST]
+
+
+def test_a_topic_that_was_deleted_must_be_gone() -> None:
+    ideal = Ideal()
+    ideal.done("admin", Create("orders", 1, 3))
+    ideal.logs[AT] = []
+    ideal.done("admin", Delete("orders"))
+    assert ideal.found() == [Kind.TOPIC_BACK]
+    ideal.done("admin", Create("orders", 1, 3), outcome=UNKNOWN)
+    assert ideal.found() == []
+
+
+def test_a_partition_is_where_it_was_last_moved_to() -> None:
+    ideal = Ideal()
+    ideal.logs[AT] = []
+    (end,) = ideal.final.partitions
+    on_others = Final((replace(end, assigned=(1, 2)),))
+    ideal.done("admin", Reassign(AT, (2, 1)))
+    assert found(ideal.history, on_others) == []
+    ideal.done("admin", Elect(AT))
+    ideal.done("admin", Reassign(AT, (0, 1)))
+    assert found(ideal.history, on_others) == [Kind.MISPLACED]
+    ideal.done("admin", Reassign(AT, None))
+    assert found(ideal.history, on_others) == []
+
+
+# -- groups ------------------------------------------------------------------
+
+
+def test_a_partition_must_not_be_owned_twice_in_a_generation() -> None:
+    ideal = Ideal()
+    ideal.owned("one", AT)
+    ideal.owned("two", OTHER)
+    ideal.generation += 1
+    ideal.owned("two", AT)
+    assert ideal.found() == []
+    ideal.owned("one", AT)
+    assert ideal.found() == [Kind.OWNED_TWICE]
+
+
+def test_a_generation_must_not_go_back() -> None:
+    ideal = Ideal()
+    ideal.generation = 2
+    ideal.owned("one", AT)
+    ideal.generation = 1
+    ideal.owned("one", AT)
+    assert ideal.found() == [Kind.GENERATION_WENT_BACK]
+
+
+def test_a_member_that_joined_before_may_hear_of_its_generation_later() -> None:
+    ideal = Ideal()
+    late = ideal.owned("one", AT)
+    ideal.generation += 1
+    ideal.owned("two", AT)
+    late.ended = 100.0
+    assert ideal.found() == []
+
+
+def test_what_a_group_committed_must_be_remembered() -> None:
+    ideal = Ideal()
+    ideal.send(5)
+    ideal.commit(ideal.poll(group=GROUP))
+    ideal.recall(offset=-1)
+    assert ideal.found() == [Kind.COMMIT_WENT_BACK]
+
+
+def test_a_commit_of_which_nothing_was_heard_may_count_or_not() -> None:
+    ideal = Ideal()
+    ideal.send(5)
+    ideal.commit(ideal.poll(group=GROUP, most=2))
+    ideal.commit(ideal.poll(2, group=GROUP), outcome=UNKNOWN)
+    ideal.recall(offset=2)
+    ideal.recall(offset=5)
+    assert ideal.found() == []
+
+
+@pytest.mark.parametrize("offset", [3, 5])
+def test_an_offset_that_nobody_committed_must_not_be_remembered(offset: int) -> None:
+    ideal = Ideal()
+    ideal.send(5)
+    ideal.poll(group=GROUP)
+    ideal.commit(2)
+    ideal.commit(5, outcome=FAILED)
+    ideal.recall(offset=offset)
+    assert ideal.found() == [Kind.COMMIT_INVENTED]
+
+
+def test_a_group_must_not_skip_a_record() -> None:
+    ideal = Ideal()
+    ideal.send(5)
+    ideal.poll(0, 2, group=GROUP)
+    ideal.poll(3, group=GROUP)
+    ideal.commit(5)
+    assert ideal.found() == [Kind.GROUP_SKIPPED]
+
+
+# -- all of it ---------------------------------------------------------------
+
+
+def test_an_error_that_no_broker_should_give_is_told() -> None:
+    ideal = Ideal()
+    ideal.done("admin", Elect(AT), outcome=UNKNOWN, why="unknown_server_error")
+    assert ideal.found() == [Kind.UNEXPECTED]
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "poll", "group", "commit", "recall", "lost"]),
+        st.integers(1, 5),
+        st.sampled_from([AT, OTHER]),
+        st.sampled_from([OK, FAILED, UNKNOWN]),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_any_history_of_a_cluster_that_does_right_passes(
+    steps: list[tuple[str, int, TopicPartition, Outcome]],
+) -> None:
+    ideal = Ideal()
+    position = dict.fromkeys((AT, OTHER), 0)
+    group_position = dict.fromkeys((AT, OTHER), 0)
+    for step, count, at, outcome in steps:
+        if step == "send":
+            ideal.send(count, at=at, outcome=outcome, producer=count % 2)
+        elif step == "lost" and outcome is not FAILED:
+            ideal.send(count, at=at, outcome=outcome, acks=1, producer=2, is_there=False)
+        elif step == "poll":
+            position[at] = ideal.poll(position[at], count, at=at)
+        elif step == "group":
+            group_position[at] = ideal.poll(group_position[at], count, at=at, group=GROUP)
+        elif step == "commit" and group_position[at]:
+            ideal.commit(group_position[at], at=at, outcome=outcome)
+        else:
+            ideal.generation += 1
+            ideal.owned("one", at)
+            group_position[at] = max(0, ideal.recall(at=at))
+    assert check(ideal.history, ideal.final) == []
