@@ -1,0 +1,42 @@
+"""What Spark finds by its name: `format("barnabas")` without a jar and without registration.
+
+Spark imports this package whenever it looks for data sources, so nothing else is imported here
+before it is needed.
+"""
+
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+
+class DefaultSource(DataSource):
+    """The data source `barnabas`: topics of a Kafka cluster as rows, and rows into topics."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> str:
+        from barnabas.spark.source import schema
+
+        return schema(self.options)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        from barnabas.spark.source import reader
+
+        return reader(self.options, schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        from barnabas.spark.sink import writer
+
+        return writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        from barnabas.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

@@ -1,0 +1,96 @@
+"""One Spark session for all tests of this folder, a broker that it reads, and filled topics."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.support.broker import BrokerProcess
+
+DELIVERED_WITHIN_S: Final = 60.0
+
+Fill = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session: two tasks at a time, no web page, little memory."""
+    folder = tmp_path_factory.mktemp("spark")
+    # Spark looks for data sources with this interpreter, else with whatever python3 is.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "768m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def served(broker: BrokerProcess) -> BrokerProcess:
+    """One broker process for all tests that leave it running."""
+    return broker
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+    """Return when the topic can be used; `config` with underscores for the dots."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    created = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
+    created[topic].result(DELIVERED_WITHIN_S)
+
+
+def produce(bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **settings: str) -> None:
+    """Send each record, given as `Producer.produce` takes it, and wait for all."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    producer = Producer({"bootstrap.servers": bootstrap, **given})
+    failed: list[Any] = []
+    for record in records:
+        producer.produce(
+            topic, on_delivery=lambda error, _: failed.append(error) if error else None, **record
+        )
+        producer.poll(0)
+    assert producer.flush(DELIVERED_WITHIN_S) == 0
+    assert not failed, failed[0]
+
+
+@pytest.fixture
+def fill(served: BrokerProcess, topic: str) -> Fill:
+    """Make the test's topic with records: `fill(records, partitions=1, linger_ms="5")`."""
+
+    def make(records: Iterable[dict[str, Any]] = (), partitions: int = 1, **settings: str) -> None:
+        create_topic(served.bootstrap, topic, partitions)
+        produce(served.bootstrap, topic, records, **settings)
+
+    return make
+
+
+@pytest.fixture
+def read(spark: SparkSession, served: BrokerProcess, topic: str) -> Callable[..., DataFrame]:
+    """A batch read of the test's topic, with more options: `read(includeHeaders="true")`."""
+
+    def load(**options: str) -> DataFrame:
+        reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", served.bootstrap)
+        if not options.keys() & {"subscribe", "subscribePattern", "assign"}:
+            reader = reader.option("subscribe", topic)
+        return reader.options(**options).load()
+
+    return load
