@@ -1,0 +1,63 @@
+"""Watches the demo's cluster as any operator could: who leads and is in sync, and the lag."""
+
+import contextlib
+import threading
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli.client import admin, await_all
+from barnabas.cli.failures import CommandFailed
+from barnabas.spark.demo_cluster import BROKERS
+from barnabas.spark.demo_pipeline import GROUP, REVENUE
+from barnabas.spark.demo_sales import ORDERS
+
+PARTITIONS: Final = {ORDERS: 6, REVENUE: 3}
+_LOOK_EVERY_S: Final = 0.25
+_ANSWER_WITHIN_S: Final = 2.0
+_IN_SYNC_WITHIN_S: Final = 90.0
+_QUIET: Final = {"log_level": 0}
+
+
+class Watch:
+    """Asks brokers, and gives the last answer while none can answer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.taken = 0  # the orders that the pipeline has taken, as its group says
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+        self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **_QUIET})
+        self._closed = threading.Event()
+
+    def create_topics(self) -> None:
+        """All topics of the demo, each partition on every broker."""
+        topics = [admin.NewTopic(name, count, BROKERS) for name, count in PARTITIONS.items()]
+        await_all(self._admin.create_topics(topics))
+
+    def leaders(self) -> dict[int, int]:
+        """Who leads each partition of the orders."""
+        found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
+        return {number: each.leader for number, each in found.partitions.items()}
+
+    def wait_until_in_sync(self) -> None:
+        """Return when every replica of the orders is in sync. Raises CommandFailed if that fails"""
+        for _ in range(int(_IN_SYNC_WITHIN_S / _LOOK_EVERY_S)):
+            with contextlib.suppress(KafkaException):
+                found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
+                if all(len(each.isrs) == BROKERS for each in found.partitions.values()):
+                    return
+            if self._closed.wait(_LOOK_EVERY_S):
+                return
+        raise CommandFailed("the broker that was killed does not come back into sync")
+
+    def follow_group(self) -> None:
+        """Keep `taken` up to date, in a thread of its own, until `close`."""
+        asked = [TopicPartition(ORDERS, number) for number in range(PARTITIONS[ORDERS])]
+        while not self._closed.wait(_LOOK_EVERY_S):
+            with contextlib.suppress(KafkaException):  # its coordinator may be the one killed
+                found = self._group.committed(asked, timeout=_ANSWER_WITHIN_S)
+                self.taken = max(self.taken, sum(max(0, each.offset) for each in found))
+
+    def close(self) -> None:
+        """Whoever waits here returns."""
+        self._closed.set()

@@ -1,0 +1,84 @@
+"""A shop that the demo runs: its orders, one after the other, the same for the same seed.
+
+The shop has a clock of its own, on which a minute holds always as many orders: an order's number
+tells its time. So nothing that is counted depends on how fast the machine is.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from barnabas.base.randomness import Random
+
+OPENED: Final = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
+# What is sold: how often among 100 orders, the least and the most that one costs, in cents.
+CATEGORIES: Final = {
+    "books": (34, 499, 4_999),
+    "coffee": (27, 350, 2_400),
+    "games": (16, 1_499, 6_999),
+    "garden": (12, 299, 12_900),
+    "music": (8, 799, 3_999),
+    "travel": (3, 4_900, 89_900),
+}
+# Not a sale: the last message of the day. It is later than all orders by so much that whoever
+# waits for late ones waits no longer.
+CLOSING: Final = "closing"
+CUSTOMERS: Final = 5_000
+
+_WHEEL: Final = [name for name, (share, _, _) in CATEGORIES.items() for _ in range(share)]
+
+
+class Order(NamedTuple):
+    """One sale, or the closing of the shop."""
+
+    number: int
+    time: datetime
+    customer: int
+    category: str
+    cents: int
+
+    @property
+    def minute(self) -> datetime:
+        return self.time.replace(second=0, microsecond=0)
+
+    def key(self) -> bytes:
+        """All orders of a customer are in one partition, in their order."""
+        return b"customer-%d" % self.customer
+
+    def value(self) -> bytes:
+        fields = {
+            "order": self.number,
+            "time": self.time.isoformat(timespec="milliseconds"),
+            "customer": self.customer,
+            "category": self.category,
+            "cents": self.cents,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+class Shop:
+    """Sells `per_minute` orders in each minute of its own clock."""
+
+    def __init__(self, per_minute: int, seed: int) -> None:
+        self._per_minute = per_minute
+        self._random = Random(seed)
+
+    def orders(self) -> Iterator[Order]:
+        """All that is ever sold, from number 0 on; each shop sells it once."""
+        number = 0
+        while True:
+            category = _WHEEL[self._random.below(len(_WHEEL))]
+            _, least, most = CATEGORIES[category]
+            customer = self._random.below(CUSTOMERS)
+            cents = least + self._random.below(most - least + 1)
+            yield Order(number, self.time_of(number), customer, category, cents)
+            number += 1
+
+    def closing(self, number: int, patience: timedelta) -> Order:
+        """What is sent after the last order: a minute later than `patience` after that."""
+        time = self.time_of(number) + patience + timedelta(minutes=2)
+        return Order(number, time, 0, CLOSING, 0)
+
+    def time_of(self, number: int) -> datetime:
+        return OPENED + timedelta(milliseconds=number * 60_000 // self._per_minute)

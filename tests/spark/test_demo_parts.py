@@ -1,0 +1,173 @@
+"""The parts of the demo, each without a cluster: what is noted, what is claimed, what is drawn."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.clock import machine_stopwatch
+from barnabas.base.ports import free_port
+from barnabas.spark.demo_pipeline import WATERMARK, write_project
+from barnabas.spark.demo_proof import Counted, Logged, counted, decide_claims
+from barnabas.spark.demo_report import Events, failover_gap, write_report
+from barnabas.spark.demo_sales import Gap, Ledger, Till, Total
+from barnabas.spark.demo_story import AHEAD_MINUTES
+from barnabas.spark.shop import Order, Shop
+
+ORDERS = list(islice(Shop(50, 3).orders(), 400))
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """400 orders sold in 40 seconds, none between the 10th and the 15th."""
+    made = Ledger()
+    for order in ORDERS:
+        made.sent += 1
+        now_s = order.number / 10
+        made.note(order, order.number % 2, now_s, now_s + (5 if 10 < now_s < 15 else 0.01))
+    return made
+
+
+def logged(ledger: Ledger) -> Logged:
+    return Logged(ledger.sent, ledger.sent, 0, ledger.sent - 1, ledger.total.cents)
+
+
+def rows_of(ledger: Ledger) -> list[tuple[datetime, str, int, int]]:
+    """As Spark gives them: without a time zone."""
+    return [
+        (minute.replace(tzinfo=None), category, total.orders, total.cents)
+        for (minute, category), total in ledger.revenue.items()
+    ]
+
+
+def test_the_ledger_adds_up_by_minute_and_category(ledger: Ledger) -> None:
+    assert ledger.total == Total(400, sum(order.cents for order in ORDERS))
+    window = ORDERS[0].minute, ORDERS[0].category
+    alike = [order for order in ORDERS if (order.minute, order.category) == window]
+    assert ledger.revenue[window] == Total(len(alike), sum(order.cents for order in alike))
+
+
+def test_the_longest_silence_of_a_partition_is_noted() -> None:
+    ledger = Ledger()
+    for now_s in (1.0, 1.5, 6.0, 6.5):
+        ledger.note(ORDERS[0], 4, now_s, now_s)
+    ledger.note(ORDERS[0], 5, 0.0, 3.0)
+    assert failover_gap(ledger) == Gap(4, 1.5, 6.0)
+
+
+def test_all_claims_hold_when_everything_was_counted_once(ledger: Ledger) -> None:
+    found = counted(rows_of(ledger))
+    claims = decide_claims(ledger, logged(ledger), found, found)
+    assert [claim.text for claim in claims if not claim.holds] == []
+
+
+def lose_a_window(rows: list[Any]) -> None:
+    rows.pop()
+
+
+def write_a_window_twice(rows: list[Any]) -> None:
+    rows.append(rows[0])
+
+
+def split_a_window(rows: list[Any]) -> None:
+    minute, category, orders, cents = rows.pop()
+    rows.extend([(minute, category, 1, 0), (minute, category, orders - 1, cents)])
+
+
+def swap_a_cent(rows: list[Any]) -> None:
+    for number, change in ((0, 1), (1, -1)):
+        minute, category, orders, cents = rows[number]
+        rows[number] = (minute, category, orders, cents + change)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lose_a_window, write_a_window_twice, split_a_window, swap_a_cent]
+)
+def test_a_claim_fails_when_the_results_are_not_those_acknowledged(
+    ledger: Ledger, spoil: Callable[[list[Any]], None]
+) -> None:
+    rows = rows_of(ledger)
+    spoil(rows)
+    good, bad = counted(rows_of(ledger)), counted(rows)
+    assert not all(claim.holds for claim in decide_claims(ledger, logged(ledger), bad, good))
+    assert not all(claim.holds for claim in decide_claims(ledger, logged(ledger), good, bad))
+
+
+@pytest.mark.parametrize(
+    "change", [{"orders": 401}, {"distinct": 399, "orders": 399}, {"last": 400}, {"cents": 1}]
+)
+def test_a_claim_fails_when_the_log_is_not_what_was_acknowledged(
+    ledger: Ledger, change: dict[str, int]
+) -> None:
+    found = counted(rows_of(ledger))
+    claims = decide_claims(ledger, logged(ledger)._replace(**change), found, found)
+    assert not all(claim.holds for claim in claims)
+
+
+def test_a_claim_fails_when_an_order_was_not_acknowledged(ledger: Ledger) -> None:
+    ledger.sent += 1
+    found = counted(rows_of(ledger))
+    assert not all(claim.holds for claim in decide_claims(ledger, logged(ledger), found, found))
+
+
+def test_the_till_waits_for_what_is_not_acknowledged() -> None:
+    """Nobody listens there: nothing is acknowledged, however long it sells."""
+    till = Till(f"127.0.0.1:{free_port()}", Shop(5_000, 1), 5_000, 120, machine_stopwatch)
+    selling = threading.Thread(target=till.sell, args=(60,))
+    selling.start()
+    try:
+        while till.open_s < 1:
+            threading.Event().wait(0.05)
+        assert till.ledger.sent == 120
+        assert till.ledger.acknowledged == 0
+    finally:
+        till.stop()
+        selling.join()
+
+
+def test_no_order_can_be_later_than_the_pipeline_waits() -> None:
+    assert WATERMARK.total_seconds() >= AHEAD_MINUTES * 2 * 60
+
+
+def test_the_report_holds_all_plots_and_the_proof(tmp_path: Path, ledger: Ledger) -> None:
+    found = counted(rows_of(ledger))
+    claims = decide_claims(ledger, logged(ledger), found, found)
+    events = Events(1, frozenset({0}), 10.0, 20.0, 25.0, [(1.0, 9.0), (9.0, 20.0)], [(1.0, 9, 2)])
+    write_report(tmp_path / "new" / "report.html", ledger, events, claims, found)
+    text = (tmp_path / "new" / "report.html").read_text()
+    assert text.count("<svg") == 4
+    assert "Every acknowledged order was counted exactly once: 400 orders" in text
+    assert text.count('class="good"') == len(claims)
+    assert "SIGKILL for broker 1" in text
+    assert "src=" not in text
+    failed = [claims[0]._replace(holds=False), *claims[1:]]
+    write_report(tmp_path / "report.html", ledger, replace(events), failed, Counted({}, 0))
+    text = (tmp_path / "report.html").read_text()
+    assert "The proof FAILED" in text
+    assert text.count('class="bad"') == 1
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # PySpark, of pandas
+def test_the_project_is_one_that_spark_can_read(tmp_path: Path) -> None:
+    from pyspark.pipelines.cli import load_pipeline_spec
+
+    specification = write_project(tmp_path, "127.0.0.1:9092")
+    assert load_pipeline_spec(specification).storage == (tmp_path / "storage").as_uri()
+    for source in (tmp_path / "transformations").glob("*.py"):
+        compile(source.read_text(), source, "exec")
+    assert "20 MINUTES" in (tmp_path / "transformations" / "revenue.sql").read_text()
+
+
+def test_times_without_a_zone_are_taken_for_utc() -> None:
+    found = counted([(datetime(2026, 5, 4, 9, 1), "books", 2, 300)])
+    assert found.revenue == {(datetime(2026, 5, 4, 9, 1, tzinfo=UTC), "books"): Total(2, 300)}
+
+
+def test_an_order_says_its_minute() -> None:
+    order = Order(1, datetime(2026, 5, 4, 9, 1, 59, 999, tzinfo=UTC), 1, "books", 1)
+    assert order.minute == datetime(2026, 5, 4, 9, 1, tzinfo=UTC)
