@@ -15,6 +15,7 @@ import heapq
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, cast
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 # Tasks that only ever yield to one another must not stop time.
 TURN_S: Final = 1e-6
+# How often a coroutine that is to be dropped may await something instead.
+MOST_WISHES: Final = 20
 # Clocks of real machines do not begin at 0.
 BEGIN_S: Final = 1_000.0
 
@@ -203,16 +206,14 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         self._buried += asyncio.all_tasks(self)
-        for task in self._buried:
-            cast(Any, task)._log_destroy_pending = False
         self.set_exception_handler(lambda _, context: None)
-        self._due.clear()
-        self._timers.clear()
-        self._hosts.clear()
-        # Coroutines that are dropped in the middle may say that they did not want to.
         heard, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
-            self._buried.clear()
+            for task in self._buried:
+                cast(Any, task)._log_destroy_pending = False
+                _drop(cast(Coroutine[Any, Any, Any], task.get_coro()))
+            for held in (self._buried, self._due, self._timers, self._hosts):
+                held.clear()
             gc.collect()
         finally:
             sys.unraisablehook = heard
@@ -223,3 +224,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass
+
+
+def _drop(work: Coroutine[Any, Any, Any]) -> None:
+    """End a coroutine where it stands; it may want to wait for something first, or fail."""
+    for _ in range(MOST_WISHES):
+        with suppress(Exception):
+            work.close()
+            return

@@ -202,18 +202,17 @@ class Network:
             end.other.on_reset()
         return len(broken)
 
+    def join(self, one: str, other: str) -> None:
+        """Let everything through between two hosts again; what stalled is sent again."""
+        for link in (self._link(one, other), self._link(other, one)):
+            self._mend(link)
+        self._acknowledge()
+
     def heal(self) -> None:
-        """Let everything through again; what stalled is sent again."""
+        """Let everything through between all hosts."""
         for link in self._links.values():
-            link.is_cut, link.bytes_per_s, link.loss = False, 0.0, 0.0
-            stalled, link.stalled = link.stalled, []
-            for packet in stalled:
-                # A kernel that gave up sends nothing again.
-                if packet.end is None or not packet.end.has_given_up:
-                    self._deliver(packet, link, self._random.uniform(*SENT_AGAIN_S))
-        for end in self._ends:
-            if end.names[1] not in self._silent:
-                end.go_on()
+            self._mend(link)
+        self._acknowledge()
 
     def crash(self, name: str, *, silently: bool) -> None:
         """The host's process has died, or its whole machine, which then says nothing."""
@@ -254,6 +253,23 @@ class Network:
         if (end := packet.end) is not None:
             end.last_arrival = when = max(when, end.last_arrival)
         self._loop.call_at(when, packet.callback, *packet.args, context=self._kernel)
+
+    def _mend(self, link: Link) -> None:
+        link.is_cut, link.bytes_per_s, link.loss = False, 0.0, 0.0
+        stalled, link.stalled = link.stalled, []
+        for packet in stalled:
+            # A kernel that gave up sends nothing again.
+            if packet.end is None or not packet.end.has_given_up:
+                self._deliver(packet, link, self._random.uniform(*SENT_AGAIN_S))
+
+    def _acknowledge(self) -> None:
+        """Kernels whose machines reach each other again do not give up."""
+        for end in self._ends:
+            source, target = end.names
+            if target not in self._silent and not (
+                self._link(source, target).is_cut or self._link(target, source).is_cut
+            ):
+                end.go_on()
 
     def _next_port(self) -> int:
         self._last_port += 1

@@ -1,0 +1,74 @@
+"""One run: a cluster, its clients and its faults from a seed, and what came of it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.safeguards import Safeguards
+from barnabas.sim.checkers import check
+from barnabas.sim.ending import read_all
+from barnabas.sim.faults import Faults
+from barnabas.sim.history import History
+from barnabas.sim.loop import BEGIN_S
+from barnabas.sim.setting import Setting, broker_stream
+from barnabas.sim.story import Line
+from barnabas.sim.workloads_chosen import choose
+from barnabas.sim.world import World
+
+# How long the cluster may take to be whole once nothing is wrong any more, and clients to end.
+WHOLE_WITHIN_S: Final = 120.0
+ENDED_WITHIN_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one seed showed; `digest` is the same for the same history, and for no other."""
+
+    seed: int
+    broken: tuple[str, ...]
+    faults: Counter[str]
+    operations: int
+    simulated_s: float
+    steps: int
+    digest: str
+    lines: tuple[Line, ...]
+
+
+def run(setting: Setting, safeguards: Safeguards | None = None) -> Report:
+    """Play one seed from its beginning to its end."""
+    with World(setting, safeguards) as world:
+        history = History(world.loop.time)
+        world.loop.run_until_complete(world.loop.spawn(None, _play(world, history)))
+        for line in history.lines():
+            world.story.note(line)
+        return Report(
+            setting.seed,
+            tuple(world.broken),
+            world.injected,
+            len(history.operations),
+            world.loop.time() - BEGIN_S,
+            world.loop.steps,
+            world.story.digest,
+            tuple(world.story.lines),
+        )
+
+
+async def _play(world: World, history: History) -> None:
+    await world.start()
+    chosen = choose(
+        world.setting.bootstrap, broker_stream(world.setting.seed, "workloads"), history
+    )
+    working = [world.loop.spawn(world.client(each.name), each.run()) for each in chosen]
+    await Faults(world).run(world.setting.duration_s)
+    world.heal()
+    for each in chosen:
+        each.stop()
+    if not await world.until(lambda: all(task.done() for task in working), ENDED_WITHIN_S):
+        world.on_broken("clients do not come to an end")
+    if not await world.until(lambda: world.onlooker.what_is_missing() is None, WHOLE_WITHIN_S):
+        world.on_broken(f"the cluster is not whole again: {world.onlooker.what_is_missing()}")
+        return
+    final = await world.loop.spawn(world.client("the-end"), read_all(world))
+    world.look()
+    for violation in check(history, final):
+        world.on_broken(str(violation))

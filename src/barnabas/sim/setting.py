@@ -1,0 +1,100 @@
+"""What a seed decides before anything happens: the brokers' properties, and how long it lasts."""
+
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.broker_config import BrokerConfig
+from barnabas.base.randomness import Random
+
+PORT: Final = 9092
+
+# Short times, so that much happens in a minute, and small files, so that there are many.
+_PROPERTIES: Final = {
+    "auto.create.topics.enable": "false",
+    "connections.max.idle.ms": "20000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "controller.socket.timeout.ms": "3000",
+    "default.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+    "leader.imbalance.check.interval.seconds": "15",
+    "log.cleaner.backoff.ms": "3000",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.cleaner.io.buffer.size": "65536",
+    "log.flush.offset.checkpoint.interval.ms": "1500",
+    "log.index.interval.bytes": "400",
+    "log.index.size.max.bytes": "4096",
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.segment.bytes": "16384",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "200",
+    "replica.high.watermark.checkpoint.interval.ms": "1500",
+    "replica.lag.time.max.ms": "3000",
+    "replica.socket.timeout.ms": "2500",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One cluster. With `flushes_each`, every record is on the medium before it counts, so that
+    any power failure may be survived; without, only those that leave an in-sync replica alive."""
+
+    seed: int
+    duration_s: float
+    session_timeout_s: float
+    min_insync_replicas: int
+    segment_bytes: int
+    folders: int
+    flushes_each: bool
+    bits_rot: bool
+    brokers: int = 3
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return [(f"broker-{broker}", PORT) for broker in range(self.brokers)]
+
+    def config(self, broker: int) -> BrokerConfig:
+        properties = {
+            **_PROPERTIES,
+            "broker.id": str(broker),
+            "listeners": f"PLAINTEXT://broker-{broker}:{PORT}",
+            "log.dirs": ",".join(f"/data-{folder}" for folder in range(self.folders)),
+            "log.segment.bytes": str(self.segment_bytes),
+            "min.insync.replicas": str(self.min_insync_replicas),
+            "zookeeper.session.timeout.ms": str(int(self.session_timeout_s * 1000)),
+            **({"log.flush.interval.messages": "1"} if self.flushes_each else {}),
+        }
+        return BrokerConfig.from_properties(properties)
+
+
+def setting_of(seed: int, duration_s: float | None = None) -> Setting:
+    """The cluster of a seed."""
+    chosen = stream(seed, "setting")
+    return Setting(
+        seed=seed,
+        duration_s=chosen.uniform(25, 70) if duration_s is None else duration_s,
+        session_timeout_s=chosen.choice([2.0, 3.0, 6.0]),
+        min_insync_replicas=chosen.choice([1, 2, 2, 2]),
+        segment_bytes=chosen.choice([4_096, 16_384, 65_536]),
+        folders=chosen.choice([1, 1, 2]),
+        flushes_each=chosen.random() < 0.25,
+        bits_rot=chosen.random() < 0.1,
+    )
+
+
+def stream(seed: int, name: str) -> random.Random:
+    """A source of chance of its own for each use: one that draws more does not change others."""
+    return random.Random(_number(seed, name))
+
+
+def broker_stream(seed: int, name: str) -> Random:
+    """As `stream`, in the form that brokers and clients take."""
+    return Random(_number(seed, name))
+
+
+def _number(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest())
