@@ -1,6 +1,7 @@
 """The rules that keep records safe, each of which a test can switch off to see what it is for."""
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +14,6 @@ class Safeguards:
     flush_before_checkpoint: bool = True  # else recovery points may lie beyond what was flushed
     min_insync_check: bool = True  # else acks=all is promised by however few are in sync
     sequence_check: bool = True  # else a producer's retry may be written twice
+
+
+IN_FORCE: Final = Safeguards()

@@ -12,6 +12,7 @@ from barnabas.base.errors import BarnabasError, BrokerError, ConfigError, DiskFa
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.folder import (
     FIRST_DIRTY_OFFSET,
@@ -48,6 +49,7 @@ class Logs:
         clock: Clock,
         random: Random,
         producer_expiration_ms: int = 86_400_000,
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self.folders = {disk.folder: LogFolder(disk) for disk in disks}
         self.offline: dict[str, DiskFault] = {}
@@ -55,6 +57,7 @@ class Logs:
         self._clock = clock
         self._random = random
         self._producer_expiration_ms = producer_expiration_ms
+        self._safeguards = safeguards
         self._logs: dict[TopicPartition, Log] = {}
 
     def __iter__(self) -> Iterator[Log]:
@@ -155,7 +158,9 @@ class Logs:
         log = open_log(
             folder.disk,
             opening,
-            producers=ProducerStates(self._producer_expiration_ms),
+            producers=ProducerStates(
+                self._producer_expiration_ms, checks_sequences=self._safeguards.sequence_check
+            ),
             random=self._random,
             now_ms=self._clock.now_ms(),
             settle=self._settle,
@@ -309,7 +314,10 @@ class Logs:
         self, folder: LogFolder, high_watermarks: Mapping[TopicPartition, int]
     ) -> list[CheckpointWrite]:
         logs = self._logs_in(folder)
-        points = {log.partition: log.recovery_point for log in logs}
+        proven = self._safeguards.flush_before_checkpoint
+        points = {
+            log.partition: log.recovery_point if proven else log.log_end_offset for log in logs
+        }
         starts = {
             log.partition: log.log_start_offset
             for log in logs

@@ -90,9 +90,10 @@ class ProducerState:
 class ProducerStates:
     """The producers of one partition. Nothing here touches the disk, or suspends."""
 
-    def __init__(self, expiration_ms: int) -> None:
+    def __init__(self, expiration_ms: int, *, checks_sequences: bool = True) -> None:
         """`expiration_ms` is the broker's `producer.id.expiration.ms`."""
         self.expiration_ms = expiration_ms
+        self._checks_sequences = checks_sequences
         self.producers: dict[int, ProducerState] = {}
         # First offset to producer, in rising order: transactions begin at the end of the log.
         self._ongoing: dict[int, int] = {}
@@ -110,7 +111,7 @@ class ProducerStates:
                 invalid_txn_state             not transactional, amid a transaction
         """
         state = self.producers.get(header.producer_id)
-        if state is None:
+        if state is None or not self._checks_sequences:
             return None
         if (
             header.base_sequence != state.next_sequence

@@ -19,10 +19,17 @@ from typing import Any, Final
 
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.progress import IsrChange
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import BadVersion, ConnectionLoss, Coordination, ZnodeError
+from barnabas.znodes.tree import (
+    ANY_VERSION,
+    BadVersion,
+    ConnectionLoss,
+    Coordination,
+    ZnodeError,
+)
 
 log = logging.getLogger("barnabas.isr")
 
@@ -52,6 +59,7 @@ class IsrTracker:
         max_lag_ms: Callable[[], int],
         changed: Callable[[TopicPartition], None],
         fail: Callable[[LawBroken], None],
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         """`leaders` can be gone through again and again, and gives those of now."""
         self._coordination = coordination
@@ -60,6 +68,7 @@ class IsrTracker:
         self._max_lag_ms = max_lag_ms
         self._changed = changed
         self._fail = fail
+        self._safeguards = safeguards
         self._tasks: set[asyncio.Task[None]] = set()
         self._unannounced: dict[TopicPartition, None] = {}
         self._to_announce = asyncio.Event()
@@ -148,10 +157,9 @@ class IsrTracker:
         wanted = layout.PartitionState(
             change.leader, change.leader_epoch, change.controller_epoch, change.isr
         )
+        known = change.partition_epoch if self._safeguards.isr_version_check else ANY_VERSION
         try:
-            stat = await self._coordination.set(
-                path, layout.encode_partition_state(wanted), change.partition_epoch
-            )
+            stat = await self._coordination.set(path, layout.encode_partition_state(wanted), known)
             return change.isr, stat.version
         except BadVersion:
             data, stat = await self._coordination.get(path)

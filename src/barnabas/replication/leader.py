@@ -13,6 +13,7 @@ from crc32c import crc32c
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.laws import law
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.log import Log
 from barnabas.log.validation import NO_LIMIT, SMALLEST_RECORD, looks_at_records, validate
@@ -56,6 +57,7 @@ class LeaderReplica:
         "_largest",
         "_max_lag_ms",
         "_now_ms",
+        "_safeguards",
         "epoch",
         "epoch_start_offset",
         "high_watermark",
@@ -77,6 +79,7 @@ class LeaderReplica:
         max_lag_ms: float = MAX_LAG_MS,
         is_alive: Callable[[BrokerId], bool] = lambda _: True,
         previous: "LeaderReplica | None" = None,
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         """Begin to lead, with the high watermark that this replica knew before.
 
@@ -98,6 +101,7 @@ class LeaderReplica:
         within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.high_watermark: Offset = Offset(within)
         log.producers.on_high_watermark(within)
+        self._safeguards = safeguards
         self._max_lag_ms = max_lag_ms
         self._now_ms = now_ms
         self._config: TopicConfig | None = None  # what the two below were taken from
@@ -214,6 +218,8 @@ class LeaderReplica:
     @property
     def min_isr(self) -> int:
         """How many in-sync replicas it takes to promise a batch to be on all of them."""
+        if not self._safeguards.min_insync_check:
+            return 1
         return min(self.log.config.min_insync_replicas, len(self._in_sync.followers) + 1)
 
     @property

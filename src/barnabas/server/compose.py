@@ -79,6 +79,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
         clock=seams.clock,
         random=seams.random,
         producer_expiration_ms=config.int("producer.id.expiration.ms"),
+        safeguards=seams.safeguards,
     )
     cluster_id = await find_cluster_id(coordination, logs, seams.random)
     broker_id = await find_broker_id(coordination, config, logs)

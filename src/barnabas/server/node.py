@@ -146,6 +146,7 @@ class Node:
             lambda: self._configs.broker.int("replica.lag.time.max.ms"),
             self._delayed.on_partition,
             fail,
+            seams.safeguards,
         )
         self._registration = Registration(
             coordination,
@@ -185,6 +186,7 @@ class Node:
             topic_known=self._metadata.know_id,
             remove_later=self.housekeeping.remove_later,
             disk_failed=self._disk_failed,
+            safeguards=seams.safeguards,
         )
         self._awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
         self._topics = Topics(

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal
@@ -62,6 +63,7 @@ class Partitions:
         topic_known: Callable[[str, uuid.UUID], None],
         remove_later: Callable[[Removal], None],
         disk_failed: Callable[[DiskFault], None],
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
@@ -75,6 +77,7 @@ class Partitions:
         self._topic_known = topic_known
         self._remove_later = remove_later
         self._disk_failed = disk_failed
+        self._safeguards = safeguards
         self.controller_epoch = 0
         # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
         self.is_stopping = False
@@ -84,7 +87,7 @@ class Partitions:
 
     def check_controller(self, epoch: int) -> None:
         """Go by the newest one. Raises BrokerError(stale_controller_epoch) for a past one."""
-        if epoch < self.controller_epoch:
+        if epoch < self.controller_epoch and self._safeguards.controller_epoch_fence:
             raise BrokerError(
                 ErrorCode.stale_controller_epoch,
                 f"controller epoch {epoch} is past, {self.controller_epoch} is known",
@@ -187,6 +190,7 @@ class Partitions:
                 max_lag_ms=self._max_lag_ms(),
                 is_alive=self._is_alive,
                 previous=known if isinstance(known, LeaderReplica) else None,
+                safeguards=self._safeguards,
             )
         )
         self._role_changed(partition)
