@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.atomic_store import AtomicStore
 from tests.support.broker import BrokerProcess
 from tests.support.clients import Message
 from tests.support.confluent_client import ConfluentAdmin, ConfluentClient
@@ -116,6 +118,36 @@ def test_what_a_killed_member_had_is_taken_over_when_its_session_is_over(
         group.check_nothing_was_owned_twice()
 
 
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+def test_each_record_counts_once_where_its_result_and_the_position_are_kept_together(
+    served: BrokerProcess, topic: str, protocol: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "results.sqlite"
+    store = AtomicStore(path)
+    with Group(
+        served.bootstrap, f"of-{topic}", topic, config=CONFIGS[protocol], store=str(path)
+    ) as group:
+        members = [group.join() for _ in range(3)]
+        group.wait_shared(PARTITIONS, members)
+        members[1].order("hold")
+        produce(served, topic)
+        group.wait(lambda: members[1].told("holding"), "a record at hand")
+        members[1].pause(SESSION_S / 2)
+        members[0].kill()
+        group.wait_shared(PARTITIONS, [members[2]])
+        group.wait(lambda: store.results().total() == PER_PARTITION * PARTITIONS, "all results")
+        members[1].resume()
+        members[1].order("go on")  # with a record that another has done meanwhile
+        members.append(group.join())
+        produce(served, topic)
+        group.wait(
+            lambda: store.results().total() >= 2 * PER_PARTITION * PARTITIONS, "the other results"
+        )
+    counted = {(partition, n) for partition in ends() for n in range(2 * PER_PARTITION)}
+    assert store.results() == dict.fromkeys(counted, 1)
+    store.close()
+
+
 def test_a_member_that_stalls_beyond_its_poll_interval_loses_its_partitions(
     served: BrokerProcess, topic: str
 ) -> None:
@@ -123,7 +155,7 @@ def test_a_member_that_stalls_beyond_its_poll_interval_loses_its_partitions(
     with Group(served.bootstrap, f"of-{topic}", topic, config=config) as group:
         lively, lazy = group.join(), group.join()
         group.wait_shared(PARTITIONS, [lively, lazy])
-        lazy.order("stall 5")
+        lazy.order("stall for 5")
         group.wait(lambda: len(lively.owns) == PARTITIONS, "the lively one to have all")
         assert not lazy.told("stalled")
         produce(served, topic)

@@ -5,7 +5,9 @@
 Prints one line of JSON for each event, with the machine's monotonic time. Every record is
 processed, told, and then committed; what is refused amid a rebalance, confluent-kafka's members
 commit again, at the latest before they give a partition up. "stop" on standard input lets it
-leave, "stall N" lets it not poll for N seconds; when standard input ends it dies.
+leave, "stall for N" lets it not poll for N seconds, "hold" lets it keep the next record at hand
+until "go on"; when standard input ends it dies. With a "store", what is processed and how far is
+kept there, in one transaction, and that is where it goes on.
 """
 
 import asyncio
@@ -18,23 +20,35 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.atomic_store import AtomicStore
+
 
 class Orders:
     """What the test wants of this member."""
 
     def __init__(self) -> None:
         self.is_stopping = False
+        self.is_holding = False
         self.stall_s = 0.0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            order, _, value = line.strip().partition(" ")
+            order, _, value = line.strip().partition(" for ")
             if order == "stop":
                 self.is_stopping = True
+            elif order in ("hold", "go on"):
+                self.is_holding = order == "hold"
             elif order == "stall":
                 self.stall_s = float(value)
         os._exit(9)
+
+    def hold(self) -> None:
+        """Do not go on with the record at hand before that is allowed."""
+        if self.is_holding:
+            tell("holding")
+        while self.is_holding:
+            time.sleep(0.01)
 
     def take_stall(self) -> float:
         stall_s, self.stall_s = self.stall_s, 0.0
@@ -69,7 +83,17 @@ def confluent_member(member: dict[str, Any], orders: Orders) -> None:
             **member.get("config", {}),
         }
     )
+    store = AtomicStore(member["store"]) if "store" in member else None
+    eager = member.get("config", {}).get("partition.assignment.strategy") in ("range", "roundrobin")
+    assign = consumer.assign if eager else consumer.incremental_assign
     processed: dict[int, int] = {}  # how far, of what no commit was acknowledged for
+
+    def assigned(_: Any, given: list[Any]) -> None:
+        tell("assigned", partitions=_indexes(given))
+        if store is not None:
+            for each in given:
+                each.offset = store.position(each.partition)
+            assign(given)
 
     def commit(partitions: Iterable[int]) -> None:
         """Commit what was processed of these; what is refused amid a rebalance stays for later."""
@@ -97,7 +121,7 @@ def confluent_member(member: dict[str, Any], orders: Orders) -> None:
 
     consumer.subscribe(
         [member["topic"]],
-        on_assign=lambda _, given: tell("assigned", partitions=_indexes(given)),
+        on_assign=assigned,
         on_revoke=revoked,
         on_lost=lost,
     )
@@ -107,9 +131,13 @@ def confluent_member(member: dict[str, Any], orders: Orders) -> None:
             time.sleep(stall_s)
             tell("stalled")
         message = consumer.poll(0.1)
+        if message is not None:
+            orders.hold()
         if message is not None and message.error() is not None:
             tell("error", why=str(message.error()))
-        elif message is not None:
+        elif message is not None and (
+            store is None or store.process(message.partition(), message.offset())
+        ):
             tell("record", partition=message.partition(), offset=message.offset())
             processed[message.partition()] = message.offset() + 1
         commit(list(processed))

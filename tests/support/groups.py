@@ -80,6 +80,10 @@ class Member:
         os.kill(self._process.pid, signal.SIGSTOP)
         self.over_at = time.monotonic() + at_least_s
 
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if no time had passed, until it hears that its session is over."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
     def close(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
