@@ -17,6 +17,7 @@ from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import encode_epoch_checkpoint
 from barnabas.log.cleaning import Cleaning
+from barnabas.log.ends import LogEnd
 from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.flushes import EPOCH_CHECKPOINT, Flushes
@@ -34,7 +35,7 @@ from barnabas.log.snapshots import (
 )
 from barnabas.log.swap import Swap
 from barnabas.log.work import Flush, Removal
-from barnabas.wire.batch import BatchHeader, headers, stamp
+from barnabas.wire.batch import BatchHeader, headers
 
 
 class Appended(NamedTuple):
@@ -44,7 +45,7 @@ class Appended(NamedTuple):
     end: Offset
 
 
-class Log:
+class Log(LogEnd):
     """The records of one partition, from `log_start_offset` up to `log_end_offset` (exclusive).
 
     After a DiskFault from anything that writes, `failure` is set: nothing can be written any
@@ -73,31 +74,23 @@ class Log:
         `settle` does what must be done between a truncation and the next append, and then calls
         `on_settled`. It blocks; if a thread has seen to it in time, it is not called.
         """
+        super().__init__(str(partition), config, segments[-1], epochs.latest, log_start_offset)
         self.disk = disk
         self.partition = partition
         self.topic_id = topic_id
-        self.folder = str(partition)
-        self.config = config
         self.epochs = epochs
         self.producers = producers
-        self.failure: DiskFault | None = None
-        self.log_start_offset = Offset(log_start_offset)
-        self.log_end_offset = Offset(segments[-1].end_offset)
         self.recovery_point = Offset(recovery_point)
         self.last_flush_ms = now_ms
         # Up to where compaction has come, if ever; it judges whether that can be.
         self.first_dirty_offset = first_dirty_offset
         # The compaction under way, if any: it is void once this is another or none.
         self.cleaning: Cleaning | None = None
-        # How often the log was cut, and whether the medium does not know of the last time.
-        self.cuts: int = 0
-        self.is_unsettled = False
+        self.cuts: int = 0  # how often it was cut
         self._settle = settle
         self._swap: Swap | None = None
         self._random = random
         self._segments = Segments(disk, segments)
-        self._active = segments[-1]
-        self._epoch = epochs.latest
         is_folder_dirty = any(segment.is_dirty for segment in segments)
         self._flushes = Flushes(disk, self.folder, is_folder_dirty=is_folder_dirty)
 
@@ -126,43 +119,6 @@ class Log:
         if header.producer_id >= 0:
             replay(self.producers, header, base_offset, lambda: bytes(batch), self._completed)
         return Appended(base_offset, self.log_end_offset)
-
-    def append_unsequenced(
-        self,
-        batch: memoryview,
-        batch_length: int,
-        count: int,
-        max_timestamp: int,
-        epoch: LeaderEpoch,
-        now_ms: int,
-    ) -> Offset:
-        """`append` for a batch of no idempotent producer, by the few fields that matter.
-
-        Returns the base offset that the batch got; the log ends `count` after it.
-        """
-        base_offset = self.log_end_offset
-        if epoch < self._epoch:
-            raise BrokerError(
-                ErrorCode.fenced_leader_epoch, f"{self.folder} is in leader epoch {self._epoch}"
-            )
-        if self.failure is not None:
-            raise self.failure
-        if self.is_unsettled:
-            self._settle_now()
-        last_offset, active = base_offset + count - 1, self._active
-        stamp(batch, base_offset, batch_length, epoch)
-        try:
-            if active.should_roll(len(batch), last_offset, max_timestamp, now_ms, self.config):
-                self.roll(now_ms)
-                active = self._active
-            active.append(batch, last_offset, max_timestamp)
-            if epoch != self._epoch:
-                self._begin_epoch(epoch, base_offset)
-        except DiskFault as fault:
-            self.failure = fault
-            raise
-        self.log_end_offset = Offset(last_offset + 1)
-        return base_offset
 
     def append_as_follower(self, batches: Buffer, now_ms: int) -> Appended:
         """Put batches that a leader gave offsets and epochs at the end, as they are.

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from barnabas.base.disk import Buffer, DataFile, Disk
 from barnabas.base.errors import BrokerError
 from barnabas.base.topic_config import TopicConfig
+from barnabas.log.ends import MAX_RELATIVE, SegmentEnd
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.index import OffsetIndex, TimeIndex
@@ -33,7 +34,6 @@ SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 _HEAD: Final = Struct(">qi")  # base offset and length, which begin every batch
 _HEAD_AND_DELTA: Final = Struct(">qi11xi")  # and the last offset delta
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
-_MAX_RELATIVE: Final = 2**31 - 1
 _HEADERS_AT_ONCE: Final = 8 * 1024  # bytes to read where headers are looked for
 # How many positions to remember: as many consumers can read on without a lookup.
 _MAX_CURSORS: Final = 64
@@ -47,7 +47,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class Segment:
+class Segment(SegmentEnd):
     """Batches from `base_offset` up to `end_offset` (exclusive). Not thread-safe.
 
     After a DiskFault from `append` the segment holds what it held before.
@@ -56,25 +56,12 @@ class Segment:
     __slots__ = (
         "_cursors",
         "_disk",
-        "_file",
-        "_first_timestamp",
-        "_index_interval",
         "_reserve",
-        "_since_entry",
         "_suffix",
-        "base_offset",
-        "created_ms",
-        "end_offset",
         "folder",
-        "is_dirty",
-        "is_full",
         "is_index_dirty",
-        "jitter_ms",
         "lacks_aborted",
-        "max_timestamp",
-        "max_timestamp_offset",
         "offset_index",
-        "size",
         "time_index",
     )
 
@@ -93,28 +80,19 @@ class Segment:
 
         While it is no part of the log yet, a `suffix` ends the names of its files.
         """
+        super().__init__(base_offset, config.index_interval_bytes, now_ms, jitter_ms)
         self._disk = disk
         self._suffix = suffix
         self.folder = folder
-        self.base_offset = self.end_offset = base_offset
-        self.created_ms = now_ms
-        self.jitter_ms = jitter_ms
-        self._index_interval = config.index_interval_bytes
         self._reserve = 0
         # Whether its transaction index is gone, though its markers may tell what was in it.
         self.lacks_aborted = False
-        self._file: DataFile | None = None
         status = disk.status(self.path(LOG))
         self.size = status.size if status else 0
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, index_bytes)
-        self.is_full = False
-        self.is_dirty = self.is_index_dirty = False
-        self.max_timestamp = -1
-        self.max_timestamp_offset = base_offset
-        self._first_timestamp: int | None = None
-        self._since_entry = 0
+        self.is_index_dirty = False
         self._cursors: dict[int, int] = {}
 
     def path(self, suffix: str) -> str:
@@ -165,49 +143,11 @@ class Segment:
 
     # Writing
 
-    def should_roll(
-        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
-    ) -> bool:
-        """Whether a batch of these properties belongs into a new segment."""
-        if not self.size:
-            return last_offset - self.base_offset > _MAX_RELATIVE
-        if (
-            self.size + size > config.segment_bytes
-            or self.is_full
-            or last_offset - self.base_offset > _MAX_RELATIVE
-        ):
-            return True
-        first = self._first_timestamp
-        if first is None:
-            first = self.first_timestamp
-        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return waited_ms > config.segment_ms - self.jitter_ms
-
-    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch at the end, in one system call."""
-        (self._file or self.file).append(batch)
-        self.note(len(batch), last_offset, max_timestamp)
-
     def append_all(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Write several batches at the end, in one system call."""
         self.file.append(batches)
         for header in headers:
             self.note(header.size, header.last_offset, header.max_timestamp)
-
-    def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take the next `size` bytes of the file, one batch, into account and into the indexes."""
-        position = self.size
-        if not position:
-            self._first_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
-        if self._since_entry > self._index_interval:
-            self._add_index_entries(last_offset, position)
-        self._since_entry += size
-        self.size = position + size
-        self.end_offset = last_offset + 1
-        self.is_dirty = True
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         is_full = self.offset_index.append(last_offset, position)
@@ -284,7 +224,7 @@ class Segment:
 
         Raises  ConfigError if these are messages of a format that is not read
         """
-        limit = limit or self.base_offset + _MAX_RELATIVE + 1
+        limit = limit or self.base_offset + MAX_RELATIVE + 1
         found = self.file.size
         self.size, self.end_offset = 0, self.base_offset
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset

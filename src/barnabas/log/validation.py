@@ -21,10 +21,10 @@ from barnabas.wire.batch import (
     set_log_append_time,
 )
 from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec, parse_compression_type
+from barnabas.wire.plain import SMALLEST_RECORD
 from barnabas.wire.records import Record, build_batch, read_records
 
 NO_LIMIT: Final = 2**63 - 1
-SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
 _RECORDS_SHOWN: Final = 3
 
 

@@ -8,32 +8,21 @@ no other replica is in sync), and when a follower fetches.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.laws import law
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.log import Log
-from barnabas.log.validation import NO_LIMIT, SMALLEST_RECORD, looks_at_records, validate
+from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
 from barnabas.replication.in_sync import InSyncReplicas
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.progress import Follower, FollowerProgress, IsrChange
 from barnabas.replication.reading import Reading, last_stable_offset
-from barnabas.wire.batch import (
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-    read_header,
-)
-from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
+from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.wire.plain import judge_plain
 
 MAX_LAG_MS: Final = 30_000  # what `replica.lag.time.max.ms` is by default
-LAST_CODEC: Final = int(Codec.ZSTD)
 
 
 class Produced(NamedTuple):
@@ -54,7 +43,6 @@ class LeaderReplica:
         "_config",
         "_in_sync",
         "_is_plain",
-        "_largest",
         "_max_lag_ms",
         "_now_ms",
         "_safeguards",
@@ -62,6 +50,7 @@ class LeaderReplica:
         "epoch_start_offset",
         "high_watermark",
         "is_sole",
+        "largest",
         "log",
         "tenure",
         "topic_id",
@@ -106,7 +95,7 @@ class LeaderReplica:
         self._now_ms = now_ms
         self._config: TopicConfig | None = None  # what the two below were taken from
         self._is_plain = False
-        self._largest = 0
+        self.largest = 0
         self._in_sync = InSyncReplicas(broker_id, leadership, now_ms, is_alive)
         self.is_sole = not self._in_sync.followers
         self._move_high_watermark()
@@ -275,7 +264,7 @@ class LeaderReplica:
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
-            self._largest = min(config.max_message_bytes, config.segment_bytes)
+            self.largest = min(config.max_message_bytes, config.segment_bytes)
         return self._is_plain
 
     def check_in_sync(self) -> None:
@@ -320,24 +309,13 @@ class LeaderReplica:
         None leaves the batch to `append`: it may be an idempotent producer's, or not in order.
         Only where `is_plain`. What is looked at here is what `validate` would look at.
         """
-        if len(records) < HEADER_SIZE:
-            return None
-        offset, length, _, magic, crc, codec, last, _, max_timestamp, producer, _, _, count = (
-            HEADER.unpack_from(records)
-        )
-        size = length + LOG_OVERHEAD
-        if (
-            magic != MAGIC
-            or offset
-            or producer >= 0
-            or size != len(records)
-            or size > self._largest
-            or not 0 <= codec <= LAST_CODEC  # and no other attribute
-            or count != last + 1
-            or not 0 < count * SMALLEST_RECORD <= (MAX_DECOMPRESSED_SIZE if codec else length)
-            or crc32c(records[CRC_START:]) != crc
-        ):
-            return None
+        found = judge_plain(records, self.largest)
+        return None if found is None else self.append_judged(records, *found, now_ms)
+
+    def append_judged(
+        self, records: memoryview, length: int, count: int, max_timestamp: int, now_ms: int
+    ) -> Offset:
+        """The second half of `append_plain`, for a batch in which that was found."""
         given = self.log.append_unsequenced(
             records, length, count, max_timestamp, self.epoch, now_ms
         )

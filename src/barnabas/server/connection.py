@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.server.request_statistics import TIMED_ONE_IN, RequestStatistics
+from barnabas.server.shortcuts import SEND_AT, Shortcut, serve_known
 from barnabas.wire.fetch import Buffer
 
 log = logging.getLogger("barnabas.connection")
@@ -27,8 +28,6 @@ FIRST_BUFFER: Final = 16 * 1024
 READ_AHEAD: Final = 256 * 1024
 # Requests from here on are read one at a time.
 LARGE: Final = 64 * 1024
-# Answers are sent when there is this much of them, also if more requests are there to be served.
-SEND_AT: Final = 256 * 1024
 # Below this, one buffer is sent sooner than several.
 JOIN_BELOW: Final = 32 * 1024
 # A larger buffer goes back once its one large request is served, and one for large requests
@@ -51,12 +50,6 @@ class Serve(Protocol):
     """
 
     def __call__(self, frame: memoryview, connection: "Connection", /) -> Reply: ...
-
-
-class Shortcut(Protocol):
-    """Serves a frame whose beginning is known already; None if it needs the long way after all."""
-
-    def __call__(self, frame: memoryview, correlation_id: int, /) -> Reply: ...
 
 
 class Registry(Protocol):
@@ -240,57 +233,48 @@ class Connection(asyncio.BufferedProtocol):
         out: list[Buffer] = []
         queued = 0
         refusal = None
-        view, start, end, serve = self._view, self._start, self._end, self._serve
-        # How many took the shortcut since the last that did not; timed only if there was none.
+        view, start, end, most = self._view, self._start, self._end, self._max_request_bytes
+        # How many took a shortcut since the last that did not; timed only if there was none.
         repeated, stopwatch = 0, self._stopwatch
         self._reads += 1
         since = None if self._reads & _UNTIMED else stopwatch()
         try:
-            while end - start >= 4:
+            while True:
+                if self._shortcut_size:
+                    start, served, size, queued, self._pending = serve_known(
+                        view, start, end, most, self._shortcuts, self._shortcut_size, out, queued
+                    )
+                    repeated += served
+                    if size >= LARGE:
+                        self._last_large = size + 4
+                if queued >= SEND_AT:
+                    self._send(out, queued)
+                    out, queued = [], 0
+                if end - start < 4 or self._pending is not None or self._write_blocked:
+                    break
                 (size,) = _SIZE.unpack_from(view, start)
-                if not 0 <= size <= self._max_request_bytes:
-                    refusal = _bad_size(size, self._max_request_bytes)
+                if not 0 <= size <= most:
+                    refusal = _bad_size(size, most)
                     break
                 after = start + 4 + size
                 if after > end:
                     break
                 if size >= LARGE:
                     self._last_large = size + 4
-                frame = view[start + 4 : after]
-                reply: Reply = None
-                if self._shortcut_size:
-                    known = self._shortcuts.get(bytes(frame[8 : self._shortcut_size]))
-                    if known is not None:
-                        api_and_version, correlation_id = _HEAD.unpack_from(frame)
-                        if api_and_version == known[0]:
-                            reply = known[1](frame, correlation_id)
-                if reply is not None:
-                    repeated += 1
-                else:
-                    self._repeated.repeated += repeated
-                    repeated, since, began = 0, None, stopwatch()
-                    reply = serve(frame, self)
-                    self._last = self._statistics.by_api[_API.unpack_from(frame)[0]]
-                    self._last.dispatched += 1
-                    self._last.local.add(stopwatch() - began)
+                self._repeated.repeated += repeated
+                repeated, since = 0, None
+                reply = self._serve_one(view[start + 4 : after])
                 start = after
-                if reply is None:
-                    continue
                 if type(reply) is bytes:
                     out.append(reply)
                     queued += len(reply)
                 elif type(reply) is list:
                     out += reply
                     queued += sum(map(len, reply))
-                else:
+                elif reply is not None:
                     assert isinstance(reply, Pending)
                     self._pending = reply
                     break
-                if queued >= SEND_AT:
-                    self._send(out, queued)
-                    out, queued = [], 0
-                    if self._write_blocked:
-                        break
         except LawBroken as broken:
             self._registry.fatal(broken)
             refusal = "the broker stops"
@@ -306,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
             if since is not None:
                 last.local.add((stopwatch() - since) // repeated, repeated * TIMED_ONE_IN)
         if out:
-            self._send(out, queued)
+            self._send(out, queued if refusal is None else sum(map(len, out)))
         if refusal is not None:
             self.close(refusal)
             return
@@ -315,6 +299,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is not None:
             self._waits_since = stopwatch()
             self._pending.deliver_to(self._answered)
+
+    def _serve_one(self, frame: memoryview) -> Reply:
+        """The long way of one frame."""
+        began = self._stopwatch()
+        reply = self._serve(frame, self)
+        self._last = self._statistics.by_api[_API.unpack_from(frame)[0]]
+        self._last.dispatched += 1
+        self._last.local.add(self._stopwatch() - began)
+        return reply
 
     def _consumed(self, start: int) -> None:
         """Note that all before `start` was served, and decide how far to read next.

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault
+from barnabas.base.twins import use_compiled
 from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed_produce import ALL
 from barnabas.server.replies import Pending
-from barnabas.wire.produce import Success, last_records
+from barnabas.wire.plain import Answer, last_records
 
 
 class RepeatedProduce:
@@ -37,7 +38,7 @@ class RepeatedProduce:
         self,
         version: int,
         key: tuple[str, int],
-        success: Success,
+        success: Answer,
         sized_at: int,
         replicas: Replicas,
         clock: Clock,
@@ -86,3 +87,6 @@ class RepeatedProduce:
             )
         self._appended(key)
         return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
+
+
+use_compiled(globals(), "barnabas.server._shortcuts", "RepeatedProduce")

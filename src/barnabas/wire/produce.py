@@ -7,12 +7,11 @@ written here agrees with kio's schemas: a test compares the two, version by vers
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode
+from barnabas.wire.plain import FLEXIBLE, Answer, last_records
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
-
-FLEXIBLE: Final = 9
 
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -76,8 +75,6 @@ _SINGLE_FLEXIBLE = struct.Struct(">BhiBB")  # no transaction, acks, timeout, one
 _SINGLE_CLASSIC = struct.Struct(">hhiih")
 _ONE_PARTITION_FLEXIBLE = struct.Struct(">Bi")
 _ONE_PARTITION_CLASSIC = struct.Struct(">ii")
-_FOUR_BYTES = struct.Struct(">BBBB")
-_NO_TAGS = b"\0\0\0"
 
 
 def read_single(version: int, frame: memoryview, position: int) -> SinglePartition | None:
@@ -104,32 +101,6 @@ def read_single(version: int, frame: memoryview, position: int) -> SinglePartiti
         return SinglePartition(acks, topic, partition, records, sized_at, timeout_ms)
     except (struct.error, UnicodeDecodeError):
         return None
-
-
-def last_records(version: int, frame: memoryview, position: int) -> memoryview | None:
-    """The records whose size is at `position`, if nothing but empty tags follows them."""
-    if version < FLEXIBLE:
-        (size,) = _INT.unpack_from(frame, position)
-        position += 4
-        return frame[position:] if position + size == len(frame) else None
-    # The size plus one, in as many bytes as have their top bit set and one more.
-    size, b, c, d = _FOUR_BYTES.unpack_from(frame, position)
-    position += 1
-    if size >= 0x80:
-        position += 1
-        size += (b - 1) << 7
-        if b >= 0x80:
-            position += 1
-            size += (c - 1) << 14
-            if c >= 0x80:
-                position += 1
-                size += (d - 1) << 21
-                if d >= 0x80:
-                    return None
-    end: int = position + size - 1
-    if end + 3 != len(frame) or frame[end:] != _NO_TAGS:
-        return None
-    return frame[position:end]
 
 
 def _read_classic(frame: memoryview, position: int) -> ProduceRequest:
@@ -226,7 +197,6 @@ def write_produce(
 
 _PRODUCED = struct.Struct(">ihqqq")
 _PRODUCED_V3 = struct.Struct(">ihqq")
-_THREE_LONGS = struct.Struct(">qqq")
 _NOTHING_WRONG_FLEXIBLE = b"\1\0\0"  # no record errors, no message, no tags
 _NOTHING_WRONG_CLASSIC = b"\0\0\0\0\xff\xff"
 
@@ -258,36 +228,17 @@ def _write_classic(body: bytearray, version: int, produced: PartitionProduced) -
     body += _classic(produced.message)
 
 
-class Success:
-    """The response to a single partition's request that went well, with two numbers left open.
+def success(version: int, topic: str, partition: int) -> Answer:
+    """The response to a single partition's request that went well, to be filled in.
 
-    A producer gets the same bytes again and again but for offsets and its correlation id.
+    A producer gets the same bytes again and again but for its correlation id, the base offset,
+    the time of the append and the log start offset, which a call of its `response` gives.
     """
-
-    __slots__ = ("_head", "_longs", "_size", "_tail")
-
-    def __init__(self, version: int, topic: str, partition: int) -> None:
-        whole = write_produce(version, 0, [(topic, [PartitionProduced(partition)])])
-        numbers = _PRODUCED if version >= 5 else _PRODUCED_V3
-        values = PartitionProduced(partition)[: 5 if version >= 5 else 4]
-        at = whole.rindex(numbers.pack(*values)) + 6  # after the index and the code
-        self._size = _INT.pack(len(whole) - 4)
-        self._head = whole[8:at]
-        self._longs = numbers.size - 6
-        self._tail = whole[at + self._longs :]
-
-    def response(
-        self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
-    ) -> bytes:
-        return b"".join(
-            (
-                self._size,
-                _INT.pack(correlation_id),
-                self._head,
-                _THREE_LONGS.pack(base_offset, log_append_time_ms, log_start_offset)[: self._longs],
-                self._tail,
-            )
-        )
+    whole = write_produce(version, 0, [(topic, [PartitionProduced(partition)])])
+    numbers = _PRODUCED if version >= 5 else _PRODUCED_V3
+    values = PartitionProduced(partition)[: 5 if version >= 5 else 4]
+    at = whole.rindex(numbers.pack(*values)) + 6  # after the index and the code
+    return Answer(whole, at, numbers.size - 6)
 
 
 def _compact(text: str | None) -> bytes:

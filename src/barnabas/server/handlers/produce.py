@@ -27,15 +27,16 @@ from barnabas.server.repeated_produce import RepeatedProduce
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.compression import Codec
+from barnabas.wire.plain import Answer as PlainAnswer
 from barnabas.wire.produce import (
     PartitionBatches,
     PartitionProduced,
     ProduceRequest,
     SinglePartition,
-    Success,
     read_produce,
     read_single,
     refusal,
+    success,
     write_produce,
 )
 
@@ -86,7 +87,7 @@ class Produce:
         self._delayed = delayed
         self._consumers = delayed.consumers.check_and_complete
         self._disk_failed = disk_failed
-        self._successes: dict[tuple[int, str, int], Success] = {}
+        self._successes: dict[tuple[int, str, int], PlainAnswer] = {}
         self._work = work
         self._errors = errors
 
@@ -160,13 +161,13 @@ class Produce:
         if acks == 0:
             return None
         topic, partition = leader.topic_partition
-        success = self._success(version, topic, partition)
+        went_well = self._success(version, topic, partition)
         base_offset, time_ms, end = produced
 
         def respond(codes: Sequence[ErrorCode]) -> bytes:
             start = leader.log.log_start_offset
             if codes[0] is ErrorCode.none:
-                return success.response(correlation_id, base_offset, time_ms, start)
+                return went_well.response(correlation_id, base_offset, time_ms, start)
             failed = PartitionProduced(partition, int(codes[0]), base_offset, time_ms, start)
             return self._written(version, correlation_id, [(topic, [failed])])
 
@@ -209,19 +210,19 @@ class Produce:
         self._delayed.produces.try_complete_else_watch(operation, keys, request.timeout_ms)
         return operation.pending
 
-    def _success(self, *key: *tuple[int, str, int]) -> Success:
-        success = self._successes.get(key)
-        if success is None:
+    def _success(self, *key: *tuple[int, str, int]) -> PlainAnswer:
+        answer = self._successes.get(key)
+        if answer is None:
             if len(self._successes) >= REMEMBERED:
                 self._successes.clear()
-            success = self._successes[key] = Success(*key)
-        return success
+            answer = self._successes[key] = success(*key)
+        return answer
 
     def _offer_shortcut(
         self, version: int, frame: memoryview, single: SinglePartition, connection: Connection
     ) -> None:
         """Let the connection serve the next request that begins like this one by itself."""
-        success = self._success(version, single.topic, single.partition)
+        went_well = self._success(version, single.topic, single.partition)
         key = (single.topic, single.partition)
         connection.remember(
             frame,
@@ -229,7 +230,7 @@ class Produce:
             RepeatedProduce(
                 version,
                 key,
-                success,
+                went_well,
                 single.sized_at,
                 self._replicas,
                 self._clock,

@@ -1,0 +1,31 @@
+from libc.stdint cimport int64_t
+
+
+cdef class SegmentEnd:
+    cdef public int64_t base_offset, end_offset, size, max_timestamp, max_timestamp_offset
+    cdef public int64_t created_ms, jitter_ms, _index_interval, _since_entry
+    cdef public bint is_full, is_dirty
+    cdef public object _file, _first_timestamp
+
+    cpdef bint should_roll(
+        self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, config
+    ) except -1
+    cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp)
+    cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp)
+
+
+cdef class LogEnd:
+    cdef public int64_t log_start_offset, log_end_offset, _epoch
+    cdef public bint is_unsettled
+    cdef public object folder, config, failure
+    cdef public SegmentEnd _active
+
+    cpdef int64_t append_unsequenced(
+        self,
+        batch,
+        int64_t batch_length,
+        int64_t count,
+        int64_t max_timestamp,
+        int64_t epoch,
+        int64_t now_ms,
+    ) except? -1

@@ -1,0 +1,121 @@
+# cython: boundscheck=False, wraparound=False
+"""The compiled twin of `ends`."""
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+
+from barnabas.wire._plain cimport put_int, put_long
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+cdef enum:
+    STAMPED = 16  # base offset, batch length, leader epoch
+
+cdef int64_t MAX_RELATIVE = 2**31 - 1
+
+
+cdef class SegmentEnd:
+    def __init__(
+        self, int64_t base_offset, int64_t index_interval, int64_t now_ms, int64_t jitter_ms
+    ):
+        self.base_offset = self.end_offset = self.max_timestamp_offset = base_offset
+        self.max_timestamp = -1
+        self.created_ms = now_ms
+        self.jitter_ms = jitter_ms
+        self._index_interval = index_interval
+
+    cpdef bint should_roll(
+        self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, config
+    ) except -1:
+        cdef int64_t first, waited_ms
+        if not self.size:
+            return last_offset - self.base_offset > MAX_RELATIVE
+        if (
+            self.is_full
+            or last_offset - self.base_offset > MAX_RELATIVE
+            or self.size + size > <int64_t>config.segment_bytes
+        ):
+            return True
+        first = self.first_timestamp if self._first_timestamp is None else self._first_timestamp
+        if first < 0:
+            waited_ms = now_ms - self.created_ms
+        else:
+            # An earlier time waits for nothing; without this the difference might not fit.
+            waited_ms = max_timestamp - first if max_timestamp > first else -1
+        return waited_ms > <int64_t>config.segment_ms - self.jitter_ms
+
+    cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp):
+        (self.file if self._file is None else self._file).append(batch)
+        self.note(len(batch), last_offset, max_timestamp)
+
+    cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp):
+        cdef int64_t position = self.size
+        if not position:
+            self._first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._since_entry > self._index_interval:
+            self._add_index_entries(last_offset, position)
+        self._since_entry += size
+        self.size = position + size
+        self.end_offset = last_offset + 1
+        self.is_dirty = True
+
+
+cdef class LogEnd:
+    def __init__(self, folder, config, SegmentEnd active, int64_t epoch, int64_t log_start_offset):
+        self.folder = folder
+        self.config = config
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = active.end_offset
+        self._active = active
+        self._epoch = epoch
+
+    cpdef int64_t append_unsequenced(
+        self,
+        batch,
+        int64_t batch_length,
+        int64_t count,
+        int64_t max_timestamp,
+        int64_t epoch,
+        int64_t now_ms,
+    ) except? -1:
+        cdef int64_t base_offset = self.log_end_offset
+        cdef int64_t last_offset = base_offset + count - 1
+        cdef SegmentEnd active
+        if epoch < self._epoch:
+            raise BrokerError(
+                ErrorCode.fenced_leader_epoch, f"{self.folder} is in leader epoch {self._epoch}"
+            )
+        if self.failure is not None:
+            raise self.failure
+        if self.is_unsettled:
+            self._settle_now()
+        stamp(batch, base_offset, batch_length, epoch)
+        try:
+            active = self._active
+            if active.should_roll(len(batch), last_offset, max_timestamp, now_ms, self.config):
+                self.roll(now_ms)
+                active = self._active
+            active.append(batch, last_offset, max_timestamp)
+            if epoch != self._epoch:
+                self._begin_epoch(epoch, base_offset)
+        except DiskFault as fault:
+            self.failure = fault
+            raise
+        self.log_end_offset = last_offset + 1
+        return base_offset
+
+
+cdef int stamp(batch, int64_t base_offset, int64_t batch_length, int64_t epoch) except -1:
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(batch, &buffer, PyBUF_WRITABLE)
+    try:
+        if buffer.len < STAMPED:
+            raise ValueError(f"a batch of {buffer.len} bytes has no head to stamp")
+        put_long(<uint8_t *>buffer.buf, base_offset)
+        put_int(<uint8_t *>buffer.buf + 8, <uint32_t>batch_length)
+        put_int(<uint8_t *>buffer.buf + 12, <uint32_t>epoch)
+    finally:
+        PyBuffer_Release(&buffer)
+    return 0

@@ -1,0 +1,138 @@
+"""Plain batches: what is one, where it lies in its request, and the answer; in both twins."""
+
+import struct
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base import twins
+from barnabas.wire import plain
+from barnabas.wire.batch import set_crc
+from barnabas.wire.records import Record, build_batch
+from barnabas.wire.varint import uvarint
+from tests.support.twins import both, compiled, in_python
+
+NAME = "barnabas.wire.plain"
+LARGEST = 1_000_000
+
+python = in_python(NAME)
+pytestmark = pytest.mark.parametrize("twin", both(NAME))
+
+
+def a_batch(count: int = 2, **options: Any) -> bytearray:
+    records = [Record(n, 1_000 + n, b"key", b"value", ()) for n in range(count)]
+    return bytearray(build_batch(records, **options))
+
+
+def flexible(records: bytes, end: bytes = b"\0\0\0") -> bytes:
+    return b"head" + uvarint(len(records) + 1) + records + end
+
+
+def classic(records: bytes) -> bytes:
+    return b"head" + struct.pack(">i", len(records)) + records
+
+
+def outcome(action: Any, *arguments: Any) -> Any:
+    """What a call gives, or what kind of exception it raises."""
+    try:
+        result = action(*arguments)
+    except struct.error:
+        return struct.error
+    return bytes(result) if isinstance(result, memoryview) else result
+
+
+def test_the_twin_that_was_built_is_the_one_in_use(twin: ModuleType) -> None:
+    used = compiled(NAME)
+    expected = plain if twins.PURE or used is None else used
+    assert plain.judge_plain is expected.judge_plain
+
+
+def test_a_plain_batch_is_told_by_length_count_and_latest_time(twin: ModuleType) -> None:
+    batch = a_batch()
+    found = twin.judge_plain(memoryview(batch), LARGEST)
+    assert found == (len(batch) - 12, 2, 1_001)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        a_batch(producer_id=1, producer_epoch=0, base_sequence=0),
+        a_batch(transactional=True),
+        a_batch(control=True),
+        a_batch()[:-1],
+        a_batch() + b"?",
+        a_batch()[:60],
+        bytearray(),
+    ],
+    ids=["idempotent", "transactional", "control", "cut", "longer", "no header", "nothing"],
+)
+def test_a_batch_of_which_anything_is_to_be_asked_is_not_plain(
+    twin: ModuleType, odd: bytearray
+) -> None:
+    assert twin.judge_plain(memoryview(odd), LARGEST) is None
+
+
+def test_a_batch_is_not_plain_beyond_the_largest_size(twin: ModuleType) -> None:
+    batch = memoryview(a_batch())
+    assert twin.judge_plain(batch, len(batch)) is not None
+    assert twin.judge_plain(batch, len(batch) - 1) is None
+
+
+@pytest.mark.parametrize("wrap", [flexible, classic])
+@pytest.mark.parametrize("count", [1, 3, 200, 5_000])
+def test_records_are_found_in_their_request(twin: ModuleType, wrap: Any, count: int) -> None:
+    batch = bytes(a_batch(count))
+    frame = memoryview(wrap(batch))
+    found = twin.last_records(9 if wrap is flexible else 8, frame, 4)
+    assert bytes(found) == batch
+    assert found.obj is frame.obj, "a slice, not a copy"
+
+
+def test_records_that_something_follows_are_left_to_the_long_way(twin: ModuleType) -> None:
+    for end in (b"\0\0\1", b"\0\0", b"\0\0\0\0"):
+        assert twin.last_records(9, memoryview(flexible(b"records", end)), 4) is None
+    assert twin.last_records(8, memoryview(classic(b"records") + b"\0"), 4) is None
+
+
+@given(data=st.data())
+def test_any_change_of_a_batch_is_judged_alike_by_both(
+    twin: ModuleType, data: st.DataObject
+) -> None:
+    batch = a_batch(codec=data.draw(st.sampled_from([0, 1])))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(batch) - 1))
+        batch[at] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        set_crc(batch)  # so that the fields are judged, not only the CRC
+    expected = python.judge_plain(memoryview(batch), LARGEST)
+    assert outcome(twin.judge_plain, memoryview(batch), LARGEST) == expected
+
+
+@given(frame=st.binary(max_size=40), version=st.sampled_from([8, 9]), at=st.integers(0, 40))
+def test_any_bytes_are_read_alike_by_both(
+    twin: ModuleType, frame: bytes, version: int, at: int
+) -> None:
+    wrapped = memoryview(frame if at % 2 else frame[:at] + flexible(frame[at:]))
+    expected = outcome(python.last_records, version, wrapped, at)
+    assert outcome(twin.last_records, version, wrapped, at) == expected
+
+
+LONG = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(
+    numbers=st.tuples(st.integers(-(2**31), 2**31 - 1), LONG, LONG, LONG),
+    longs=st.sampled_from([16, 24]),
+)
+def test_an_answer_has_its_numbers_where_they_belong(
+    twin: ModuleType, numbers: tuple[int, int, int, int], longs: int
+) -> None:
+    whole = struct.pack(">ii", 40, 0) + b"head" + b"\xff" * 24 + b"tail"
+    answer = twin.Answer(whole, 12, longs).response(*numbers)
+    assert type(answer) is bytes
+    expected = struct.pack(">ii4sqqq4s", 40, numbers[0], b"head", *numbers[1:], b"tail")
+    assert answer[: 12 + longs] == expected[: 12 + longs]
+    assert answer[12 + longs :] == whole[12 + longs :]
