@@ -98,6 +98,30 @@ def test_a_cut_at_any_byte_keeps_exactly_the_whole_batches_before_it(tmp_path: P
         assert path.stat().st_size == kept * len(written[0])
 
 
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
+    tmp_path: Path, is_torn: bool
+) -> None:
+    log = open_partition(tmp_path)
+    written = fill(log, 120)
+    second, third, *_ = log.segments[1:]
+    path = tmp_path / FOLDER / f"{second.base_offset:020}.log"
+    path.write_bytes(path.read_bytes()[: -len(written[0]) + is_torn])
+    for _ in range(2):
+        log = open_partition(tmp_path, clean=False)
+        assert log.log_end_offset == third.base_offset - 1
+        assert read_all(log) == written[: third.base_offset - 1]
+
+
+def test_gaps_between_segments_are_right_where_a_log_is_compacted(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    written = fill(log, 120)
+    path = tmp_path / FOLDER / f"{log.segments[1].base_offset:020}.log"
+    path.write_bytes(path.read_bytes()[: -len(written[0])])
+    compacted = replace(CONFIG, cleanup_policy=("compact",))
+    assert open_partition(tmp_path, compacted, clean=False).log_end_offset == 120
+
+
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_damage_anywhere_keeps_the_batches_before_it_and_serves_none_after(

@@ -3,7 +3,7 @@
 1. finish or undo what was interrupted: `.deleted`, `.cleaned` and `.swap` files
 2. take the segments; an index that cannot be right is rebuilt
 3. after an unclean stop, read all batches from the recovery point's segment on: at the first
-   that is torn, damaged or out of order the log is cut, and later segments go
+   that is torn, damaged, out of order or missing the log is cut, and later segments go
 4. bring leader epochs and producer state in line with what is there
 """
 
@@ -40,6 +40,10 @@ class Opening(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
+
+    @property
+    def may_have_gaps(self) -> bool:
+        return self.config.compacts or self.first_dirty_offset is not None
 
 
 def open_log(
@@ -184,7 +188,10 @@ def _check_or_recover(
         if is_flushed and segment.check() and (not is_last or segment.find_end_offset()):
             continue
         is_cut = segment.recover(epochs, None if is_last else end) > 0
-        if is_cut and not is_flushed:
+        # What was written to a segment reaches the medium by itself, so of a later one there can
+        # be more. Only compaction leaves gaps that are right, and no trace of where it was.
+        is_short = segment.end_offset < end and not is_last and not opening.may_have_gaps
+        if (is_cut or is_short) and not is_flushed:
             # Before the cut: a crash in between must not leave a gap with nothing wrong around.
             later = segments[number + 1 :]
             del segments[number + 1 :]
