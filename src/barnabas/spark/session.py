@@ -130,12 +130,13 @@ def _start(name: str, place: SparkPlace, port: int | None, folder: Path) -> "Spa
 
     settings = {
         **_SETTINGS,
-        "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **(_EMBEDDED_SETTINGS if place.is_embedded else {}),
         **(_connect_settings(port) if port is not None else {}),
         **place.settings,
     }
+    # Spark looks for data sources with the Python of its environment, whatever its properties say.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     try:
         with _stderr_to(folder / _LOG):

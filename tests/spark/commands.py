@@ -1,0 +1,22 @@
+"""A way to run commands in this process, on the session that the tests share."""
+
+import contextlib
+import io
+from typing import NamedTuple
+
+from barnabas.cli.main import run
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def barnabas(*arguments: object) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(argument) for argument in arguments])
+    return Ended(code, out.getvalue(), err.getvalue())
