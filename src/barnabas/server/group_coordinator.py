@@ -6,6 +6,7 @@ request goes to the shard of its group and is answered when that is committed.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -133,6 +134,15 @@ class GroupCoordinator:
         if not all(active.is_loaded for active in self._active.values()):
             raise BrokerError(ErrorCode.coordinator_load_in_progress)
         return [active.shard for active in self._active.values()]
+
+    def states(self) -> Counter[str]:
+        """How many groups of the shards that are loaded are in each state."""
+        loaded = [active.shard for active in self._active.values() if active.is_loaded]
+        return Counter(group.state for shard in loaded for group in shard.list_groups())
+
+    @property
+    def loading(self) -> int:
+        return sum(not active.is_loaded for active in self._active.values())
 
     async def expire(self) -> None:
         """Forget offsets that nobody needed for long, and empty groups that have none left."""

@@ -93,6 +93,10 @@ connections gauge - SocketServer.connection-count
     Connections of clients and of other brokers.
 fetch_sessions gauge - FetchSessionCache.NumIncrementalFetchSessions
     Fetch sessions that are kept.
+groups gauge state GroupMetadataManager.NumGroups, NumGroupsStable and so on
+    Consumer groups that this broker coordinates, by their state.
+groups_loading gauge - -
+    Partitions of the offsets topic that are led here and not read yet: their groups must wait.
 log_bytes gauge - Log.Size
     Bytes of records in all logs of this broker.
 log_segments gauge - Log.NumLogSegments

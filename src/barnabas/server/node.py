@@ -307,6 +307,7 @@ class Node:
             self._statistics,
             self.listeners,
             self._sessions,
+            self.groups,
             self.logs,
             self._metadata,
         )

@@ -12,6 +12,7 @@ from barnabas.replication.fetcher import ReplicaFetchers
 from barnabas.replication.isr import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.server.fetch_sessions import FetchSessions
+from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.listeners import Listeners
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.request_statistics import RequestStatistics, Times
@@ -33,6 +34,7 @@ class Observed:
     requests: RequestStatistics
     listeners: Listeners
     sessions: FetchSessions
+    groups: GroupCoordinator
     logs: Logs
     metadata: MetadataCache
 
@@ -44,6 +46,7 @@ def samples(of: Observed) -> Iterator[tuple[str, Samples]]:
         yield name, {(): value}
     yield "purgatory_size", {(kind,): each.delayed for kind, each in of.purgatories.items()}
     yield "purgatory_watched", {(kind,): each.watched for kind, each in of.purgatories.items()}
+    yield "groups", {(state,): count for state, count in of.groups.states().items()}
     by_api = {_api_name(key): api for key, api in sorted(of.requests.by_api.items())}
     yield "requests_total", {(name,): api.requests for name, api in by_api.items()}
     yield (
@@ -123,6 +126,7 @@ def _broker(of: Observed) -> dict[str, float]:
         "messages_in_total": of.replicas.records_appended,
         "connections": len(of.listeners),
         "fetch_sessions": len(of.sessions),
+        "groups_loading": of.groups.loading,
         "log_bytes": sum(log.size_bytes for log in logs),
         "log_segments": sum(len(log.segments) for log in logs),
         "offline_log_folders": len(of.logs.offline),
