@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -30,6 +31,11 @@ class DefaultSource(DataSource):
         from barnabas.spark.source import reader
 
         return reader(self.options, schema)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        from barnabas.spark.stream import stream_reader
+
+        return stream_reader(self.options, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         from barnabas.spark.sink import writer

@@ -28,7 +28,7 @@ _VERSIONS: Final = {
     ApiKey.METADATA: 12,
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
-    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.FIND_COORDINATOR: 4,
     ApiKey.OFFSET_COMMIT: 8,
 }
 _CLIENT_ID: Final = "barnabas-spark"
@@ -76,6 +76,8 @@ class Cluster:
         self._options = options
         self._bootstrap = options.bootstrap
         self._connections: dict[Address, Connection] = {}
+        # As they were told last; forgotten when a broker says that it is different now.
+        self._known: dict[str, Topic] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +100,9 @@ class Cluster:
         Raises  SparkFailure, if no broker answers
         """
         asked = None if names is None else tuple(names)
-        return self._until_settled(lambda: self._topics(asked))
+        found = self._until_settled(lambda: self._topics(asked))
+        self._known.update(found)
+        return found
 
     def _topics(self, names: tuple[str, ...] | None) -> dict[str, Topic]:
         if names == ():
@@ -172,7 +176,7 @@ class Cluster:
             ApiKey.LIST_OFFSETS,
             replica_id=-1,
             isolation_level=int(read_committed),
-            topics=_by_topic("name", wanted, ask),
+            topics=by_topic("name", wanted, ask),
         )
         found = {}
         for topic in answer.topics:
@@ -204,7 +208,7 @@ class Cluster:
                 "leader_epoch": wanted[partition],
             }
 
-        answer = self._ask(address, key, replica_id=-1, topics=_by_topic("topic", wanted, ask))
+        answer = self._ask(address, key, replica_id=-1, topics=by_topic("topic", wanted, ask))
         found = {}
         for topic in answer.topics:
             for each in topic.partitions:
@@ -223,26 +227,35 @@ class Cluster:
         found: dict[TopicPartition, Result] = {}
 
         def go_on() -> dict[TopicPartition, Result]:
-            topics = self._topics(tuple(dict.fromkeys(each.topic for each in missing)))
+            names = tuple(dict.fromkeys(each.topic for each in missing))
+            known, self._known = self._known, {}
+            topics = known if known.keys() >= set(names) else self._topics(names)
             for address, mine in _by_leader(topics, missing).items():
                 found.update(ask(address, mine))
+            self._known = known | topics
             return found
 
         return self._until_settled(go_on) if missing else {}
 
     # -- asking --------------------------------------------------------------
 
-    def coordinated(self, group: str, work: Callable[[Callable[..., Any]], Result]) -> Result:
-        """Let `work` ask the group's coordinator; again, if it is another one or not ready."""
+    def coordinated(
+        self, group: str, work: Callable[[Callable[..., Any]], Result], within_s: float
+    ) -> Result:
+        """Let `work` ask the group's coordinator; again, if it is another one or not ready.
+
+        Raises  SparkFailure, if that takes longer than `within_s`
+        """
 
         def attempt() -> Result:
-            found = self._ask_any(ApiKey.FIND_COORDINATOR, key=group, key_type=0)
+            answer = self._ask_any(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=(group,))
+            found = answer.coordinators[0]
             if found.error_code is not ErrorCode.none:
                 raise Unsettled(f"group {group}: {_words(found.error_code)}")
             address = (found.host, found.port)
             return work(lambda key, **fields: self._ask(address, key, **fields))
 
-        return self._until_settled(attempt)
+        return self._until_settled(attempt, within_s)
 
     @property
     def local_host(self) -> str | None:
@@ -251,8 +264,11 @@ class Cluster:
             return connection.local_host
         return None
 
-    def _until_settled(self, attempt: Callable[[], Result]) -> Result:
-        deadline = machine_stopwatch() + round(api_timeout_s(self._options) * _NS_PER_S)
+    def _until_settled(
+        self, attempt: Callable[[], Result], within_s: float | None = None
+    ) -> Result:
+        patience_s = api_timeout_s(self._options) if within_s is None else within_s
+        deadline = machine_stopwatch() + round(patience_s * _NS_PER_S)
         while True:
             try:
                 return attempt()
@@ -308,7 +324,7 @@ def _by_leader(
     return chosen
 
 
-def _by_topic(
+def by_topic(
     name_field: str,
     partitions: Iterable[TopicPartition],
     ask: Callable[[TopicPartition], dict[str, object]],
