@@ -54,16 +54,19 @@ def test_groups_and_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_prometheus_is_told_of_groups_by_their_state(tmp_path: Path) -> None:
-    with group_broker(tmp_path, barnabas_metrics_listener="127.0.0.1:0") as running:
-        with running.client() as client, ClassicMember(running, "", "one") as member:
-            client.create("t")
-            commit(client, coordinated(client, new_group()), {("t", 0): 1})
-            member.group = coordinated(client, new_group())
-            member.enter()
-            assert running.running.metrics is not None
-            host, port = running.running.metrics
-            with urlopen(f"http://{host}:{port}/metrics") as answer:
-                told = answer.read().decode().splitlines()
+    with (
+        group_broker(tmp_path, barnabas_metrics_listener="127.0.0.1:0") as running,
+        running.client() as client,
+        ClassicMember(running, new_group(), "one") as member,
+    ):
+        client.create("t")
+        commit(client, coordinated(client, new_group()), {("t", 0): 1})
+        coordinated(client, member.group)
+        member.enter()
+        assert running.running.metrics is not None
+        host, port = running.running.metrics
+        with urlopen(f"http://{host}:{port}/metrics") as answer:
+            told = answer.read().decode().splitlines()
     assert 'barnabas_groups{state="Stable"} 1.0' in told
     assert 'barnabas_groups{state="Empty"} 1.0' in told
     assert "barnabas_groups_loading 0.0" in told
