@@ -4,27 +4,25 @@ At least once: a task that fails is run again, and what it had sent already stay
 exactlyOnce the other writers are used, see `exactly_once.py`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
 
-from barnabas.spark.failures import SparkFailure, WrongOption, told_plainly
+from barnabas.base.clock import SystemClock
+from barnabas.spark.failures import WrongOption, told_plainly
+from barnabas.spark.sender import Sender, next_sequence, numbered
+from barnabas.spark.sink_batches import batches
+from barnabas.spark.sink_cluster import new_producer_id, partition_count
 from barnabas.spark.sink_options import SinkOptions
 from barnabas.spark.sink_rows import ArrowBatch, Columns
-
-_SERVED_EVERY: Final = 10_000  # rows between two looks at what was delivered
-_ROOM_S: Final = 0.1
-
-
-class WriteFailed(SparkFailure):
-    """Records could not be delivered; the message says to where and why."""
 
 
 class Written(WriterCommitMessage):
@@ -82,54 +80,29 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 @told_plainly
-def send(options: SinkOptions, columns: Columns, batches: Iterator[ArrowBatch]) -> Written:
+def send(options: SinkOptions, columns: Columns, rows: Iterator[ArrowBatch]) -> Written:
     """Write all rows, and return when every one is in the log as `kafka.acks` wants it.
 
-    Raises  WriteFailed, some rows written, if one could not be delivered
+    Raises  SparkFailure, some rows written, if one could not be
     """
-    failures: list[str] = []
-
-    def on_failure(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(f"{message.topic()}: {error.str()}")
-
-    producer = _producer(options)
-    count = 0
-    for count, row in enumerate(columns.rows(batches), 1):
-        topic, partition, timestamp_ms, key, value, headers = row
-        given: dict[str, Any] = {}
-        if partition is not None:
-            given["partition"] = partition
-        if timestamp_ms is not None:
-            given["timestamp"] = timestamp_ms
-        if headers:
-            given["headers"] = headers
-        while True:
-            try:
-                producer.produce(topic, value, key, on_delivery=on_failure, **given)
-                break
-            except BufferError:
-                producer.poll(_ROOM_S)
-        if count % _SERVED_EVERY == 0:
-            producer.poll(0)
-        if failures:
-            break
-    _finish(producer, failures)
-    return Written(count)
+    connection = options.connection
+    partitions = partial(partition_count, connection)
+    producer = None
+    sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
+    records = 0
+    with Sender(connection, acks=options.acks) as sender:
+        for partition, batch, count in batches(
+            rows, columns, options, partitions, SystemClock(), task_number()
+        ):
+            producer = producer or new_producer_id(connection)
+            sender.send(partition, numbered(batch, producer, sequences[partition]))
+            sequences[partition] = next_sequence(sequences[partition], count)
+            records += count
+        sender.flush()
+    return Written(records)
 
 
-def _producer(options: SinkOptions) -> Producer:
-    try:
-        return Producer(options.client)
-    except KafkaException as failure:
-        raise WrongOption(f"the producer cannot be set so: {failure.args[0].str()}") from None
-
-
-def _finish(producer: Producer, failures: list[str]) -> None:
-    """Wait until every record is delivered or given up, which `delivery.timeout.ms` bounds."""
-    while not failures and producer.flush(_ROOM_S * 10):
-        pass
-    if failures:
-        producer.purge()
-        producer.flush()
-        raise WriteFailed(f"records could not be written to {failures[0]}")
+def task_number() -> int:
+    """Which of the job's tasks this is."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

@@ -5,40 +5,39 @@ They are those of Spark's Kafka sink: `value`, and if they are there `key`, `top
 read from a topic keeps its own. Other columns are left alone, as Spark's sink leaves them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql.types import StructType
 
+from barnabas.spark.encode import Arrow, header_section
 from barnabas.spark.failures import WrongOption
 
 _TEXT_OR_BYTES: Final = ("string", "binary")
-_HEADERS: Final = "array<struct<key:string,value:binary>>"
 _TYPES: Final = {
     "topic": ("string",),
     "key": _TEXT_OR_BYTES,
     "value": _TEXT_OR_BYTES,
-    "headers": (_HEADERS,),
+    "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
 }
 
 ArrowBatch = Any  # pyarrow has no types
-Headers = list[tuple[str, bytes | None]]
 
 
-class Row(NamedTuple):
-    """One record to be, as a client wants it; None stands for null."""
+class Rows(NamedTuple):
+    """The columns of rows for one topic, as an encoder takes them; None for what is not there."""
 
-    topic: str
-    partition: int | None
-    timestamp_ms: int | None
-    key: bytes | str | None
-    value: bytes | str | None
-    headers: Headers | None
+    values: Arrow
+    keys: Arrow | None
+    timestamps_us: Arrow | None
+    partitions: Arrow | None
+    headers: Arrow | None
 
 
 class Columns(NamedTuple):
-    """Where each part of a record comes from; None for what the DataFrame does not have."""
+    """Where each part of a record comes from."""
 
     topic: str | None  # for all rows; then the column of that name is not looked at
     names: tuple[str, ...]
@@ -63,42 +62,43 @@ class Columns(NamedTuple):
             names.append("timestamp")
         return cls(topic, tuple(names))
 
-    def rows(self, batches: Iterable[ArrowBatch]) -> Iterator[Row]:
-        """Raises WrongOption at a row whose topic is null."""
-        for batch in batches:
-            yield from zip_rows(self, batch)
+    def by_topic(self, batch: ArrowBatch) -> Iterator[tuple[str, Rows]]:
+        """The rows of each topic, in order. Raises WrongOption at a row whose topic is null."""
+        if self.topic is not None:
+            yield self.topic, self._rows(batch)
+            return
+        compute: Any = import_module("pyarrow.compute")
+        topics = batch.column(batch.schema.get_field_index("topic"))
+        if topics.null_count:
+            raise WrongOption(
+                "a row has no topic: its column topic is null, and no option topic is given"
+            )
+        for topic in topics.unique().to_pylist():
+            yield topic, self._rows(batch.filter(compute.equal(topics, topic)))
 
-
-def zip_rows(columns: Columns, batch: ArrowBatch) -> Iterator[Row]:
-    nothing = [None] * batch.num_rows
-    lists: dict[str, list[Any]] = {name: _values(batch, name) for name in columns.names}
-    topics = [columns.topic] * batch.num_rows if columns.topic else lists["topic"]
-    if None in topics:
-        raise WrongOption(
-            "a row has no topic: its column topic is null, and no option topic is given"
+    def _rows(self, batch: ArrowBatch) -> Rows:
+        return Rows(
+            self._column(batch, "value", "binary"),
+            self._column(batch, "key", "binary"),
+            self._column(batch, "timestamp", "int64"),
+            self._column(batch, "partition", "int32"),
+            self._headers(batch),
         )
-    return map(
-        Row,
-        topics,
-        lists.get("partition", nothing),
-        lists.get("timestamp", nothing),
-        lists.get("key", nothing),
-        lists["value"],
-        lists.get("headers", nothing),
-    )
+
+    def _column(self, batch: ArrowBatch, name: str, kind: str) -> Arrow | None:
+        if name not in self.names:
+            return None
+        return batch.column(batch.schema.get_field_index(name)).cast(kind)
+
+    def _headers(self, batch: ArrowBatch) -> Arrow | None:
+        if "headers" not in self.names:
+            return None
+        pa: Any = import_module("pyarrow")
+        listed = batch.column(batch.schema.get_field_index("headers")).to_pylist()
+        return pa.array(map(_section, listed), pa.binary())
 
 
-def _values(batch: ArrowBatch, name: str) -> list[Any]:
-    column = batch.column(batch.schema.get_field_index(name))
-    if name == "timestamp":
-        return [None if us is None else us // 1000 for us in column.cast("int64").to_pylist()]
-    if name == "headers":
-        return [_headers(each) for each in column.to_pylist()]
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def _headers(listed: list[dict[str, Any]] | None) -> Headers | None:
-    if listed is None:
+def _section(headers: list[dict[str, Any]] | None) -> bytes | None:
+    if not headers:
         return None
-    return [(header["key"], header["value"]) for header in listed]
+    return header_section((header["key"], header["value"]) for header in headers)
