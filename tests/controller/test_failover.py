@@ -14,7 +14,7 @@ from barnabas.controller import events
 from barnabas.controller.states import PartitionState
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Operation
+from barnabas.znodes.tree import Create, Delete, Operation
 from tests.controller.cluster import Cluster, scenario
 from tests.controller.gated import Gate, GatedSession
 
@@ -53,6 +53,30 @@ async def test_what_died_with_the_controller_gets_new_leaders(cluster: Cluster) 
     assert (await cluster.state("t", 1)).leader == -1
     said = cluster.controller.describe(full=True)
     assert said["partitions"]["t-1"]["state"] == PartitionState.OFFLINE.value
+
+
+@scenario
+async def test_who_came_back_unseen_does_not_lead_what_another_in_sync_has_kept(
+    cluster: Cluster,
+) -> None:
+    """It was controller, too: its restart is all that the next one sees."""
+    await cluster.start(0, 1, 2)
+    await cluster.create_topic("t", (0, 1), (0,))
+    before = await cluster.state("t", 0)
+    assert (before.leader, before.isr) == (0, (0, 1))
+    own = paths.broker_path(BrokerId(0))
+    registered, _ = await cluster.admin.get(own)
+    again = (Delete(paths.CONTROLLER), Delete(own), Create(own, registered, ephemeral=True))
+    await cluster.nodes[0].session.multi(again)
+    await cluster.until(lambda: cluster.active is not None)
+    await cluster.quiet()
+    state = await cluster.state("t", 0)
+    assert (state.leader, state.isr) == (1, (1,))
+    assert cluster.nodes[0].broker.leaders()[T0].leader == 1
+    # Nobody else has the other one: it leads on, in an epoch that its followers could tell.
+    alone = await cluster.state("t", 1)
+    assert alone.leader == 0
+    assert alone.leader_epoch > 0
 
 
 @scenario

@@ -1,8 +1,8 @@
-"""A leader that came back before anybody saw it gone leads on, but in a new epoch."""
+"""A leader that came back before anybody saw it gone leads on only if no other in sync stayed."""
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Topic
-from barnabas.controller.failover import _led_since_before
+from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Replica, Topic
+from barnabas.controller.failover import _led_since_before, _restarted_unseen
 from barnabas.znodes.layout import BrokerRegistration
 from barnabas.znodes.layout import PartitionState as Leading
 
@@ -36,3 +36,33 @@ def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
     doomed = context(written=99)
     doomed.apply_deleting(["t"])
     assert list(_led_since_before(doomed)) == []
+
+
+def two_in_sync(one_registered: int, other_registered: int) -> Context:
+    found = context(written=200)
+    registered = {BrokerId(1): one_registered, BrokerId(2): other_registered}
+    found.apply_brokers(
+        {
+            b: LiveBroker(b, at, BrokerRegistration((), timestamp_ms=0))
+            for b, at in registered.items()
+        }
+    )
+    both = (BrokerId(1), BrokerId(2))
+    state = Leading(BrokerId(1), LeaderEpoch(3), 1, both)
+    found.apply_led(TopicPartition("t", 0), Led(state, 5, 200))
+    return found
+
+
+def test_who_restarted_while_another_in_sync_stayed_is_passed_over() -> None:
+    for restarted, registered in ((1, (300, 100)), (2, (100, 300))):
+        found = two_in_sync(*registered)
+        assert list(_restarted_unseen(found)) == [
+            Replica(TopicPartition("t", 0), BrokerId(restarted))
+        ]
+        assert list(_led_since_before(found)) == []
+
+
+def test_if_all_in_sync_have_restarted_the_leader_leads_on_in_a_new_epoch() -> None:
+    found = two_in_sync(300, 301)
+    assert list(_restarted_unseen(found)) == []
+    assert list(_led_since_before(found)) == [TopicPartition("t", 0)]

@@ -256,6 +256,11 @@ class Context:
         """A broker said which of its replicas have lost their folder."""
         self.offline_replicas.setdefault(broker, {}).update(dict.fromkeys(failed))
 
+    def apply_online_replicas(self, replicas: Iterable[Replica]) -> None:
+        """These have not lost their folder after all."""
+        for partition, broker in replicas:
+            self.offline_replicas[broker].pop(partition, None)
+
     def apply_deleting(self, topics: Iterable[str]) -> None:
         self.deleting.update(dict.fromkeys(topics))
 

@@ -5,7 +5,7 @@ missed. Brokers hear who lives before they hear who leads, since a follower must
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from barnabas.base.ids import TopicPartition
@@ -45,7 +45,9 @@ async def take_over(reign: Reign) -> None:
     marked = await reign.watching.deletions()
     enabled = reign.settings().delete_topic_enabled
     await reign.perform(deletions.decide_deletions(context, marked, enabled))
-    await reign.perform(_decide_order(context))
+    alone = tuple(_led_since_before(context))
+    await _pass_over_restarted(reign, list(_restarted_unseen(context)))
+    await reign.perform(_decide_order(context, alone))
     log.info(
         "controller is ready epoch=%d brokers=%d topics=%d partitions=%d",
         context.epoch,
@@ -103,30 +105,56 @@ def _initial_state(context: Context, partition: TopicPartition) -> PartitionStat
     return PartitionState.ONLINE if online else PartitionState.OFFLINE
 
 
+def _restarted_unseen(context: Context) -> Iterator[Replica]:
+    """In-sync replicas whose broker has registered anew since their partition's state was written,
+    unseen by anybody, while another one stayed: what they had not flushed may be gone."""
+    for partition, led in context.led.items():
+        if context.is_deleting(partition.topic):
+            continue
+        online = [b for b in led.state.isr if context.is_online(b, partition)]
+        restarted = [b for b in online if context.live[b].epoch > led.zxid]
+        if len(restarted) < len(online):
+            yield from (Replica(partition, broker) for broker in restarted)
+
+
+async def _pass_over_restarted(reign: Reign, restarted: Sequence[Replica]) -> None:
+    """Let those lead and be in sync that stayed; the others are as if they had just come."""
+    context = reign.context
+    if not restarted:
+        return
+    for partition, broker in restarted:
+        context.apply_offline_replicas(broker, [partition])
+    await reign.perform(liveness.decide_replicas_offline(context, restarted))
+    context.apply_online_replicas(restarted)
+
+
 def _led_since_before(context: Context) -> Iterator[TopicPartition]:
-    """The partitions whose leader has registered anew since it began to lead, unseen by anybody.
+    """The partitions whose leader has registered anew since it began to lead, unseen by anybody,
+    as has every other replica that is in sync.
 
     What it had not flushed may be gone. If it went on in the same epoch it could give the same
     offsets to other records, and no epoch would tell its followers that theirs have to go.
     """
+    passed_over = dict.fromkeys(_restarted_unseen(context))
     for partition, led in context.led.items():
         leader = context.live.get(led.state.leader)
         if (
             leader is not None
             and led.zxid < leader.epoch
+            and Replica(partition, leader.broker_id) not in passed_over
             and not context.is_deleting(partition.topic)
         ):
             yield partition
 
 
-def _decide_order(context: Context) -> Steps:
+def _decide_order(context: Context, led_since_before: tuple[TopicPartition, ...]) -> Steps:
     """Every replica hears of its leader; the dead leave their ISRs; who can gets a leader."""
     online, offline = list[Replica](), list[Replica]()
     for replica in context.replica_states:
         is_online = context.is_online(replica.broker_id, replica.topic_partition)
         (online if is_online else offline).append(replica)
     return (
-        RaiseLeaderEpochs(tuple(_led_since_before(context))),
+        RaiseLeaderEpochs(led_since_before),
         MoveReplicas(tuple(online), ReplicaState.ONLINE),
         MoveReplicas(tuple(offline), ReplicaState.OFFLINE),
         MovePartitions(
