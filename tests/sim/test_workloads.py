@@ -4,31 +4,62 @@ import asyncio
 
 from barnabas.base.randomness import Random
 from barnabas.sim.checkers import check
-from barnabas.sim.clients_final import read_final
-from barnabas.sim.history import Create, History, Outcome, Poll, Send
+from barnabas.sim.clients_consumer import Consumer
+from barnabas.sim.history import Commit, Create, History, Outcome, Own, Poll, Recall, Send
+from barnabas.sim.violations import Final, FinalPartition
+from barnabas.sim.workloads import partitions
 from barnabas.sim.workloads_chosen import choose
 from barnabas.testing import Cluster
-from tests.sim.test_clients import bootstrap, run
+from tests.server.raw import until
+from tests.sim.test_clients import bootstrap, polled, run
 
-WORK_S = 1.0
+SEED = 4  # one that has members of a group
+EVERYTHING = {Create, Send, Poll, Own, Recall, Commit}
+
+
+async def read_all(cluster: Cluster) -> Final:
+    """What a consumer reads when nobody writes any more."""
+    history = History(asyncio.get_running_loop().time)
+    consumer = Consumer("final", bootstrap(cluster), Random(3), history)
+    await consumer.connections.refresh()
+    consumer.assign(dict.fromkeys(partitions(consumer.connections), 0))
+    while any(
+        position < consumer.high_watermarks.get(at, 1 << 62)
+        for at, position in consumer.positions.items()
+    ):
+        await consumer.poll()
+    consumer.close()
+    return Final(
+        tuple(
+            FinalPartition(
+                at, leader.topic_id, consumer.high_watermarks[at], tuple(polled(history, at))
+            )
+            for at in consumer.positions
+            for leader in [consumer.connections.leader(at)]
+            if leader is not None
+        )
+    )
+
+
+def succeeded(history: History) -> set[type[object]]:
+    return {type(each.asked) for each in history.operations if each.outcome is Outcome.OK}
 
 
 def test_a_cluster_without_faults_keeps_every_promise() -> None:
-    with Cluster(brokers=3) as cluster:
+    quick = {"group.initial.rebalance.delay.ms": "100", "group.min.session.timeout.ms": "1000"}
+    with Cluster(brokers=3, config=quick) as cluster:
 
         async def scenario() -> None:
             history = History(asyncio.get_running_loop().time)
-            workloads = choose(bootstrap(cluster), Random(1), history)
+            workloads = choose(bootstrap(cluster), Random(SEED), history)
             async with asyncio.TaskGroup() as group:
                 for workload in workloads:
                     group.create_task(workload.run())
-                await asyncio.sleep(WORK_S)
+                await until(lambda: succeeded(history) >= EVERYTHING)
                 for workload in workloads:
                     workload.stop()
-            final = await read_final(bootstrap(cluster), Random(2), {}, quiet_s=0.5)
+            final = await read_all(cluster)
             assert check(history, final) == []
-            done = {type(op.asked) for op in history.operations if op.outcome is Outcome.OK}
-            assert done >= {Create, Send, Poll}
             assert sum(len(end.records) for end in final.partitions) > 10
 
         run(scenario())

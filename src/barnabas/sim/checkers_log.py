@@ -56,7 +56,7 @@ def check_log(history: History, final: Final) -> Iterator[Violation]:
     places = {log: _Places(end.at) for log, end in ends.items()}
     yield from _check_ends(final, places)
     yield from _check_acknowledged(history, final, places, deleted)
-    yield from _check_polls(history, places, ends)
+    yield from _check_polls(history, places, ends, deleted)
     yield from _check_origins(history, places)
     yield from _check_order(history, final)
 
@@ -88,10 +88,14 @@ def _check_acknowledged(
 
 
 def _check_polls(
-    history: History, places: dict[_Log, _Places], ends: dict[_Log, FinalPartition]
+    history: History,
+    places: dict[_Log, _Places],
+    ends: dict[_Log, FinalPartition],
+    deleted: set[str],
 ) -> Iterator[Violation]:
     for operation, poll in history.of(Poll):
-        if operation.outcome is Outcome.FAILED:
+        # A group's position may be of a topic that had the same name.
+        if operation.outcome is Outcome.FAILED and not (poll.group and poll.at.topic in deleted):
             yield from _check_refused(operation, poll)
         if not isinstance(operation.got, Polled):
             continue

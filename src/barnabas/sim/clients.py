@@ -12,6 +12,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.peer import Peer
+from barnabas.wire.schema import Message
 
 Address = tuple[str, int]
 
@@ -105,18 +106,20 @@ class Connections:
     async def ask_any(self, key: ApiKey, **fields: object) -> Any:
         """The answer of some broker. Raises PeerGone, if the one that was tried gave none."""
         known = [*self.brokers.values(), *self._bootstrap]
-        return await self.ask_at(known[self._random.below(len(known))], key, **fields)
+        return await self.ask_at(known[self._random.below(len(known))], key, parts(**fields))
 
     async def ask(self, broker: int, key: ApiKey, /, **fields: object) -> Any:
         """The answer of this broker.
 
         Raises  PeerGone, if it is not known, or gave none
         """
-        return await self.ask_at(self.address(broker), key, **fields)
+        return await self.ask_at(self.address(broker), key, parts(**fields))
 
-    async def ask_at(self, address: Address, key: ApiKey, /, **fields: object) -> Any:
+    async def ask_at(
+        self, address: Address, key: ApiKey, message: Message, within_s: float = REQUEST_S
+    ) -> Any:
         peer = await self.peer(address)
-        return await peer.request(key, APIS[key].highest, parts(**fields), REQUEST_S)
+        return await peer.request(key, APIS[key].highest, message, within_s)
 
     def address(self, broker: int) -> Address:
         if broker not in self.brokers:

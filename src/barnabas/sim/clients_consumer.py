@@ -144,6 +144,8 @@ class Consumer:
             return 0  # assigned anew since
         if fetched.error is not _E.none:
             self._note(asked, began, Outcome.FAILED, why=fetched.error.name)
+            if fetched.error is _E.offset_out_of_range:
+                self.positions[asked.at] = 0
             return -1
         self.high_watermarks[asked.at] = fetched.high_watermark
         records = decode(fetched.records, asked.position)

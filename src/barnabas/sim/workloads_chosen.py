@@ -8,6 +8,7 @@ from barnabas.sim.clients import Address
 from barnabas.sim.history import History
 from barnabas.sim.workloads import Producing, Reading, Workload
 from barnabas.sim.workloads_admin import Administering
+from barnabas.sim.workloads_group import Belonging
 
 _ALL, _LEADER, _NONE = -1, 1, 0  # acks
 ACKS: Final = (_ALL, _ALL, _ALL, _LEADER, _NONE)
@@ -31,4 +32,6 @@ def choose(bootstrap: Sequence[Address], random: Random, history: History) -> li
     chosen += [
         Reading(f"reader-{n}", bootstrap, own(), history) for n in range(1 + random.below(2))
     ]
+    members = random.below(4)
+    chosen += [Belonging(f"member-{n}", bootstrap, own(), history, "group") for n in range(members)]
     return chosen
