@@ -175,6 +175,18 @@ def test_a_reader_sees_nothing_at_or_beyond_the_offset_it_may_read_up_to(log: Lo
             assert seen == b"".join(written[start:upto])
 
 
+def test_a_reader_that_reads_on_is_given_what_it_would_be_shown_the_way_to(log: Log) -> None:
+    fill(log, 100)
+    for upto in (13, 50, 99, 100):
+        for most in (1, 150, 700, 10_000):
+            offset = 0
+            while data := log.read_warm(Offset(offset), most, Offset(upto)):
+                extent = log.locate(Offset(offset), most, Offset(upto), minimum_one=True)
+                assert content(extent) == data
+                offset = [header for _, header in headers(data)][-1].next_offset
+            assert offset == upto
+
+
 def test_large_extents_are_served_from_memory_as_the_log_grows(tmp_path: Path) -> None:
     log = open_partition(tmp_path, replace(CONFIG, segment_bytes=100_000_000))
     value = os.urandom(100_000)

@@ -105,8 +105,12 @@ class LogMachine(RuleBasedStateMachine):
     def read(self, where: float, max_bytes: int, upto: float, minimum_one: bool) -> None:
         offset = self.start + int(where * (self.end - self.start))
         bound = self._boundary(self.start + upto * (self.end - self.start))
+        first_time = self.log.read_warm(Offset(offset), max_bytes, bound)
         extent = self.log.locate(Offset(offset), max_bytes, bound, minimum_one=minimum_one)
         seen = content(extent)
+        again = self.log.read_warm(Offset(offset), max_bytes, bound)
+        if minimum_one and again is not None:
+            assert seen == again == first_time
         allowed = [
             (header, batch)
             for header, batch in self.model()

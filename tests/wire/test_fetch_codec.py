@@ -27,7 +27,7 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch_single import SingleAnswer, read_single_fetch
+from barnabas.wire.fetch_single import read_single_fetch, single_answer
 from barnabas.wire.schema import NO_THROTTLE, milliseconds, request_type, write_response
 from barnabas.wire.varint import Truncated, uvarint
 from tests.wire.entities import entities, served, written
@@ -309,7 +309,7 @@ def test_the_straight_answer_is_the_general_one(
     records: bytes,
 ) -> None:
     with_id = version >= BY_TOPIC_ID
-    answer = SingleAnswer(version, topic_id if with_id else topic, partition, read_committed)
+    answer = single_answer(version, topic_id if with_id else topic, partition, read_committed)
     got = PartitionFetched(
         partition, 0, *numbers, records=records, aborted=() if read_committed else None
     )

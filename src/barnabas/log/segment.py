@@ -23,6 +23,7 @@ from barnabas.log.transaction_index import (
 )
 from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
 from barnabas.wire.records import corrupt, read_records
+from barnabas.wire.whole import whole_batches
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -291,6 +292,28 @@ class Segment(SegmentEnd):
         elif end == self.size:
             self._remember(self.end_offset, end)
         return Extent(self._file or self.file, start, end - start) if end > start else NOTHING
+
+    def read_on(self, offset: int, max_bytes: int, upto: int) -> memoryview | None:
+        """The bytes that `locate` would find, if they are at hand for one who reads on.
+
+        None if that is not known: whoever asks has to locate them.
+        """
+        start = self._cursors.get(offset)
+        if start is None or max_bytes <= 0:
+            return None
+        left = self.size - start
+        data = (self._file or self.file).warm(start, min(left, max_bytes)) if left > 0 else None
+        if data is None:
+            return None
+        if left <= max_bytes and upto >= self.end_offset:
+            self._remember(self.end_offset, self.size)
+            return data
+        found = whole_batches(data, upto)
+        if not found or not found[0]:
+            return None
+        size, next_offset = found
+        self._remember(next_offset, start + size)
+        return data if size == len(data) else data[:size]
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position`, where one begins, to the end.

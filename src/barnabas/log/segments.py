@@ -45,6 +45,10 @@ class Segments:
         after = bisect_right(self._all, offset, key=lambda segment: segment.base_offset)
         return max(after - 1, 0)
 
+    def holding(self, offset: int) -> Segment:
+        """The segment that holds `offset`, if any does."""
+        return self._all[self.number_of(offset)]
+
     def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> Extent:
         """As Segment.locate, in the first segment that has something at or beyond `offset`."""
         for segment in self._all[self.number_of(offset) :]:

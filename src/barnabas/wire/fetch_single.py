@@ -8,6 +8,7 @@ import struct
 import uuid
 from typing import Final, NamedTuple
 
+from barnabas.base.twins import use_compiled
 from barnabas.wire.fetch import (
     BY_TOPIC_ID,
     FLEXIBLE,
@@ -153,26 +154,19 @@ _FRAME = struct.Struct(">ii")
 
 
 class SingleAnswer:
-    """The response to such a fetch that found records, ready but for its numbers."""
+    """The response to such a fetch that found records, ready but for its numbers.
 
-    __slots__ = ("_flexible", "_head", "_longs", "_middle", "_tail")
+    `head` is all between the correlation id and the longs, `longs` bytes of them; `middle` all
+    between these and the size of the records, a varint if there is a `tail`.
+    """
 
-    def __init__(
-        self, version: int, topic: str | uuid.UUID, partition: int, read_committed: bool
-    ) -> None:
-        aborted = () if read_committed else None
-        empty = PartitionFetched(partition, 0, -1, -1, -1, aborted=aborted)
-        name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
-        (whole,) = map(bytes, write_fetch(version, 0, [TopicFetched(name, topic_id, [empty])]))
-        self._flexible = version >= FLEXIBLE
-        self._longs = 24 if version >= 5 else 16
-        numbers = struct.pack(">ih", partition, 0) + b"\xff" * self._longs
-        at = whole.rindex(numbers) + 6
-        self._head = whole[8:at]
-        # An empty answer ends with the size of no records and, if flexible, thrice with no tags:
-        # four bytes either way.
-        self._tail = whole[-3:] if self._flexible else b""
-        self._middle = whole[at + self._longs : -4]
+    __slots__ = ("_head", "_longs", "_middle", "_tail")
+
+    def __init__(self, head: bytes, longs: int, middle: bytes, tail: bytes) -> None:
+        self._head = head
+        self._longs = longs
+        self._middle = middle
+        self._tail = tail
 
     def response(
         self,
@@ -182,14 +176,36 @@ class SingleAnswer:
         log_start_offset: int,
         records: Buffer,
     ) -> list[Buffer]:
+        """The frame, size first, as buffers to be sent one after another."""
         size = len(records)
         head = b"".join(
             (
                 self._head,
                 _LONGS.pack(high_watermark, last_stable_offset, log_start_offset)[: self._longs],
                 self._middle,
-                uvarint(size + 1) if self._flexible else _INT.pack(size),
+                uvarint(size + 1) if self._tail else _INT.pack(size),
             )
         )
         total = 4 + len(head) + size + len(self._tail)
-        return [_FRAME.pack(total, correlation_id) + head, records, self._tail]
+        frame = _FRAME.pack(total, correlation_id) + head
+        return [frame, records, self._tail] if self._tail else [frame, records]
+
+
+use_compiled(globals(), "barnabas.wire._fetch_single", "SingleAnswer")
+
+
+def single_answer(
+    version: int, topic: str | uuid.UUID, partition: int, read_committed: bool
+) -> SingleAnswer:
+    """What answers fetches of this partition in this version."""
+    aborted = () if read_committed else None
+    empty = PartitionFetched(partition, 0, -1, -1, -1, aborted=aborted)
+    name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
+    (whole,) = map(bytes, write_fetch(version, 0, [TopicFetched(name, topic_id, [empty])]))
+    longs = 24 if version >= 5 else 16
+    numbers = struct.pack(">ih", partition, 0) + b"\xff" * longs
+    at = whole.rindex(numbers) + 6
+    # An empty answer ends with the size of no records and, if flexible, thrice with no tags:
+    # four bytes either way.
+    tail = whole[-3:] if version >= FLEXIBLE else b""
+    return SingleAnswer(whole[8:at], longs, whole[at + longs : -4], tail)

@@ -41,7 +41,7 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch_single import SingleAnswer, SingleFetch, read_single_fetch
+from barnabas.wire.fetch_single import SingleAnswer, SingleFetch, read_single_fetch, single_answer
 
 log = logging.getLogger("barnabas.fetch")
 
@@ -159,7 +159,7 @@ class Fetch:
         if ready is None:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            ready = self._answers[key] = SingleAnswer(*key)
+            ready = self._answers[key] = single_answer(*key)
         return ready
 
     def _single(
@@ -174,18 +174,11 @@ class Fetch:
         try:
             leader.check_epoch(known_epoch)
             stable = leader.last_stable_offset
-            extent = leader.log.locate(
-                offset,
-                min(limit, most, self.max_bytes),
-                stable if read_committed else leader.high_watermark,
-                minimum_one=True,
-            )
-            if extent.size < least or not extent.size:
-                return None
-            records = extent.warm()
+            upto = stable if read_committed else leader.high_watermark
+            records = leader.log.read_warm(offset, min(limit, most, self.max_bytes), upto)
         except (BrokerError, DiskFault):
             return None
-        if records is None:
+        if not records or len(records) < least:
             return None
         return ready.response(
             correlation_id, leader.high_watermark, stable, leader.log.log_start_offset, records
