@@ -31,7 +31,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "groups": "groups_command",
     "reassign": "reassign",
     "log": "log",
-    "demo": "demo",
+    "demo": ".spark.demo",
     "pipeline": ".spark.command",
     "bench": ".bench.command",
 }
@@ -130,7 +130,7 @@ def barnabas(
 
     \b
     Try:
-      barnabas demo                                  see a broker at work, in about ten seconds
+      barnabas demo                                  see a cluster and Spark at work, in a minute
       barnabas server --data ./data                  run one
       barnabas cluster                               run three, that copy from each other
       barnabas topics create orders --partitions 3

@@ -65,7 +65,7 @@ _PUBLISH: Final = '''\
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import struct, to_json
+from pyspark.sql.functions import col, struct, to_json
 
 spark = SparkSession.active()
 
@@ -82,10 +82,9 @@ dp.create_sink(
 
 @dp.append_flow(target="revenue_topic")
 def publish_revenue() -> DataFrame:
+    fields = struct("minute", "category", "orders", "cents")
     revenue = spark.readStream.table("revenue")
-    return revenue.selectExpr("category AS key").withColumns(
-        {{"value": to_json(struct(*revenue.columns))}}
-    )
+    return revenue.select(col("category").alias("key"), to_json(fields).alias("value"))
 '''
 
 
