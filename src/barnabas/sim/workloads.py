@@ -14,7 +14,7 @@ from barnabas.sim.clients_producer import MOST_IN_FLIGHT, Producer
 from barnabas.sim.history import History
 
 MOST_RECORDS: Final = 6
-MOST_PAUSE_MS: Final = 400
+MOST_PAUSE_MS: Final = 1_200
 _ONE_IN_REREADS: Final = 40
 
 
