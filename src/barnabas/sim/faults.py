@@ -13,9 +13,9 @@ from typing import Final
 from barnabas.sim.fault_kinds import BIT_ROT, KINDS, Fault
 from barnabas.sim.world import World
 
-FIRST_AFTER_S: Final = 2.0
+FIRST_AFTER_S: Final = 1.5
 # From one fault to the next.
-APART_S: Final = (0.1, 5.0)
+APART_S: Final = (0.1, 3.0)
 
 
 class Faults:

@@ -76,7 +76,7 @@ def setting_of(seed: int, duration_s: float | None = None) -> Setting:
     chosen = stream(seed, "setting")
     return Setting(
         seed=seed,
-        duration_s=chosen.uniform(25, 70) if duration_s is None else duration_s,
+        duration_s=chosen.uniform(10, 35) if duration_s is None else duration_s,
         session_timeout_s=chosen.choice([2.0, 3.0, 6.0]),
         min_insync_replicas=chosen.choice([1, 2, 2, 2]),
         segment_bytes=chosen.choice([4_096, 16_384, 65_536]),
