@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-import pyarrow as pa
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +19,7 @@ from barnabas.spark.encode import (
 )
 from barnabas.wire.records import Record, build_batch, read_records
 
+pa: Any = pyarrow
 Encoder = type[PureEncoder]
 encoders = pytest.mark.parametrize("encoder", [PureEncoder, _encode.RecordEncoder])
 
@@ -33,13 +34,13 @@ def encode(encoder: Any, rows: list[dict[str, Any]], partitions: int, size: int)
         pa.array([row.get("headers") for row in rows], pa.binary()),
         1_000,
     )
-    return full + made.take()
+    return [*full, *made.take()]
 
 
 @encoders
 def test_the_records_are_those_of_the_wire(encoder: Encoder) -> None:
     headers = (("trace", b"\x01"), ("empty", None))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"value": b"first", "key": b"k", "us": 5_000_999},
         {"value": None, "key": b"", "us": 4_999_999, "headers": header_section(headers)},
         {"value": b"", "us": -1},
@@ -60,7 +61,7 @@ def test_the_records_are_those_of_the_wire(encoder: Encoder) -> None:
 def test_a_row_goes_where_it_says_else_where_its_key_says_else_where_the_last_one_went(
     encoder: Encoder,
 ) -> None:
-    rows = [{"key": b"k", "partition": 2}, {"key": b"k"}, {}, {}]
+    rows: list[dict[str, Any]] = [{"key": b"k", "partition": 2}, {"key": b"k"}, {}, {}]
 
     payloads = encode(encoder, rows, 3, 1 << 20)
 
@@ -133,7 +134,7 @@ def test_the_compiled_twin_writes_the_same(
 
 
 def test_the_compiled_twin_is_used_where_it_was_built() -> None:
-    assert RecordEncoder is _encode.RecordEncoder
+    assert RecordEncoder.__module__ == _encode.__name__
 
 
 @encoders

@@ -17,6 +17,8 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from barnabas.base.clock import SystemClock
+from barnabas.base.randomness import Random
+from barnabas.spark.exactly_once import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
 from barnabas.spark.failures import WrongOption, told_plainly
 from barnabas.spark.sender import Sender, next_sequence, numbered
 from barnabas.spark.sink_batches import batches
@@ -42,7 +44,10 @@ def writer(
     """
     if overwrite:
         raise WrongOption('a topic cannot be overwritten: write with mode("append")')
-    return BatchWriter(*_checked(options, schema))
+    chosen, columns = _checked(options, schema)
+    if chosen.exactly_once:
+        return ExactlyOnceBatchWriter(chosen, columns, str(Random().uuid()))
+    return BatchWriter(chosen, columns)
 
 
 @told_plainly
@@ -53,7 +58,8 @@ def stream_writer(
 
     Raises  WrongOption for wrong options, and for columns that are no record
     """
-    return StreamWriter(*_checked(options, schema))
+    chosen, columns = _checked(options, schema)
+    return (ExactlyOnceStreamWriter if chosen.exactly_once else StreamWriter)(chosen, columns)
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, Columns]:

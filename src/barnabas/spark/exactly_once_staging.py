@@ -1,0 +1,125 @@
+"""The topic of a query in which its tasks write aside, and in which is decided what counts.
+
+Partition 0 is the log of decisions, the others hold what tasks wrote. Nothing of it is deleted by
+time: it is deleted once it is published.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import confluent_kafka.admin
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+
+from barnabas.base.clock import Clock
+from barnabas.spark.cluster import Cluster, Topic
+from barnabas.spark.exactly_once_log import Entry, History, decode, encode
+from barnabas.spark.failures import SparkFailure
+from barnabas.spark.fetcher import PartitionFetcher
+from barnabas.spark.options import EARLIEST, LATEST, SourceOptions, TopicPartition
+from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.sender import Sender
+from barnabas.spark.transactions import Batches
+from barnabas.wire.records import Record, build_batch, read_records
+
+PREFIX: Final = "__spark-sink-"
+DECISIONS: Final = 0
+DATA_PARTITIONS: Final = 8
+
+_MOST_REPLICAS: Final = 3
+_ASKED_WITHIN_S: Final = 60.0
+_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "max.message.bytes": str(16 * 1024 * 1024),
+    "segment.bytes": str(64 * 1024 * 1024),
+}
+
+admin: Any = confluent_kafka.admin  # its names are public, but not declared so
+
+
+class Staging:
+    """One query's topic; made by the first task that has something to write aside."""
+
+    def __init__(self, query: str, options: SourceOptions) -> None:
+        self.topic = PREFIX + query
+        self._options = options
+
+    # -- the topic -----------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the topic, with up to three replicas, unless it is there. Raises SparkFailure."""
+        if self.found() is not None:
+            return
+        try:
+            client = self._client()
+            brokers = len(client.list_topics(timeout=_ASKED_WITHIN_S).brokers)
+            wanted = admin.NewTopic(
+                self.topic, 1 + DATA_PARTITIONS, min(_MOST_REPLICAS, brokers), config=_CONFIG
+            )
+            client.create_topics([wanted])[self.topic].result(_ASKED_WITHIN_S)
+        except KafkaException as failure:
+            error = failure.args[0]
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise SparkFailure(f"topic {self.topic} cannot be made: {error.str()}") from None
+
+    def delete(self) -> None:
+        """Forget everything about the query; what cannot be deleted now is left behind."""
+        client = self._client()
+        with suppress(KafkaException, TimeoutError):
+            client.delete_topics([self.topic])[self.topic].result(_ASKED_WITHIN_S)
+
+    def trim(self, before: Mapping[int, int]) -> None:
+        """Delete what comes before these offsets; if that fails now, the next batch does it."""
+        positions = [Position(self.topic, each, offset) for each, offset in before.items()]
+        client = self._client()  # which must live until all is answered
+        with suppress(KafkaException, TimeoutError):
+            for deleted in client.delete_records(positions).values():
+                deleted.result(_ASKED_WITHIN_S)
+
+    def found(self) -> Topic | None:
+        with Cluster(self._options) as cluster:
+            return cluster.topics((self.topic,)).get(self.topic)
+
+    def _client(self) -> Any:
+        servers = ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)
+        return admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    # -- what is in it -------------------------------------------------------
+
+    def history(self, topic: Topic) -> tuple[History, int]:
+        """What was decided so far, and the offset before which nothing is needed to know it."""
+        partition = TopicPartition(self.topic, DECISIONS)
+        with Cluster(self._options) as cluster:
+            start = cluster.offsets({partition: EARLIEST})[partition].offset
+            end = cluster.offsets({partition: LATEST})[partition].offset
+        history, needed_from = History(), start
+        for batches in self.read(topic, DECISIONS, start, end):
+            for record in (record for _, batch in batches for record in read_records(batch)):
+                before = history.published_id
+                history.apply(decode(record.value or b""))
+                if history.published_id != before:
+                    needed_from = record.offset
+        return history, needed_from
+
+    def append(self, entry: Entry, clock: Clock) -> None:
+        """Return when no failure that replicas can bear makes it undone. Raises SparkFailure."""
+        record = Record(0, clock.now_ms(), None, encode(entry))
+        with Sender(self._options) as sender:
+            sender.send(TopicPartition(self.topic, DECISIONS), build_batch([record]))
+            sender.flush()
+
+    def read(self, topic: Topic, partition: int, start: int, end: int) -> Iterator[Batches]:
+        """The batches in these offsets. Raises SparkFailure, if they are not there."""
+        wanted = OffsetRange(
+            TopicPartition(self.topic, partition),
+            topic.topic_id,
+            start,
+            end,
+            topic.leaders.get(partition),
+        )
+        with PartitionFetcher(wanted, self._options) as fetcher:
+            yield from fetcher
