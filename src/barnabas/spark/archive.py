@@ -9,7 +9,7 @@ next run removes what was left lying about and reads the same range again.
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from barnabas.cli.client import Cluster
@@ -87,33 +87,13 @@ class Archiver:
             files = write_checked(
                 spark,
                 self._folder,
-                self._read(spark, chosen),
+                read_ranges(spark, self._wanted.options, chosen),
                 self.manifest.sequence + 1,
                 sum(each.size for each in chosen),
             )
         self._commit(now, chosen, files)
         left = sum(each.size for each in ranges) - sum(each.size for each in chosen)
         return Step(sum(file.records for file in files), left)
-
-    def _read(self, spark: "SparkSession", ranges: Sequence[Range]) -> "DataFrame":
-        def offsets(ends: Mapping[Any, int]) -> str:
-            named: dict[str, dict[str, int]] = {}
-            for (topic, number), offset in ends.items():
-                named.setdefault(topic, {})[str(number)] = offset
-            return json.dumps(named)
-
-        assigned: dict[str, list[int]] = {}
-        for each in ranges:
-            assigned.setdefault(each.partition.topic, []).append(each.partition.number)
-        return (
-            spark.read.format("barnabas")
-            .options(**self._wanted.options)
-            .option("assign", json.dumps(assigned))
-            .option("startingOffsets", offsets({each.partition: each.start for each in ranges}))
-            .option("endingOffsets", offsets({each.partition: each.end for each in ranges}))
-            .option("includeHeaders", "true")
-            .load()
-        )
 
     def _commit(
         self, now: Mapping[str, TopicNow], ranges: Sequence[Range], files: Sequence[ArchivedFile]
@@ -238,3 +218,25 @@ def read_files(
     paths = [folder.uri_of(file.path) for file in files]
     reader = spark.read.schema(SCHEMA).option("basePath", folder.uri)
     return reader.parquet(*paths)
+
+
+def read_ranges(
+    spark: "SparkSession", options: Mapping[str, str], ranges: Iterable[Range]
+) -> "DataFrame":
+    """The records of a cluster in these ranges of offsets, with their headers."""
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for each in ranges:
+        topic, number = each.partition.topic, str(each.partition.number)
+        starts.setdefault(topic, {})[number] = each.start
+        ends.setdefault(topic, {})[number] = each.end
+    assigned = {topic: sorted(map(int, offsets)) for topic, offsets in starts.items()}
+    return (
+        spark.read.format("barnabas")
+        .options(**options)
+        .option("assign", json.dumps(assigned))
+        .option("startingOffsets", json.dumps(starts))
+        .option("endingOffsets", json.dumps(ends))
+        .option("includeHeaders", "true")
+        .load()
+    )

@@ -1,12 +1,13 @@
 """The one place that makes a Spark session: embedded, on a cluster's master, or through Connect."""
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -79,9 +80,15 @@ def spark_session(
 
 
 def quiet_python() -> None:
-    """What PySpark says about the versions of its dependencies is nothing to its users."""
+    """What PySpark says of its dependencies, and of signals, is nothing to its users."""
+    logging.getLogger().addFilter(_is_no_signal)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\b.*")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def _is_no_signal(record: logging.LogRecord) -> bool:
+    """Spark's bridge logs a stack when Ctrl-C ends a command that waits for it."""
+    return "KeyboardInterrupt" not in record.getMessage()
 
 
 def _check(place: SparkPlace) -> None:
@@ -120,7 +127,8 @@ def _opened(name: str, place: SparkPlace, connect: bool, folder: Path) -> "Itera
             with _connected(f"sc://localhost:{port}", {}) as session:
                 yield session
     finally:
-        with _stderr_to(folder / _LOG):
+        # After a signal there may be nobody left to tell; then it is stopped already.
+        with _stderr_to(folder / _LOG), suppress(*spark_errors(), OSError):
             classic.stop()
 
 

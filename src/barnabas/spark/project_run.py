@@ -1,0 +1,178 @@
+"""One update of a project after the other, told while it runs: flows, records, rates and lag."""
+
+import contextlib
+import io
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.cli.failures import CommandFailed
+from barnabas.spark.failing import SparkFailed, spark_failures
+from barnabas.spark.lag import lag_of
+from barnabas.spark.project import Project
+from barnabas.spark.terminal import Progress, Show
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TOLD_WITHIN_S: Final = 10.0
+
+
+@dataclass
+class Flow:
+    """What is known of one flow of the pipeline."""
+
+    name: str
+    state: str = "QUEUED"
+    records: int = 0
+    batches: int = 0
+    lag: int | None = None
+
+
+class Updates:
+    """Runs updates of a project on a session of Spark Connect, and counts what they do."""
+
+    def __init__(self, spark: "SparkSession", project: Project, show: Show) -> None:
+        self._spark = spark
+        self._project = project
+        self._show = show
+        self._running = 0
+        self._changed = threading.Condition()
+        self.flows: dict[str, Flow] = {}
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Meanwhile Spark tells of every batch, in a thread of its own."""
+        listener = _listener(self)
+        self._spark.streams.addListener(listener)
+        try:
+            yield
+        finally:
+            with spark_failures():
+                self._spark.streams.removeListener(listener)
+
+    def update(self, refresh: Mapping[str, Any]) -> None:
+        """Process what is there now, and return when that is done.
+
+        Raises  CommandFailed if the project cannot be understood, or if a flow fails
+        """
+        from pyspark.pipelines import cli, spark_connect_pipeline
+        from pyspark.pipelines.spark_connect_graph_element_registry import (
+            SparkConnectGraphElementRegistry,
+        )
+
+        project = self._project
+        with spark_failures(project.name):
+            spec = cli.load_pipeline_spec(project.spec_file)
+            graph = spark_connect_pipeline.create_dataflow_graph(
+                self._spark, spec.catalog, spec.database, project.configuration
+            )
+            registry = SparkConnectGraphElementRegistry(self._spark, graph)
+            # Spark prints what it loads, with the time, for which there is no place here.
+            with UserCode(project.folder), contextlib.redirect_stdout(io.StringIO()):
+                cli.register_definitions(project.spec_file, registry, spec, self._spark, graph)
+            for result in spark_connect_pipeline.start_run(
+                self._spark, graph, storage=spec.storage, **refresh
+            ):
+                if "pipeline_event_result" in result:
+                    self._on_event(str(result["pipeline_event_result"].event.message))
+        self._await_last_batches()
+
+    def _on_event(self, message: str) -> None:
+        words = message.rstrip(".").split()
+        if words[0] == "Flow" and len(words) > 3:
+            self._flow(words[1]).state = words[3].rstrip(".:")
+            self.tell()
+        if " FAILED" in message or " failed" in message:
+            raise SparkFailed(f"{self._project.name}: {message.rstrip('.')}")
+
+    def on_started(self) -> None:
+        with self._changed:
+            self._running += 1
+
+    def on_ended(self) -> None:
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+
+    def on_progress(self, progress: Any) -> None:
+        """One micro-batch of one flow is done."""
+        flow = self._flow(progress.name)
+        flow.records += progress.numInputRows
+        flow.batches += 1
+        lag = lag_of(progress.sources)
+        flow.lag = flow.lag if lag is None else lag
+        self.tell()
+
+    def tell(self) -> None:
+        flows = list(self.flows.values())
+        running = [flow.name for flow in flows if flow.state == "RUNNING"]
+        lags = [flow.lag for flow in flows if flow.lag is not None]
+        note = f"running {', '.join(running)}" if running else ""
+        self._show(Progress(self.records, sum(lags) if lags else None, note))
+
+    @property
+    def records(self) -> int:
+        return sum(flow.records for flow in self.flows.values())
+
+    def _flow(self, name: str) -> Flow:
+        # Without the catalog and database, which are the same for all.
+        short = name.rpartition(".")[2]
+        return self.flows.setdefault(short, Flow(short))
+
+    def _await_last_batches(self) -> None:
+        """Spark tells of batches a little later than of the end of the update."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._running <= 0, _TOLD_WITHIN_S)
+
+
+def _listener(updates: Updates) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            updates.on_started()
+
+        def onQueryProgress(self, event: Any) -> None:
+            updates.on_progress(event.progress)
+
+        def onQueryIdle(self, event: Any) -> None:
+            """Nothing new is nothing to tell."""
+
+        def onQueryTerminated(self, event: Any) -> None:
+            updates.on_ended()
+
+    return Listener()
+
+
+class UserCode:
+    """Whatever the files of a project raise becomes one line that names the file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, CommandFailed):
+            from barnabas.spark.failing import explain
+
+            place = self._place(error)
+            raise CommandFailed(f"{place}: {type(error).__name__}: {explain(error)}") from None
+
+    def _place(self, error: Exception) -> str:
+        if isinstance(error, SyntaxError) and error.filename is not None:
+            return f"{error.filename} line {error.lineno}"
+        frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
+        own = [each for each in frames if Path(each.filename).is_relative_to(self._folder)]
+        return f"{own[-1].filename} line {own[-1].lineno}" if own else str(self._folder)
