@@ -93,11 +93,20 @@ class Connections:
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         self.controller = answer.controller_id
         self.topics = {
-            topic.name: {p.partition_index: _partition(topic, p) for p in topic.partitions}
+            topic.name: {p.partition_index: self._newer(topic, p) for p in topic.partitions}
             for topic in answer.topics
             if topic.error_code == ErrorCode.none
         }
         return True
+
+    def _newer(self, topic: Any, partition: Any) -> Replicated:
+        """What a broker says, unless more is known: one that is cut off tells of past leaders."""
+        said = _partition(topic, partition)
+        known = self.topics.get(topic.name, {}).get(partition.partition_index)
+        if known is None or known.leader is None or said.leader is None:
+            return said
+        is_older = said.leader.epoch < known.leader.epoch
+        return known if is_older and said.leader.topic_id == known.leader.topic_id else said
 
     async def back_off(self) -> None:
         """Wait a little, each time for another time, so that clients do not go in step."""

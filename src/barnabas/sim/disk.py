@@ -59,6 +59,10 @@ class SimDisk:
         """Flip a bit in what nobody has read since the machine came up; returns where, if any."""
         return self._medium.rot(self._random, suffix)
 
+    def write_back(self) -> None:
+        """Let the machine bring all that was written onto the medium, as it does when idle."""
+        self._medium.write_back()
+
     def mend(self) -> None:
         """No more faults than those that have happened."""
         self._failing.clear()

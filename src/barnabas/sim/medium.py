@@ -194,6 +194,13 @@ class Medium:
             _rename(self._safe, naming)
         del self._unsynced[:count]
 
+    def write_back(self) -> None:
+        self._safe = dict(self.names)
+        self._unsynced.clear()
+        for file in self.names.values():
+            if file is not None:
+                file.sync()
+
     def after_power_failure(self, random: Random) -> "Medium":
         """What the machine finds when it comes up again; this one is of no use any more."""
         names = dict(self._safe)

@@ -1,14 +1,15 @@
 """One run: a cluster, its clients and its faults from a seed, and what came of it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.safeguards import Safeguards
 from barnabas.sim.checkers import check
 from barnabas.sim.ending import read_all
+from barnabas.sim.fault_kinds import KINDS, Fault
 from barnabas.sim.faults import Faults
-from barnabas.sim.history import History
 from barnabas.sim.loop import BEGIN_S
 from barnabas.sim.setting import Setting, broker_stream
 from barnabas.sim.story import Line
@@ -34,18 +35,19 @@ class Report:
     lines: tuple[Line, ...]
 
 
-def run(setting: Setting, safeguards: Safeguards | None = None) -> Report:
-    """Play one seed from its beginning to its end."""
+def run(
+    setting: Setting, safeguards: Safeguards | None = None, kinds: Sequence[Fault] = KINDS
+) -> Report:
+    """Play one seed from its beginning to its end, with faults of these kinds."""
     with World(setting, safeguards) as world:
-        history = History(world.loop.time)
-        world.loop.run_until_complete(world.loop.spawn(None, _play(world, history)))
-        for line in history.lines():
+        world.loop.run_until_complete(world.loop.spawn(None, _play(world, kinds)))
+        for line in world.history.lines():
             world.story.note(line)
         return Report(
             setting.seed,
             tuple(world.broken),
             world.injected,
-            len(history.operations),
+            len(world.history.operations),
             world.loop.time() - BEGIN_S,
             world.loop.steps,
             world.story.digest,
@@ -53,13 +55,12 @@ def run(setting: Setting, safeguards: Safeguards | None = None) -> Report:
         )
 
 
-async def _play(world: World, history: History) -> None:
+async def _play(world: World, kinds: Sequence[Fault]) -> None:
     await world.start()
-    chosen = choose(
-        world.setting.bootstrap, broker_stream(world.setting.seed, "workloads"), history
-    )
+    random = broker_stream(world.setting.seed, "workloads")
+    chosen = choose(world.setting.bootstrap, random, world.history)
     working = [world.loop.spawn(world.client(each.name), each.run()) for each in chosen]
-    await Faults(world).run(world.setting.duration_s)
+    await Faults(world, kinds).run(world.setting.duration_s)
     world.heal()
     for each in chosen:
         each.stop()
@@ -70,5 +71,5 @@ async def _play(world: World, history: History) -> None:
         return
     final = await world.loop.spawn(world.client("the-end"), read_all(world))
     world.look()
-    for violation in check(history, final):
+    for violation in check(world.history, final):
         world.on_broken(str(violation))

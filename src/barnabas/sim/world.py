@@ -9,6 +9,7 @@ from typing import Any, Final
 from barnabas.base.safeguards import Safeguards
 from barnabas.sim.clocks import SimClock
 from barnabas.sim.coordination import Ensemble
+from barnabas.sim.history import History
 from barnabas.sim.loop import Host, SimLoop
 from barnabas.sim.machine import Machine, Surroundings
 from barnabas.sim.network import Network
@@ -34,6 +35,7 @@ class World:
         self.ensemble = Ensemble(broker_stream(seed, "coordination"), setting.session_timeout_s)
         self.story = Story(self.loop.time)
         self.network.on_arrival = self.story.arrived
+        self.history = History(self.loop.time)
         self.broken: list[str] = []
         self.injected: Counter[str] = Counter()
         # How many faults that befall brokers are under way, and whether one of them is such that
