@@ -243,6 +243,16 @@ def test_a_partition_is_where_it_was_last_moved_to() -> None:
     assert found(ideal.history, on_others) == []
 
 
+def test_where_a_topic_was_moved_does_not_bind_the_next_of_its_name() -> None:
+    ideal = Ideal()
+    ideal.logs[AT] = []
+    (end,) = ideal.final.partitions
+    ideal.done("admin", Reassign(AT, (0, 1)))
+    ideal.done("admin", Delete(AT.topic))
+    ideal.done("admin", Create(AT.topic, 1, 2))
+    assert found(ideal.history, Final((replace(end, assigned=(1, 2)),))) == []
+
+
 # -- groups ------------------------------------------------------------------
 
 

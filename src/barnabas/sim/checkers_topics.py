@@ -43,12 +43,16 @@ def _check_deleted(history: History, counts: dict[str, int]) -> Iterator[Violati
 
 
 def _check_moved(history: History, final: Final) -> Iterator[Violation]:
-    """A partition is on the brokers of the last move that was agreed to, if no other was asked."""
+    """A partition is on the brokers of the last move that was agreed to, if no other was asked.
+
+    One of a topic that someone wanted deleted may be another's of that name.
+    """
+    deleted = {delete.topic for _, delete in history.of(Delete)}
     moves: dict[TopicPartition, list[tuple[Operation, Reassign]]] = defaultdict(list)
     for operation, move in history.of(Reassign):
         moves[move.at].append((operation, move))
     for end in final.partitions:
-        if not moves[end.at] or not end.assigned:
+        if not moves[end.at] or not end.assigned or end.at.topic in deleted:
             continue
         last, move = moves[end.at][-1]
         is_alone = all(other.ended < last.began for other, _ in moves[end.at][:-1])
