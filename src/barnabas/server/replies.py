@@ -8,6 +8,7 @@ from typing import NamedTuple
 from barnabas.base.errors import LawBroken
 from barnabas.base.laws import law
 from barnabas.wire.fetch import Buffer
+from barnabas.znodes.tree import ConnectionLoss, SessionExpired
 
 log = logging.getLogger("barnabas.requests")
 
@@ -82,6 +83,9 @@ class Work:
             answer = await making
         except LawBroken as broken:
             self._on_fatal(broken)
+        except (ConnectionLoss, SessionExpired) as lost:
+            # Who asked does so again on another connection; the tree may be back by then.
+            answer = Refusal(f"the coordination service does not answer: {lost}")
         except Exception:
             log.exception("request failed %s", what)
         finally:
