@@ -3,18 +3,43 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.broker import BrokerProcess
 
 DELIVERED_WITHIN_S: Final = 60.0
+# A session starts, and does its first query, in seconds; on a busy machine in minutes.
+TIMEOUT_S: Final = 600
+# Spark gives a Python process ten seconds to start, which on a busy machine may be too short.
+STARTED_LATE: Final = "Python worker failed to connect back"
+STARTS: Final = 10
 
 Fill = Callable[..., None]
+Result = TypeVar("Result")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S), append=False)
+
+
+def started(run: Callable[[], Result]) -> Result:
+    """Run a query, again if Spark did not wait long enough for one of its own processes."""
+    for _ in range(STARTS):
+        try:
+            return run()
+        except PySparkException as failure:
+            if STARTED_LATE not in str(failure):
+                raise
+    raise AssertionError(f"{STARTS} times: {STARTED_LATE}")
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +54,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "768m")
+        # Short queries: what the best compiler gains later is not worth what it costs at first.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))

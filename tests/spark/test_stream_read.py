@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.conftest import Fill, produce
+from tests.spark.conftest import Fill, produce, started
 from tests.support.broker import BrokerProcess
 
 Stream = Callable[..., DataFrame]
@@ -41,14 +41,17 @@ def run(tmp_path: Path) -> Callable[..., tuple[list[Any], list[int]]]:
             rows.extend(found)
             sizes.append(len(found))
 
-        query = (
-            frame.writeStream.queryName(name)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .foreachBatch(take)
-            .start()
-        )
-        query.awaitTermination()
+        def go() -> None:
+            query = (
+                frame.writeStream.queryName(name)
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .foreachBatch(take)
+                .start()
+            )
+            query.awaitTermination()
+
+        started(go)
         return rows, sizes
 
     return once

@@ -34,6 +34,8 @@ _VERSIONS: Final = {
 _CLIENT_ID: Final = "barnabas-spark"
 _NS_PER_S: Final = 1e9
 _PAUSE_S: Final = 0.1
+# Where no broker ever answered, it is rather the address that is wrong.
+_FIRST_CONTACT_S: Final = 10.0
 _NO_EPOCH: Final = -1
 # What an election or a broker that starts answers; soon another answer comes.
 _SOON: Final = frozenset(
@@ -76,6 +78,7 @@ class Cluster:
         self._options = options
         self._bootstrap = options.bootstrap
         self._connections: dict[Address, Connection] = {}
+        self._reached = False
         # As they were told last; forgotten when a broker says that it is different now.
         self._known: dict[str, Topic] = {}
 
@@ -268,6 +271,8 @@ class Cluster:
         self, attempt: Callable[[], Result], within_s: float | None = None
     ) -> Result:
         patience_s = api_timeout_s(self._options) if within_s is None else within_s
+        if not self._reached:
+            patience_s = min(patience_s, _FIRST_CONTACT_S)
         deadline = machine_stopwatch() + round(patience_s * _NS_PER_S)
         while True:
             try:
@@ -303,10 +308,12 @@ class Cluster:
             self._connections[address] = connection
         try:
             connection.send(frame)
-            return read_response(key, version, memoryview(bytes(connection.receive())))
+            answer = read_response(key, version, memoryview(bytes(connection.receive())))
         except (PeerGone, MalformedResponse) as failure:
             self._connections.pop(address).close()
             raise PeerGone(str(failure)) from None
+        self._reached = True
+        return answer
 
 
 def _by_leader(

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from barnabas.spark.cluster import Cluster, EpochOffset, Topic
+from barnabas.spark.decode import MOST_LONG
 from barnabas.spark.failures import SparkFailure, WrongOption
+from barnabas.spark.filters import Selection
 from barnabas.spark.options import EARLIEST, LATEST, Bound, SourceOptions, TopicPartition
+from barnabas.spark.ranges import OffsetRange, divide
 
 Offsets = dict[TopicPartition, EpochOffset]
 UNKNOWN_EPOCH = -1
@@ -92,3 +95,42 @@ def _check_same(bound: Bound, partitions: list[TopicPartition]) -> None:
     for each in named:
         if each not in partitions:
             raise WrongOption(f"option {bound.name} names {each}, which is not read")
+
+
+def plan(options: SourceOptions, selection: Selection) -> list[OffsetRange]:
+    """What each task of a batch read reads. Raises SparkFailure."""
+    with Cluster(options) as cluster:
+        topics = find_topics(cluster, options)
+        chosen = partitions_of(topics, options)
+        starts = resolve(cluster, options.starting, chosen, options)
+        ends = resolve(cluster, options.ending, chosen, options)
+        wanted = [each for each in chosen if selection.wants(each.partition)]
+        first_in_time = _first_in_time(cluster, wanted, selection)
+    for each in chosen:
+        _check_order(each, starts[each].offset, ends[each].offset)
+    ranges = []
+    for each in wanted:
+        topic = topics[each.topic]
+        start = max(starts[each].offset, selection.offsets.least, first_in_time.get(each, 0))
+        end = min(ends[each].offset, selection.offsets.most + 1)
+        leader = topic.leaders[each.partition]
+        ranges.append(OffsetRange(each, topic.topic_id, start, end, leader))
+    return divide(ranges, options.min_partitions, options.max_records_per_partition)
+
+
+def _first_in_time(
+    cluster: Cluster, partitions: list[TopicPartition], selection: Selection
+) -> dict[TopicPartition, int]:
+    """Before which offset all records are too early; past all offsets if all of them are."""
+    earliest = selection.times_ms.least
+    if earliest < 0:
+        return {}
+    found = cluster.offsets(dict.fromkeys(partitions, earliest))
+    return {each: MOST_LONG if at.offset < 0 else at.offset for each, at in found.items()}
+
+
+def _check_order(partition: TopicPartition, start: int, end: int) -> None:
+    if start > end:
+        raise WrongOption(
+            f"{partition}: the read would begin at offset {start}, after its end, {end}"
+        )

@@ -1,24 +1,27 @@
 """Batch reads: `spark.read.format("barnabas")`, planned by the driver, done by tasks."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from barnabas.spark.failures import WrongOption, plain_errors, told_plainly
+from barnabas.spark.failures import plain_errors, told_plainly
+from barnabas.spark.filters import Selection, take
 from barnabas.spark.options import SourceOptions, include_headers
-from barnabas.spark.ranges import OffsetRange, divide
+from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.reading import ALL_TIMES, Times, read_range
 
 RecordBatch = Any  # of pyarrow, which has no types
 
-COLUMNS = (
+_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
     " timestampType int"
 )
-HEADERS = ", headers array<struct<key: string, value: binary>>"
+HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
 
 @told_plainly
@@ -30,7 +33,18 @@ def schema(options: Mapping[str, str]) -> str:
 @told_plainly
 def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
     """Raises  WrongOption"""
-    return BatchReader(SourceOptions.of(options, streaming=False), schema)
+    kind = FilteringReader if _filters_are_pushed() else BatchReader
+    return kind(SourceOptions.of(options, streaming=False), schema)
+
+
+def _filters_are_pushed() -> bool:
+    """Whether this process is the one in which Spark pushes filters.
+
+    Elsewhere it refuses a reader that takes filters, unless they are switched on, with
+    `spark.sql.python.filterPushdown.enabled`; that they are, a reader cannot find out otherwise.
+    """
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(main, "name", None) == _PUSHING_WORKER
 
 
 class BatchReader(DataSourceReader):
@@ -43,33 +57,31 @@ class BatchReader(DataSourceReader):
 
     @told_plainly
     def partitions(self) -> list[OffsetRange]:
-        return plan(self._options)
+        from barnabas.spark.planning import plan  # tasks do not need it
+
+        return plan(self._options, Selection())
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         return arrow_batches(partition, self._options, self._schema, self._times)
 
 
-def plan(options: SourceOptions) -> list[OffsetRange]:
-    """What each task reads. Raises SparkFailure."""
-    from barnabas.spark.cluster import Cluster  # tasks do not need it
-    from barnabas.spark.planning import find_topics, partitions_of, resolve
+class FilteringReader(BatchReader):
+    """A read that takes filters on partition, offset and timestamp."""
 
-    with Cluster(options) as cluster:
-        topics = find_topics(cluster, options)
-        chosen = partitions_of(topics, options)
-        starts = resolve(cluster, options.starting, chosen, options)
-        ends = resolve(cluster, options.ending, chosen, options)
-    ranges = []
-    for each in chosen:
-        start, end = starts[each].offset, ends[each].offset
-        if start > end:
-            raise WrongOption(
-                f"{each}: the read would begin at offset {start}, after its end, {end}"
-            )
-        topic = topics[each.topic]
-        leader = topic.leaders[each.partition]
-        ranges.append(OffsetRange(each, topic.topic_id, start, end, leader))
-    return divide(ranges, options.min_partitions, options.max_records_per_partition)
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._selection = Selection()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._selection, left = take(filters)
+        self._times = Times(*self._selection.times_ms)
+        return left
+
+    @told_plainly
+    def partitions(self) -> list[OffsetRange]:
+        from barnabas.spark.planning import plan
+
+        return plan(self._options, self._selection)
 
 
 def arrow_batches(
