@@ -6,6 +6,7 @@ from uuid import UUID
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.leader import LeaderReplica
+from barnabas.server.partitions import Partitions
 from barnabas.sim.machine import Machine
 from barnabas.znodes import layout, paths
 from barnabas.znodes.nodes import Nodes
@@ -30,6 +31,8 @@ class Onlooker:
         self._machines = machines
         # Who has led a partition in an epoch: nobody else may, ever.
         self._leaders: dict[tuple[TopicPartition, UUID | None, int], int] = {}
+        # Which controller's epoch each broker went by, in which of its lives.
+        self._obeyed: dict[str, tuple[Partitions, int]] = {}
 
     # -- the tree ------------------------------------------------------------
 
@@ -82,10 +85,11 @@ class Onlooker:
 
     def broken_laws(self) -> list[str]:
         """What no broker that runs may show, at any time."""
-        broken = []
+        broken: list[str] = []
         for machine in self._machines:
             if machine.broker is None:
                 continue
+            broken += self._disobedience(machine.name, machine.broker.partitions)
             for replica in machine.broker.replicas.all():
                 at, log = replica.topic_partition, replica.log
                 if replica.high_watermark > log.log_end_offset:
@@ -102,6 +106,12 @@ class Onlooker:
                             f" in epoch {replica.epoch}"
                         )
         return broken
+
+    def _disobedience(self, name: str, partitions: Partitions) -> Iterator[str]:
+        life, epoch = self._obeyed.get(name, (partitions, 0))
+        if life is partitions and partitions.controller_epoch < epoch:
+            yield f"{name} obeys controller {partitions.controller_epoch} after {epoch}"
+        self._obeyed[name] = partitions, partitions.controller_epoch
 
     def may_lose(self, victim: Machine) -> bool:
         """Whether all that is promised is also on another in-sync replica that lives."""

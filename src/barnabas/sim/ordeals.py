@@ -88,20 +88,27 @@ def _others(world: World, *but: Machine) -> list[Machine]:
 async def _two_leaders_die(world: World, random: Random) -> bool:
     """A leader dies; of the next one a follower hears only that it leads; then that one dies."""
     seen = _partition(world, random)
-    if seen is None:
+    if seen is None or seen.state is None:
         return False
-    at, first = seen.topic_partition, world.machines[_leader(world, seen.topic_partition)]
-    second, third = _others(world, first)
-    world.story.tell("ordeal", f"{at} loses its leader twice, from {first.name} on")
-    world.network.cut(second.name, third.name)
+    at, first = seen.topic_partition, world.machines[seen.state.leader]
+    second, third = (world.machines[each] for each in seen.replicas if each != first.broker_id)
+    world.story.tell("ordeal", f"{at} loses its leaders {first.name} and {second.name}")
+    world.network.cut(third.name, second.name, both=False)
+    # A follower learns a little later than clients what is committed.
+    await _comes(lambda: _committed(first, at) > _committed(third, at), 5)
     first.kill()
-    if await _comes(lambda: _leader(world, at) not in (-1, first.broker_id)):
+    if await _comes(lambda: _leader(world, at) == second.broker_id):
         await asyncio.sleep(random.uniform(0.05, 1.0))
-        world.machines[_leader(world, at)].kill()
-        await _comes(lambda: _leader(world, at) == -1)
-    world.network.heal()
+        second.kill()
+        await _comes(lambda: _leader(world, at) == third.broker_id)
     await asyncio.sleep(random.uniform(0, 2))
     return True
+
+
+def _committed(machine: Machine, at: TopicPartition) -> int:
+    """How far a broker knows the partition to be committed."""
+    replica = None if machine.broker is None else machine.broker.replicas.get(at)
+    return -1 if replica is None else replica.high_watermark
 
 
 # -- the version of the in-sync replicas -------------------------------------
