@@ -18,7 +18,7 @@ from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.serial import entity_reader
 
-from barnabas.bench.command import NAMES, bench, chosen
+from barnabas.bench.command import NAMES, chosen, measure
 from barnabas.bench.load import Load, LoadFailed, drive, ideal_server, write_log
 from barnabas.bench.messages import BATCH_OVERHEAD, TOPIC, batch_of, fetch, produce
 from barnabas.bench.native_build import NoCompiler, program
@@ -206,7 +206,7 @@ def test_a_goal_is_met_from_the_wanted_ratio_on() -> None:
 def test_the_command_writes_its_figures_as_json_and_leaves_nothing_behind(tmp_path: Path) -> None:
     figures, data = tmp_path / "figures.json", tmp_path / "data"
     data.mkdir()
-    bench(only="raw", smoke=True, json=figures, folder=data)
+    measure("raw", None, True, figures, data)
     written = json.loads(figures.read_text())
     assert written["machine"]["cores"] >= 1
     [section] = written["sections"]

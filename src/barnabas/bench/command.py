@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.bench.compare import compare
+from barnabas.bench.guard import guard
 from barnabas.bench.plan import FULL, SMOKE
 
 NAMES: Final = (
@@ -24,8 +26,13 @@ NAMES: Final = (
     "replication",
     "failover",
     "groups",
+    "spark",
 )
 STDOUT: Final = Path("-")
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.command()(compare)
+app.command()(guard)
 
 
 def chosen(only: str) -> list[str]:
@@ -37,7 +44,9 @@ def chosen(only: str) -> list[str]:
     return [name for name in NAMES if name in wanted]
 
 
+@app.callback(invoke_without_command=True)
 def bench(
+    ctx: typer.Context,
     only: Annotated[str, typer.Option(help=f"Sections: {','.join(NAMES)}.")] = "",
     repeat: Annotated[int | None, typer.Option(min=1, help="Rounds of each measurement.")] = None,
     smoke: Annotated[bool, typer.Option(help="A few seconds, to see that it runs.")] = False,
@@ -55,6 +64,15 @@ def bench(
       barnabas bench
       barnabas bench --only produce,fetch --repeat 9 --json figures.json
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    measure(only, repeat, smoke, json, folder)
+
+
+def measure(
+    only: str, repeat: int | None, smoke: bool, json: Path | None, folder: Path | None
+) -> None:
+    """Run the sections and show them. Raises Exit(1) if an answer was wrong."""
     names = chosen(only)
     plan = SMOKE if smoke else FULL
     if repeat is not None:

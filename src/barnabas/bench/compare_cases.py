@@ -1,0 +1,251 @@
+"""What is compared, as one table of cases; each is a run that gives one number or several."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Producer
+
+from barnabas.bench.compare_load import (
+    Load,
+    consume,
+    latencies_ms,
+    produce,
+    rebalance_seconds,
+    topic,
+    unbatched_per_second,
+)
+from barnabas.bench.compare_outages import leaderless_seconds, without_controller_seconds
+from barnabas.bench.compare_sites import Site
+from barnabas.bench.processes import cpu_seconds, resident_bytes
+from barnabas.bench.topics import PATIENCE_S, client_settings
+
+SETTLED_S: Final = 2.0  # after which a broker that has nothing to do is idle
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done for one number, and how often."""
+
+    repeat: int
+    total_bytes: int
+    seconds: float
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row; `goal` is the least ratio of ours to theirs, or the greatest if less is better."""
+
+    name: str
+    unit: str
+    less: bool = False
+    goal: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run, and the rows that it fills, in the order of what `measure` returns.
+
+    `fresh`: it wants a cluster of its own. `local`: it looks at processes and files.
+    """
+
+    key: str
+    metrics: tuple[Metric, ...]
+    measure: Callable[[Site, Effort], Sequence[float]]
+    brokers: int = 1
+    fresh: bool = False
+    local: bool = False
+    full: bool = False
+
+
+def moved(load: Load, site: Site, effort: Effort) -> tuple[float, float]:
+    """MB a second in, and out again."""
+    with topic(site, load.partitions) as name:
+        # Small messages cost the client more than the brokers.
+        total = effort.total_bytes // (4 if load.record_bytes < 1024 else 1)
+        count, seconds = produce(site, name, load, total)
+        megabytes = count * load.record_bytes / 1e6
+        if load.acks == 0:  # those on their way when the producer ended need not have arrived
+            return (megabytes / seconds, 0.0)
+        return megabytes / seconds, megabytes / consume(site, name, load.partitions, count)
+
+
+def produced(load: Load, site: Site, effort: Effort) -> tuple[float]:
+    return (moved(load, site, effort)[0],)
+
+
+def cost(site: Site, effort: Effort) -> tuple[float, float]:
+    """CPU seconds of the brokers for a GB in and out, and bytes on disk for a byte of messages."""
+    load = Load(partitions=1)
+    before = sum(cpu_seconds(broker.pid) for broker in site.brokers)
+    with topic(site, load.partitions) as name:
+        count, _ = produce(site, name, load, effort.total_bytes)
+        consume(site, name, load.partitions, count)
+        used = sum(cpu_seconds(broker.pid) for broker in site.brokers) - before
+        on_disk = sum(_blocks(path) for path in _files(site, name))
+    payload = count * load.record_bytes
+    return used / (payload / 1e9), on_disk / payload
+
+
+def started(site: Site, effort: Effort) -> tuple[float, float, float]:
+    """Seconds to the first acknowledged message, then MB of memory, idle and after a load."""
+    load = Load(partitions=1)
+    with topic(site, load.partitions) as name:
+        producer = Producer(client_settings(site.bootstrap, acks=1))
+        producer.produce(name, b"first", partition=0)
+        producer.flush(PATIENCE_S)
+        first_s = time.perf_counter() - site.launched_at
+    time.sleep(SETTLED_S)
+    idle = _resident_mb(site)
+    with topic(site, load.partitions) as name:
+        consume(site, name, load.partitions, produce(site, name, load, effort.total_bytes)[0])
+        return first_s, idle, _resident_mb(site)
+
+
+def cold(site: Site, effort: Effort) -> tuple[float]:
+    """MB a second out of files of which the page cache holds nothing any more."""
+    load = Load(partitions=1)
+    with topic(site, load.partitions) as name:
+        count, _ = produce(site, name, load, effort.total_bytes)
+        for path in _files(site, name):
+            _forget(path)
+        seconds = consume(site, name, load.partitions, count)
+    return (count * load.record_bytes / 1e6 / seconds,)
+
+
+def controller_killed(partitions: int, site: Site, effort: Effort) -> tuple[float]:
+    return (without_controller_seconds(site, partitions),)
+
+
+def _resident_mb(site: Site) -> float:
+    return sum(resident_bytes(broker.pid) for broker in site.brokers) / 1e6
+
+
+def _files(site: Site, name: str) -> Iterator[Path]:
+    for broker in site.brokers:
+        yield from (path for path in broker.data.glob(f"{name}-*/*") if path.is_file())
+
+
+def _blocks(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def _forget(path: Path) -> None:
+    """Let the page cache drop a file; what is not on the medium yet is brought there first."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def _throughput(load: Load, goal: float | None = None, *, full: bool = False) -> Case:
+    metrics = [Metric(f"produce, {load.name}", "MB/s", goal=goal)]
+    if load.acks == 0:
+        return Case(f"produce {load.name}", tuple(metrics), partial(produced, load), full=full)
+    metrics.append(Metric(f"consume, {load.name}", "MB/s", goal=None if goal is None else 1.0))
+    return Case(f"produce {load.name}", tuple(metrics), partial(moved, load), full=full)
+
+
+def _latency(site: Site, effort: Effort) -> tuple[float, float, float]:
+    return latencies_ms(site, effort.seconds)
+
+
+BASE: Final = Load()
+# Each factor by itself; all of them together are more than a person waits for.
+VARIED: Final = (
+    replace(BASE, record_bytes=100),
+    replace(BASE, record_bytes=10 * 1024),
+    replace(BASE, acks=0),
+    replace(BASE, acks=-1),
+    replace(BASE, codec="lz4"),
+    replace(BASE, partitions=1),
+    replace(BASE, partitions=100),
+    replace(BASE, producers=10),
+)
+CROSSED: Final = tuple(
+    Load(*factors)
+    for factors in product(
+        (100, 1024, 10 * 1024), (0, 1, -1), ("none", "lz4"), (1, 10, 100), (1, 10)
+    )
+)
+CASES: Final = (
+    _throughput(BASE, goal=2.0),
+    *(_throughput(load) for load in VARIED),
+    _throughput(replace(BASE, record_bytes=10 * 1024, batch_bytes=1_000_000), goal=1.0),
+    *(_throughput(load, full=True) for load in CROSSED if load not in (BASE, *VARIED)),
+    Case(
+        "latency",
+        (
+            Metric("end-to-end latency, p50", "ms", less=True, goal=0.8),
+            Metric("end-to-end latency, p99", "ms", less=True, goal=1.0),
+            Metric("end-to-end latency, p99.9", "ms", less=True, goal=0.5),
+        ),
+        _latency,
+    ),
+    Case(
+        "unbatched",
+        (Metric("requests of one message of 100 B", "1/s"),),
+        lambda site, effort: (unbatched_per_second(site, effort.requests),),
+    ),
+    Case(
+        "rebalance",
+        (Metric("a fourth member joins a group", "s", less=True),),
+        lambda site, effort: (rebalance_seconds(site),),
+    ),
+    Case(
+        "cost",
+        (
+            Metric("CPU for a GB in and out", "s", less=True, goal=0.7),
+            Metric("disk for a byte of messages", "B", less=True),
+        ),
+        cost,
+        local=True,
+    ),
+    Case("cold", (Metric("consume, not in the page cache", "MB/s"),), cold, local=True),
+    Case(
+        "start",
+        (
+            Metric("start to first acknowledged message", "s", less=True, goal=0.2),
+            Metric("memory, idle", "MB", less=True, goal=0.2),
+            Metric("memory, after a load", "MB", less=True, goal=0.3),
+        ),
+        started,
+        fresh=True,
+        local=True,
+    ),
+    Case(
+        "replicated",
+        (Metric("produce, three brokers, acks=all", "MB/s", goal=1.5),),
+        partial(produced, replace(BASE, acks=-1)),
+        brokers=3,
+        fresh=True,
+    ),
+    Case(
+        "leader",
+        (Metric("no writes after a leader's SIGKILL", "s", less=True),),
+        lambda site, effort: (leaderless_seconds(site),),
+        brokers=3,
+        fresh=True,
+        local=True,
+    ),
+    *(
+        Case(
+            f"controller {count}",
+            (Metric(f"controller killed, {count:,} partitions", "s", less=True),),
+            partial(controller_killed, count),
+            brokers=3,
+            fresh=True,
+            local=True,
+            full=count > 1_000,
+        )
+        for count in (1, 1_000, 10_000)
+    ),
+)

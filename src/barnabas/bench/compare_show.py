@@ -1,0 +1,152 @@
+"""A comparison as a table on the terminal, as JSON, as a picture, and as a page with both."""
+
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from barnabas.bench.compare_run import Compared, Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NO_PICTURE: Final = "no picture: matplotlib is missing; `pip install matplotlib` brings it"
+_STYLES: Final = {None: "", True: "green", False: "red"}
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem }}
+table {{ border-collapse: collapse; width: 100% }}
+td, th {{ padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right }}
+td:first-child, th:first-child {{ text-align: left }}
+.met {{ color: #17692f }} .missed {{ color: #a3241c }}
+svg {{ max-width: 100%; height: auto }}
+</style></head><body><h1>{title}</h1><p>{facts}</p>
+<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{failures}{picture}</body></html>
+"""
+
+
+def cells(row: Compared) -> list[str]:
+    """Name, ours, theirs, ratio with its spread, goal."""
+    unit, ratios = row.metric.unit, row.ratios
+    spread = f" ({min(ratios):.2f}-{max(ratios):.2f})" if len(ratios) > 1 else ""
+    mark = {None: "", True: "✓ ", False: "✗ "}[row.met]
+    sign = "≤" if row.metric.less else "≥"
+    goal = "" if row.metric.goal is None else f"{sign} {row.metric.goal:g}"
+    return [
+        row.metric.name,
+        f"{_number(median(row.ours))} {unit}",
+        f"{_number(median(row.theirs))} {unit}",
+        f"{row.ratio:.2f}{spread}" if ratios else "",
+        mark + goal,
+    ]
+
+
+def heads(found: Comparison) -> list[str]:
+    return ["", found.ours, found.theirs, "ratio (spread)", "goal"]
+
+
+def show(console: Console, found: Comparison) -> None:
+    table = Table(title=f"{found.ours} beside {found.theirs}", title_justify="left")
+    for number, head in enumerate(heads(found)):
+        table.add_column(head, justify="left" if number in (0, 4) else "right")
+    for row in found.rows:
+        table.add_row(*cells(row), style=_STYLES[row.met])
+    console.print(table)
+    for failure in found.failures:
+        console.print(f"not measured: {failure}", markup=False)
+
+
+def write(found: Comparison, facts: Mapping[str, str | int], folder: Path) -> list[Path]:
+    """Put `compare.json`, `compare.html` and, with matplotlib, `compare.png` into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {"compare.json": as_json(found, facts).encode()}
+    pictures = draw(found)
+    written["compare.html"] = as_html(found, facts, pictures.get("svg", b"")).encode()
+    if "png" in pictures:
+        written["compare.png"] = pictures["png"]
+    for name, content in written.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in written]
+
+
+def as_json(found: Comparison, facts: Mapping[str, str | int]) -> str:
+    rows = [
+        {
+            "name": row.metric.name,
+            "unit": row.metric.unit,
+            "less_is_better": row.metric.less,
+            "goal": row.metric.goal,
+            "met": row.met,
+            "ours": row.ours,
+            "theirs": row.theirs,
+            "ratios": row.ratios,
+        }
+        for row in found.rows
+    ]
+    content = {"machine": dict(facts), "ours": found.ours, "theirs": found.theirs, "rows": rows}
+    return json.dumps({**content, "failures": list(found.failures)}, indent=2) + "\n"
+
+
+def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -> str:
+    said = ", ".join(f"{name} {value}" for name, value in facts.items())
+    kinds = {None: "", True: "met", False: "missed"}
+    rows = "".join(
+        f'<tr class="{kinds[row.met]}">{_row("td", cells(row))}</tr>' for row in found.rows
+    )
+    failures = "".join(f"<p>not measured: {html.escape(each)}</p>" for each in found.failures)
+    return _PAGE.format(
+        title=html.escape(f"{found.ours} beside {found.theirs}"),
+        facts=html.escape(said),
+        heads=_row("th", heads(found)),
+        rows=rows,
+        failures=failures,
+        picture=picture.decode().partition("<!DOCTYPE")[2].partition(">")[2],
+    )
+
+
+def _row(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+
+
+def draw(found: Comparison) -> dict[str, bytes]:
+    """The ratios as bars, by the format of the picture; nothing without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return {}
+    rows = [row for row in reversed(found.rows) if row.ratios]
+    figure = Figure(figsize=(9, 1.2 + 0.32 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    colours = {None: "#7a8ca3", True: "#2f8f4e", False: "#c0392b"}
+    for number, row in enumerate(rows):
+        low, high = row.ratio - min(row.ratios), max(row.ratios) - row.ratio
+        axes.barh(
+            number, row.ratio, xerr=[[low], [high]], color=colours[row.met], height=0.6, capsize=2
+        )
+        if row.metric.goal is not None:
+            axes.plot([row.metric.goal] * 2, [number - 0.4, number + 0.4], color="black")
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
+    axes.set_xlabel(f"{found.ours} / {found.theirs}; a stroke is a goal")
+    return {kind: _saved(figure, kind) for kind in ("png", "svg")}
+
+
+def _label(row: Compared) -> str:
+    return f"{row.metric.name} ({'less' if row.metric.less else 'more'} is better)"
+
+
+def _saved(figure: "Figure", kind: str) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, dpi=120)
+    return content.getvalue()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

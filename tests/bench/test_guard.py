@@ -1,0 +1,66 @@
+"""The guard over ratios: what counts as fallen, and that a second look decides."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from barnabas.bench import guard
+from barnabas.bench.command import app
+from barnabas.bench.guard import better, fallen, ratios
+from barnabas.bench.report import Row, Section
+
+
+def test_a_ratio_has_fallen_when_more_than_a_third_of_it_is_gone() -> None:
+    recorded = {"a": 0.9, "b": 0.9, "c": 0.9}
+    assert fallen(recorded, {"a": 0.61, "b": 0.59, "d": 0.1}) == ["b", "c"]
+
+
+def test_of_two_runs_the_better_counts() -> None:
+    assert better({"a": 0.3, "b": 0.5}, {"a": 0.4, "c": 0.1}) == {"a": 0.4, "b": 0.5, "c": 0.1}
+
+
+def test_rows_are_known_by_their_name_without_what_varies_in_it() -> None:
+    produce = Section("produce", "", "", "", [Row("1 KiB (generator-bound)", "", ratio=0.5)])
+    log = Section("log", "", "", "", [Row("append", "", ratio=0.7), Row("recovery", "", ratio=0.1)])
+    assert ratios([produce, log]) == {"produce 1 KiB": 0.5, "log append": 0.7}
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
+    """What the next runs measure."""
+    measured: list[dict[str, float]] = []
+    monkeypatch.setattr(guard, "_measured", lambda *_: measured.pop(0))
+    return measured
+
+
+def asked(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["guard", *map(str, arguments)])
+
+
+def test_what_is_recorded_is_guarded_and_a_second_look_decides(
+    tmp_path: Path, runs: list[dict[str, float]]
+) -> None:
+    recorded = tmp_path / "recorded.json"
+    runs.append({"produce 1 KiB": 0.6, "fetch 16 KiB": 0.5})
+    assert asked("--record", "--recorded", recorded).exit_code == 0
+    assert list(json.loads(recorded.read_text()).values()) == [
+        {"fetch 16 KiB": 0.5, "produce 1 KiB": 0.6}
+    ]
+    runs += [{"produce 1 KiB": 0.2, "fetch 16 KiB": 0.5}, {"produce 1 KiB": 0.55}]
+    assert asked("--recorded", recorded).exit_code == 0
+    runs += [{"produce 1 KiB": 0.2, "fetch 16 KiB": 0.5}, {"produce 1 KiB": 0.3}]
+    failed = asked("--recorded", recorded)
+    assert failed.exit_code == 1
+    assert "produce 1 KiB: 0.30, recorded 0.60" in failed.output
+
+
+def test_without_a_record_it_says_how_to_make_one(
+    tmp_path: Path, runs: list[dict[str, float]]
+) -> None:
+    runs.append({"produce 1 KiB": 0.6})
+    failed = asked("--recorded", tmp_path / "none.json")
+    assert failed.exit_code == 1
+    assert "--record" in failed.output
