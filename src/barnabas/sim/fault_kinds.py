@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from barnabas.sim.disk import FAILING
-from barnabas.sim.machine import Machine
+from barnabas.sim.machine import Machine, logs_in
 from barnabas.sim.world import World
 
 BIT_ROT: Final = "bit rot"
@@ -52,31 +52,42 @@ async def _kill(world: World, random: Random) -> bool:
 
 async def _lose_power(world: World, random: Random, *, rots: bool = False) -> bool:
     victim = _victim(world, random)
-    if victim is None or not _may_lose_power(world, victim):
+    # Where a bit rots, also what was flushed may be gone.
+    is_delicate = rots or not world.setting.flushes_each
+    if victim is None or (is_delicate and not _may_lose(world, victim)):
         return False
-    world.is_delicate = not world.setting.flushes_each
+    world.is_delicate |= is_delicate
     world.story.tell(victim.name, "loses power")
     victim.power_off()
-    if rots:
-        for disk in victim.disks.values():
-            world.story.tell(victim.name, f"a bit has rotted in {disk.rot()}")
+    if rots and (rotten := _rot_somewhere(victim, random)) is not None:
+        world.story.tell(victim.name, f"a bit has rotted in {rotten}")
     await asyncio.sleep(random.choice([0.5, random.uniform(0, 12)]))
     world.story.tell(victim.name, "has power again")
     victim.start()
-    if world.is_delicate:
+    if is_delicate:
         await world.until(lambda: world.onlooker.is_in_sync(victim), CAUGHT_UP_WITHIN_S)
         world.is_delicate = False
     return True
 
 
-def _may_lose_power(world: World, victim: Machine) -> bool:
-    if world.setting.flushes_each:
-        return True
+def _may_lose(world: World, victim: Machine) -> bool:
     return world.disturbances == 1 and world.onlooker.may_lose(victim)
 
 
 async def _rot(world: World, random: Random) -> bool:
     return await _lose_power(world, random, rots=True)
+
+
+def _rot_somewhere(victim: Machine, random: Random) -> str | None:
+    """Let a bit flip in the last segment of some log: what a broker reads when it starts after a
+    crash. Of earlier ones it relies on what was flushed, as Kafka's do."""
+    disk = victim.disks[random.choice(list(victim.disks))]
+    segments = [
+        f"{folder}/{names[-1]}"
+        for folder in logs_in(disk)
+        if (names := [name for name in disk.list(folder) if name.endswith(".log")])
+    ]
+    return disk.rot(random.choice(segments)) if segments else None
 
 
 async def _restart(world: World, random: Random) -> bool:

@@ -6,7 +6,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 
 from barnabas.base.broker_config import BrokerConfig
-from barnabas.base.errors import BarnabasError, LawBroken
+from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
 from barnabas.server.broker import Broker
@@ -62,6 +62,7 @@ class Machine:
         self._random = random
         self._around = around
         self._life: _Life | None = None
+        self._had_failed: dict[str, DiskFault] = {}
 
     # -- what there is -------------------------------------------------------
 
@@ -89,6 +90,7 @@ class Machine:
         if self.is_running:
             return
         self._around.network.up(self.name)
+        self._move_aside()
         life = _Life(self._around.loop.boot(self.name))
         self._life = life
         self._around.loop.spawn(life.host, self._live(life))
@@ -122,11 +124,27 @@ class Machine:
         for disk in self.disks.values():
             disk.mend()
 
+    def _move_aside(self) -> None:
+        """What an operator does where a broker has made anew what lies in a folder that failed."""
+        for folder in self._had_failed:
+            elsewhere = [
+                name
+                for other, disk in self.disks.items()
+                if other != folder
+                for name in logs_in(disk)
+            ]
+            for name in logs_in(self.disks[folder]):
+                if name in elsewhere:
+                    self.disks[folder].remove(name)
+        self._had_failed.clear()
+
     def _remount(self) -> None:
         self.disks = {folder: disk.killed() for folder, disk in self.disks.items()}
 
     def _end(self, silently: bool) -> None:
         if self._life is not None:
+            if self._life.running is not None:
+                self._had_failed |= self._life.running.broker.logs.offline
             self._life.has_ended = True
             self._around.loop.crash(self.name)
         self._around.network.crash(self.name, silently=silently)
@@ -172,3 +190,9 @@ class Machine:
         if self._life is life:
             self._end(silently=False)
             self._remount()
+
+
+def logs_in(disk: SimDisk) -> list[str]:
+    """The folders of partitions on a disk."""
+    names = disk.list() if disk.status("") is not None else []
+    return [name for name in names if disk.status(f"{name}/partition.metadata") is not None]

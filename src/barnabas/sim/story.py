@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.base.errors import BarnabasError
 from barnabas.sim.loop import HOST
 
 LOGGER: Final = "barnabas"
@@ -64,8 +65,9 @@ class Listener(logging.Handler):
         who = str(HOST.get() or "simulation")
         text = f"{record.name.removeprefix(LOGGER + '.')}: {record.getMessage()}"
         self._story.tell(who, text, is_minor=record.levelno < logging.WARNING)
-        if record.exc_info and record.exc_info[1] is not None:
-            self._on_bug(f"{who}: {text}: {record.exc_info[1]!r}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, BarnabasError):
+            self._on_bug(f"{who}: {text}: {error!r}")
 
     def __enter__(self) -> None:
         logger = logging.getLogger(LOGGER)

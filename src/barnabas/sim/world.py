@@ -42,6 +42,7 @@ class World:
         # no other may be.
         self.disturbances = 0
         self.is_delicate = False
+        self._is_healed = False
         around = Surroundings(
             self.loop,
             self.network,
@@ -115,7 +116,8 @@ class World:
         return True
 
     def heal(self) -> None:
-        """End every fault; brokers that are down start."""
+        """End every fault; brokers that are down start, those that lack a folder start again."""
+        self._is_healed = True
         self.network.heal()
         self.ensemble.start()
         for machine in self.machines:
@@ -133,9 +135,12 @@ class World:
             await asyncio.sleep(LOOK_S)
             self.look()
             for machine in self.machines:
+                if self._is_healed and machine.broker is not None and machine.broker.logs.offline:
+                    machine.stop()
                 if machine.is_running or machine.is_taken_down:
                     ended.pop(machine.name, None)
                 elif ended.setdefault(machine.name, self.loop.time()) < (
                     self.loop.time() - STARTED_AGAIN_S
                 ):
+                    del ended[machine.name]
                     machine.start()
