@@ -191,6 +191,11 @@ class _Given:
     ) -> tuple[tuple[str, ...] | None, str | None, tuple[TopicPartition, ...] | None]:
         """Exactly one of: names, a pattern, partitions."""
         chosen = [name for name in _STRATEGIES if self.get(name) is not None]
+        if not self._values:
+            raise WrongOption(
+                "there are no options: Spark does not give a table's own to a source in Python, so"
+                " name them with SELECT ... FROM table WITH (...), or make a TEMPORARY VIEW of them"
+            )
         if not chosen:
             raise WrongOption(f"say which topics to read with one of {', '.join(_STRATEGIES)}")
         if len(chosen) > 1:
