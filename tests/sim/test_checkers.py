@@ -118,6 +118,38 @@ def test_what_a_producer_sent_stays_in_its_order() -> None:
     assert ideal.found() == [Kind.REORDERED]
 
 
+def refused(ideal: Ideal, why: str, acks: int = -1) -> None:
+    ideal.send(1, outcome=FAILED, acks=acks).why = why
+
+
+def test_a_batch_that_comes_next_must_not_be_refused_as_if_one_was_missing() -> None:
+    ideal = Ideal()
+    ideal.send(1)
+    refused(ideal, "out_of_order_sequence_number")
+    assert ideal.found() == [Kind.FORGOTTEN]
+
+
+def test_after_a_batch_whose_fate_is_unknown_another_may_be_refused() -> None:
+    ideal = Ideal()
+    ideal.send(1, outcome=UNKNOWN, is_there=False)
+    refused(ideal, "out_of_order_sequence_number")
+    assert ideal.found() == []
+
+
+def test_what_only_the_leader_had_may_be_missing_to_the_next() -> None:
+    ideal = Ideal()
+    ideal.send(1, acks=1, is_there=False)
+    refused(ideal, "out_of_order_sequence_number", acks=1)
+    assert ideal.found() == []
+
+
+@pytest.mark.parametrize("why", ["invalid_producer_epoch", "unknown_producer_id"])
+def test_nobody_knows_a_later_epoch_than_the_producer(why: str) -> None:
+    ideal = Ideal()
+    refused(ideal, why, acks=1)
+    assert ideal.found() == [Kind.FORGOTTEN]
+
+
 def test_a_poll_must_not_skip_what_lies_between() -> None:
     ideal = Ideal()
     ideal.send(3)
@@ -330,6 +362,15 @@ def test_an_error_that_no_broker_should_give_is_told() -> None:
     ideal = Ideal()
     ideal.done("admin", Elect(AT), outcome=UNKNOWN, why="unknown_server_error")
     assert ideal.found() == [Kind.UNEXPECTED]
+
+
+def test_of_many_violations_of_a_kind_a_few_are_told() -> None:
+    ideal = Ideal()
+    for _ in range(10):
+        ideal.send(1, is_there=False)
+    *_, last = violations = check(ideal.history, ideal.final)
+    assert len(violations) == 4
+    assert str(last) == "lost write: and 7 more of this kind"
 
 
 steps = st.lists(

@@ -59,6 +59,7 @@ def check_log(history: History, final: Final) -> Iterator[Violation]:
     yield from _check_polls(history, places, ends, deleted)
     yield from _check_origins(history, places)
     yield from _check_order(history, final)
+    yield from _check_sequences(history, deleted)
 
 
 def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation]:
@@ -160,3 +161,23 @@ def _check_order(history: History, final: Final) -> Iterator[Violation]:
                 facts = f"{end.at} offset {offset}: {sequence} after {last[producer]} of {producer}"
                 yield Violation(Kind.REORDERED, facts)
             last[producer] = sequence
+
+
+def _check_sequences(history: History, deleted: set[str]) -> Iterator[Violation]:
+    """A producer that wants to be sure of each batch is not told that one was missing.
+
+    Nor does anybody know a later epoch of a producer than the producer itself.
+    """
+    unsure: set[tuple[int, int, TopicPartition]] = set()
+    for operation, send in history.of(Send):
+        if operation.outcome is Outcome.OK or send.at.topic in deleted:
+            continue
+        producer = (send.producer_id, send.producer_epoch, send.at)
+        is_first = producer not in unsure
+        unsure.add(producer)
+        is_gap = operation.why == "out_of_order_sequence_number" and send.acks == _ALL
+        if (is_gap and is_first) or operation.why in (
+            "invalid_producer_epoch",
+            "unknown_producer_id",
+        ):
+            yield Violation(Kind.FORGOTTEN, str(operation))

@@ -23,7 +23,7 @@ from barnabas.wire.requests import write_request
 from barnabas.wire.schema import Message, duration
 
 MOST_IN_FLIGHT: Final = 5  # how many batches a broker can recognize, so as many as may be retried
-DELIVERY_S: Final = 20.0
+DELIVERY_S: Final = 10.0
 PRODUCE_TIMEOUT_MS: Final = 3_000
 EPOCH_MS: Final = 1_790_000_000_000  # when time begins, for the records' timestamps
 _E = ErrorCode

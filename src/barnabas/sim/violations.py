@@ -17,6 +17,7 @@ class Kind(Enum):
     ABORTED = "aborted read"  # a value of which its sender was told that it was refused
     INCONSISTENT = "inconsistent offsets"  # two values at one offset
     REORDERED = "reordered writes"  # of one producer, in another order than it sent them
+    FORGOTTEN = "producer forgotten"  # what comes next in its order was refused
     NON_MONOTONE = "non-monotone poll"
     SKIPPED = "skipped poll"
     UNCOMMITTED = "read before committed"  # above the high watermark, or gone later
