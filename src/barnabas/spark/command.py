@@ -2,6 +2,11 @@
 
 from barnabas.cli.groups import command_group
 from barnabas.spark.archive_command import archive
+from barnabas.spark.audit import audit
+from barnabas.spark.mirror import mirror
+from barnabas.spark.project_command import init, list_pipelines, run
+from barnabas.spark.replay_command import replay
+from barnabas.spark.transform_command import transform
 
 app = command_group(
     """Move and transform records with Apache Spark, in this machine or on a cluster of Spark.
@@ -11,8 +16,17 @@ app = command_group(
       barnabas pipeline init shop                    a project of your own, in SQL and Python
       barnabas pipeline run shop                     runs it; --continuous keeps it running
       barnabas pipeline archive orders --to ./archive
-      barnabas pipeline replay --from ./archive --topic orders --to orders-again
+      barnabas pipeline replay orders --from ./archive --to orders-again
+      barnabas pipeline mirror orders --to other:9092
+      barnabas pipeline audit ./barnabas-cluster --archive ./archive
     """
 )
 
+app.command()(init)
+app.command()(run)
+app.command("list")(list_pipelines)
 app.command()(archive)
+app.command()(replay)
+app.command()(mirror)
+app.command()(audit)
+app.command()(transform)

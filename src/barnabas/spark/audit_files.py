@@ -1,0 +1,167 @@
+"""What an audit has before it: the replicas below some folders, their segments and checkpoints."""
+
+import base64
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from barnabas.base.disk import RealDisk
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.base.properties import parse_properties
+from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.log_files import SEGMENT_FILE, Folder, explain_unreadable, find_folders
+from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
+from barnabas.log.epochs import EpochEntry
+from barnabas.log.loading import read_topic_id
+
+_META: Final = "meta.properties"
+_PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
+
+
+class SegmentFile(NamedTuple):
+    """One `.log` file, as it was when the audit began."""
+
+    broker: int
+    topic: str
+    partition: int
+    base_offset: int
+    path: str
+    size: int
+    is_last: bool
+    cleaned_to: int
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One broker's copy of one partition, and what the broker has noted about it."""
+
+    broker: int
+    partition: TopicPartition
+    folder: Path
+    topic_id: str | None
+    segments: tuple[SegmentFile, ...]
+    high_watermark: int | None
+    log_start: int | None
+    cleaned_to: int  # compaction has come so far: nothing is said about offsets before it
+    epochs: tuple[EpochEntry, ...]
+    unreadable: tuple[str, ...]
+
+    @property
+    def first_offset(self) -> int:
+        """The first that consumers can ask for."""
+        return max(self.segments[0].base_offset, self.log_start or 0)
+
+
+class _Checkpoints(NamedTuple):
+    high_watermarks: dict[TopicPartition, int]
+    log_starts: dict[TopicPartition, int]
+    cleaned: dict[TopicPartition, int]
+
+
+def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replica]:
+    """All replicas below `paths`, of these topics or of all, in order.
+
+    Raises  CommandFailed if something cannot be looked into, or if there is no replica
+            Misused if a partition lies in no broker's folder
+    """
+    folders, errors = find_folders(paths)
+    if errors:
+        raise CommandFailed(f"{errors[0].filename}: {explain_unreadable(errors[0])}")
+    brokers: dict[Path, int] = {}
+    checkpoints: dict[Path, _Checkpoints] = {}
+    found = []
+    for folder in folders:
+        match = _PARTITION.fullmatch(folder.path.name)
+        if not match or (topics and match[1] not in topics) or not _segments(folder):
+            continue
+        data = folder.path.parent
+        if data not in brokers:
+            brokers[data] = _broker_of(data)
+            checkpoints[data] = _read_checkpoints(data)
+        partition = TopicPartition(match[1], int(match[2]))
+        found.append(_replica(folder, brokers[data], partition, checkpoints[data]))
+    if not found:
+        which = f" of {', '.join(sorted(topics))}" if topics else ""
+        raise CommandFailed(f"there is no partition{which} below {_listed(paths)}")
+    return sorted(found, key=lambda replica: (replica.partition, replica.broker))
+
+
+def _replica(
+    folder: Folder, broker: int, partition: TopicPartition, checkpoints: _Checkpoints
+) -> Replica:
+    bases = _segments(folder)
+    cleaned_to = checkpoints.cleaned.get(partition, 0)
+    unreadable: list[str] = []
+    segments = []
+    for base_offset in bases:
+        path = folder.path / f"{base_offset:020}.log"
+        is_last = base_offset == bases[-1]
+        size = path.stat().st_size
+        segments.append(
+            SegmentFile(broker, *partition, base_offset, str(path), size, is_last, cleaned_to)
+        )
+    epochs: list[EpochEntry] = []
+    topic_id: str | None = None
+    try:
+        if (folder.path / "leader-epoch-checkpoint").exists():
+            epochs = decode_epoch_checkpoint((folder.path / "leader-epoch-checkpoint").read_bytes())
+        known = read_topic_id(RealDisk(str(folder.path.parent)), folder.path.name)
+        topic_id = None if known is None else _as_kafka_writes(known)
+    except (BarnabasError, ValueError, OSError) as error:
+        unreadable.append(f"{folder.path}: {error}")
+    return Replica(
+        broker,
+        partition,
+        folder.path,
+        topic_id,
+        tuple(segments),
+        checkpoints.high_watermarks.get(partition),
+        checkpoints.log_starts.get(partition),
+        cleaned_to,
+        tuple(epochs),
+        tuple(unreadable),
+    )
+
+
+def _as_kafka_writes(topic_id: UUID) -> str:
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def _segments(folder: Folder) -> list[int]:
+    found = (SEGMENT_FILE.fullmatch(name) for name in folder.names)
+    return sorted(int(match[1]) for match in found if match and match[2] == "log")
+
+
+def _broker_of(data: Path) -> int:
+    try:
+        return int(parse_properties((data / _META).read_text())["broker.id"])
+    except (OSError, KeyError, ValueError):
+        raise Misused(
+            f"{data} does not tell which broker's it is: it has no {_META} with a broker.id;"
+            " name the data folders of brokers, or what holds them"
+        ) from None
+
+
+def _read_checkpoints(data: Path) -> _Checkpoints:
+    return _Checkpoints(
+        *(
+            _read_offsets(data / f"{name}-offset-checkpoint")
+            for name in ("replication", "log-start", "cleaner")
+        )
+    )
+
+
+def _read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """What the file says; what is missing or cannot be trusted says nothing, as to a broker."""
+    try:
+        return decode_offset_checkpoint(path.read_bytes())
+    except (FileNotFoundError, BarnabasError):
+        return {}
+
+
+def _listed(paths: Iterable[Path]) -> str:
+    return ", ".join(map(str, paths))
