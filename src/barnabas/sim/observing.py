@@ -110,7 +110,7 @@ class Onlooker:
     def _disobedience(self, name: str, partitions: Partitions) -> Iterator[str]:
         life, epoch = self._obeyed.get(name, (partitions, 0))
         if life is partitions and partitions.controller_epoch < epoch:
-            yield f"{name} obeys controller {partitions.controller_epoch} after {epoch}"
+            yield f"{name} obeys a past controller: {partitions.controller_epoch} after {epoch}"
         self._obeyed[name] = partitions, partitions.controller_epoch
 
     def may_lose(self, victim: Machine) -> bool:
