@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pyarrow
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.spark.sink_options import SinkOptions
@@ -13,6 +14,11 @@ from barnabas.spark.sink_rows import Columns
 pa: Any = pyarrow
 READ_WITHIN_S: Final = 60.0
 SCHEMA: Final = StructType([StructField("key", StringType()), StructField("value", StringType())])
+
+
+def topics_of(bootstrap: str) -> list[str]:
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    return sorted(client.list_topics(timeout=READ_WITHIN_S).topics)
 
 
 def values(bootstrap: str, topic: str) -> list[str]:

@@ -23,6 +23,7 @@ from barnabas.bench.plan import Bench, Plan
 from barnabas.bench.processes import ServerFailed
 from barnabas.bench.replication import replication_section
 from barnabas.bench.report import Section, show
+from barnabas.bench.spark import spark_section
 from barnabas.bench.throughput import fetch_section, latency_section, produce_section
 from barnabas.bench.waiting import NotInTime
 from barnabas.znodes.tree import ZnodeError
@@ -45,6 +46,7 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "replication": replication_section,
     "failover": failover_section,
     "groups": groups_section,
+    "spark": spark_section,
 }
 # What a broker under test can do wrong; anything else is a bug of the bench.
 FAILURES: Final = (
