@@ -43,6 +43,25 @@ async def test_a_new_follower_copies_the_log_and_learns_what_is_committed(tmp_pa
 
 
 @on_a_loop
+async def test_what_is_to_be_flushed_is_flushed_before_the_leader_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    async with Setting(tmp_path, config=replace(CONFIG, flush_messages=3)) as here:
+        led = here.lead()
+        follower = here.follower()
+        asked: list[int] = []
+        here.offload.before = lambda: asked.append(len(here.leader.requests))
+        led.append(2)
+        here.follow(follower)
+        await until(lambda: len(here.leader.requests) == 2)
+        assert (follower.log.log_end_offset, follower.log.recovery_point, asked) == (2, 0, [])
+        led.append(1)
+        here.leader.tell()
+        await until(lambda: len(here.leader.requests) == 3)
+        assert (follower.log.log_end_offset, follower.log.recovery_point, asked) == (3, 3, [2])
+
+
+@on_a_loop
 async def test_a_session_names_only_what_has_changed(tmp_path: Path) -> None:
     async with Setting(tmp_path, QUICK._replace(wait_max_ms=20)) as here:
         orders, payments = here.lead(), here.lead(OTHER)

@@ -52,6 +52,7 @@ class Taking:
     ) -> None:
         """Do what each partition's answer asks for. Raises PeerGone, LawBroken."""
         cut: list[FollowerReplica] = []
+        appended: list[FollowerReplica] = []
         out_of_range: list[Following] = []
         for answer in answers:
             following = asked.get((answer.topic, answer.partition))
@@ -67,6 +68,8 @@ class Taking:
                     cut.append(following.follower)
             else:
                 await self._append(following, answer)
+                appended.append(following.follower)
+        await self._flush(appended)
         await self._settle(cut)
         for following in out_of_range:
             await self._start_over(following, peer)
@@ -102,6 +105,18 @@ class Taking:
         self._remove_later(followed.removal)
         if followed.high_watermark_moved:
             ports.high_watermark_moved(follower)
+
+    async def _flush(self, appended: Sequence[FollowerReplica]) -> None:
+        """As `flush.messages` asks, before the next fetch tells the leader how far we are."""
+        for log in [each.log for each in appended]:
+            if log.unflushed_messages >= log.config.flush_messages:
+                flush = log.start_flush()
+                try:
+                    await self._ports.offload(flush.run)
+                except DiskFault as fault:
+                    self._ports.disk_failed(fault)
+                else:
+                    log.on_flushed(flush, self._ports.clock.now_ms())
 
     async def _gave_way(self, size: int) -> bool:
         self._since_turn += size
