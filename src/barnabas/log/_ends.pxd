@@ -6,12 +6,15 @@ cdef class SegmentEnd:
     cdef public int64_t created_ms, jitter_ms, _index_interval, _since_entry
     cdef public bint is_full, is_dirty
     cdef public object _file, _first_timestamp
+    cdef public dict _cursors
 
     cpdef bint should_roll(
         self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, config
     ) except -1
     cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp)
     cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp)
+    cpdef read_on(self, int64_t offset, int64_t max_bytes, int64_t upto)
+    cpdef _remember(self, int64_t offset, int64_t position)
 
 
 cdef class LogEnd:
@@ -29,3 +32,4 @@ cdef class LogEnd:
         int64_t epoch,
         int64_t now_ms,
     ) except? -1
+    cpdef read_warm(self, int64_t offset, int64_t max_bytes, int64_t upto)

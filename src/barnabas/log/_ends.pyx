@@ -2,6 +2,7 @@
 """The compiled twin of `ends`."""
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.wire.whole import whole_batches
 
 from barnabas.wire._plain cimport put_int, put_long
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -9,6 +10,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef enum:
     STAMPED = 16  # base offset, batch length, leader epoch
+
+cdef enum:
+    MAX_CURSORS = 64
 
 cdef int64_t MAX_RELATIVE = 2**31 - 1
 
@@ -22,6 +26,7 @@ cdef class SegmentEnd:
         self.created_ms = now_ms
         self.jitter_ms = jitter_ms
         self._index_interval = index_interval
+        self._cursors = {}
 
     cpdef bint should_roll(
         self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, config
@@ -60,6 +65,36 @@ cdef class SegmentEnd:
         self.size = position + size
         self.end_offset = last_offset + 1
         self.is_dirty = True
+
+    cpdef read_on(self, int64_t offset, int64_t max_bytes, int64_t upto):
+        cdef int64_t start, left, size, next_offset
+        remembered = self._cursors.get(offset)
+        if remembered is None or max_bytes <= 0:
+            return None
+        start = remembered
+        left = self.size - start
+        if left <= 0:
+            return None
+        file = self.file if self._file is None else self._file
+        data = file.warm(start, min(left, max_bytes))
+        if data is None:
+            return None
+        if left <= max_bytes and upto >= self.end_offset:
+            self._remember(self.end_offset, self.size)
+            return data
+        found = whole_batches(data, upto)
+        if found is None:
+            return None
+        size, next_offset = found
+        if not size:
+            return None
+        self._remember(next_offset, start + size)
+        return data if size == len(data) else data[:size]
+
+    cpdef _remember(self, int64_t offset, int64_t position):
+        if len(self._cursors) >= MAX_CURSORS:
+            self._cursors.clear()
+        self._cursors[offset] = position
 
 
 cdef class LogEnd:
@@ -105,6 +140,17 @@ cdef class LogEnd:
             raise
         self.log_end_offset = last_offset + 1
         return base_offset
+
+    cpdef read_warm(self, int64_t offset, int64_t max_bytes, int64_t upto):
+        cdef SegmentEnd active = self._active
+        if self.log_start_offset <= offset < min(upto, self.log_end_offset):
+            if offset >= active.base_offset:
+                data = active.read_on(offset, max_bytes, upto)
+            else:
+                data = self._segment_of(offset).read_on(offset, max_bytes, upto)
+            if data is not None:
+                return data
+        return self.locate(offset, max_bytes, upto, minimum_one=True).warm()
 
 
 cdef int stamp(batch, int64_t base_offset, int64_t batch_length, int64_t epoch) except -1:

@@ -10,18 +10,23 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.base.topic_config import TopicConfig
 from barnabas.base.twins import use_compiled
+from barnabas.log.extent import Extent
 from barnabas.wire.batch import stamp
+from barnabas.wire.whole import whole_batches
 
 if TYPE_CHECKING:
     from barnabas.log.segment import Segment
 
 MAX_RELATIVE: Final = 2**31 - 1
+# How many positions to remember: as many consumers can read on without a lookup.
+MAX_CURSORS: Final = 64
 
 
 class SegmentEnd:
     """How far a segment goes, and what decides whether the next batch still belongs to it."""
 
     __slots__ = (
+        "_cursors",
         "_file",
         "_first_timestamp",
         "_index_interval",
@@ -50,6 +55,7 @@ class SegmentEnd:
         self._first_timestamp = None
         self._index_interval = index_interval
         self._since_entry = 0
+        self._cursors: dict[int, int] = {}  # by offset, where those who read on will begin
 
     if TYPE_CHECKING:
 
@@ -99,6 +105,33 @@ class SegmentEnd:
         self.end_offset = last_offset + 1
         self.is_dirty = True
 
+    def read_on(self, offset: int, max_bytes: int, upto: int) -> memoryview | None:
+        """The bytes that `locate` would find, if they are at hand for one who reads on.
+
+        None if that is not known: whoever asks has to locate them.
+        """
+        start = self._cursors.get(offset)
+        if start is None or max_bytes <= 0:
+            return None
+        left = self.size - start
+        data = (self._file or self.file).warm(start, min(left, max_bytes)) if left > 0 else None
+        if data is None:
+            return None
+        if left <= max_bytes and upto >= self.end_offset:
+            self._remember(self.end_offset, self.size)
+            return data
+        found = whole_batches(data, upto)
+        if not found or not found[0]:
+            return None
+        size, next_offset = found
+        self._remember(next_offset, start + size)
+        return data if size == len(data) else data[:size]
+
+    def _remember(self, offset: int, position: int) -> None:
+        if len(self._cursors) >= MAX_CURSORS:
+            self._cursors.clear()
+        self._cursors[offset] = position
+
 
 class LogEnd:
     """Where a log begins and ends, in which epoch, and whether it can be written to."""
@@ -128,6 +161,12 @@ class LogEnd:
         def _settle_now(self) -> None: ...
 
         def _begin_epoch(self, epoch: LeaderEpoch, start_offset: int) -> None: ...
+
+        def locate(
+            self, offset: Offset, max_bytes: int, upto: Offset, *, minimum_one: bool = False
+        ) -> Extent: ...
+
+        def _segment_of(self, offset: int) -> Segment: ...
 
     def append_unsequenced(
         self,
@@ -165,6 +204,19 @@ class LogEnd:
             raise
         self.log_end_offset = Offset(last_offset + 1)
         return base_offset
+
+    def read_warm(self, offset: Offset, max_bytes: int, upto: Offset) -> memoryview | None:
+        """What `locate` finds with `minimum_one`, if there is something and no need to wait for it.
+
+        None if it is not in the page cache. Raises as `locate` does.
+        """
+        if self.log_start_offset <= offset < min(upto, self.log_end_offset):
+            active = self._active
+            segment = active if offset >= active.base_offset else self._segment_of(offset)
+            data = segment.read_on(offset, max_bytes, upto)
+            if data is not None:
+                return data
+        return self.locate(offset, max_bytes, upto, minimum_one=True).warm()
 
 
 use_compiled(globals(), "barnabas.log._ends", "LogEnd", "SegmentEnd")

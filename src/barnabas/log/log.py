@@ -226,18 +226,8 @@ class Log(LogEnd):
             return active.locate(offset, max_bytes, upto, minimum_one) or NOTHING
         return self._segments.locate(offset, max_bytes, upto, minimum_one)
 
-    def read_warm(self, offset: Offset, max_bytes: int, upto: Offset) -> memoryview | None:
-        """What `locate` finds with `minimum_one`, if there is something and no need to wait for it.
-
-        None if it is not in the page cache. Raises as `locate` does.
-        """
-        if self.log_start_offset <= offset < min(upto, self.log_end_offset):
-            active = self._active
-            segment = active if offset >= active.base_offset else self._segments.holding(offset)
-            data = segment.read_on(offset, max_bytes, upto)
-            if data is not None:
-                return data
-        return self.locate(offset, max_bytes, upto, minimum_one=True).warm()
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments.holding(offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose time is `timestamp` or later."""

@@ -23,7 +23,6 @@ from barnabas.log.transaction_index import (
 )
 from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
 from barnabas.wire.records import corrupt, read_records
-from barnabas.wire.whole import whole_batches
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -36,8 +35,6 @@ _HEAD: Final = Struct(">qi")  # base offset and length, which begin every batch
 _HEAD_AND_DELTA: Final = Struct(">qi11xi")  # and the last offset delta
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _HEADERS_AT_ONCE: Final = 8 * 1024  # bytes to read where headers are looked for
-# How many positions to remember: as many consumers can read on without a lookup.
-_MAX_CURSORS: Final = 64
 
 
 class TimestampOffset(NamedTuple):
@@ -55,7 +52,6 @@ class Segment(SegmentEnd):
     """
 
     __slots__ = (
-        "_cursors",
         "_disk",
         "_reserve",
         "_suffix",
@@ -94,7 +90,6 @@ class Segment(SegmentEnd):
         self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, index_bytes)
         self.is_index_dirty = False
-        self._cursors: dict[int, int] = {}
 
     def path(self, suffix: str) -> str:
         return f"{self.folder}/{self.base_offset:020}{suffix}{self._suffix}"
@@ -293,28 +288,6 @@ class Segment(SegmentEnd):
             self._remember(self.end_offset, end)
         return Extent(self._file or self.file, start, end - start) if end > start else NOTHING
 
-    def read_on(self, offset: int, max_bytes: int, upto: int) -> memoryview | None:
-        """The bytes that `locate` would find, if they are at hand for one who reads on.
-
-        None if that is not known: whoever asks has to locate them.
-        """
-        start = self._cursors.get(offset)
-        if start is None or max_bytes <= 0:
-            return None
-        left = self.size - start
-        data = (self._file or self.file).warm(start, min(left, max_bytes)) if left > 0 else None
-        if data is None:
-            return None
-        if left <= max_bytes and upto >= self.end_offset:
-            self._remember(self.end_offset, self.size)
-            return data
-        found = whole_batches(data, upto)
-        if not found or not found[0]:
-            return None
-        size, next_offset = found
-        self._remember(next_offset, start + size)
-        return data if size == len(data) else data[:size]
-
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position`, where one begins, to the end.
 
@@ -398,11 +371,6 @@ class Segment(SegmentEnd):
 
     def _no_batch(self, position: int) -> BrokerError:
         return corrupt(f"{self.path(LOG)} holds no whole batch at byte {position}")
-
-    def _remember(self, offset: int, position: int) -> None:
-        if len(self._cursors) >= _MAX_CURSORS:
-            self._cursors.clear()
-        self._cursors[offset] = position
 
     def _header_at(self, position: int) -> BatchHeader:
         return read_header(self.file.read(position, HEADER_SIZE))

@@ -2,27 +2,57 @@
 
 import struct
 from collections.abc import Callable
+from uuid import UUID
 
+from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.base.ids import Offset
+from barnabas.base.twins import use_compiled
+from barnabas.replication.leader import LeaderReplica
 from barnabas.wire.fetch import Buffer
 from barnabas.wire.fetch_single import SingleAnswer, SingleFetch
 
 _LONG = struct.Struct(">q")
 
-ServeSingle = Callable[[SingleFetch, SingleAnswer, Offset, int], list[Buffer] | None]
-
 
 class RepeatedFetch:
-    """Serves such requests for one partition."""
+    """Serves such requests for one partition, where all is as usual and there is enough.
 
-    __slots__ = ("_offset_at", "_ready", "_rest", "_serve", "_single")
+    Whatever is not as usual is left to `Fetch`.
+    """
+
+    __slots__ = (
+        "_find",
+        "_known_epoch",
+        "_least",
+        "_most",
+        "_name_of",
+        "_offset_at",
+        "_partition",
+        "_read_committed",
+        "_ready",
+        "_rest",
+        "_topic",
+    )
 
     def __init__(
-        self, single: SingleFetch, ready: SingleAnswer, frame: memoryview, serve: ServeSingle
+        self,
+        single: SingleFetch,
+        ready: SingleAnswer,
+        frame: memoryview,
+        find: Callable[[str, int], LeaderReplica | None],
+        name_of: Callable[[UUID], str | None],
+        max_bytes: int,
     ) -> None:
-        self._single = single
+        """`frame` is the request that `single` was read from; no answer is beyond `max_bytes`."""
+        self._topic = single.topic
+        self._partition = single.partition
+        self._most = min(single.partition_max_bytes, single.max_bytes, max_bytes)
+        self._least = max(1, single.min_bytes)
+        self._known_epoch = single.current_leader_epoch
+        self._read_committed = single.read_committed
         self._ready = ready
-        self._serve = serve
+        self._find = find
+        self._name_of = name_of
         self._offset_at = single.offset_at
         self._rest = bytes(frame[self._offset_at + 8 :])
 
@@ -30,5 +60,26 @@ class RepeatedFetch:
         """The answer, or None if the request takes the long way."""
         if bytes(frame[self._offset_at + 8 :]) != self._rest:
             return None
-        (offset,) = _LONG.unpack_from(frame, self._offset_at)
-        return self._serve(self._single, self._ready, offset, correlation_id)
+        return self.answer(_LONG.unpack_from(frame, self._offset_at)[0], correlation_id)
+
+    def answer(self, offset: int, correlation_id: int) -> list[Buffer] | None:
+        """The answer to a request for what is at `offset`; None if it takes the long way."""
+        topic = self._topic
+        name = topic if isinstance(topic, str) else self._name_of(topic)
+        leader = None if name is None else self._find(name, self._partition)
+        if leader is None or self._known_epoch not in (-1, leader.epoch):
+            return None
+        log, high_watermark, stable = leader.log, leader.high_watermark, leader.last_stable_offset
+        upto = stable if self._read_committed else high_watermark
+        try:
+            records = log.read_warm(Offset(offset), self._most, upto)
+        except (BrokerError, DiskFault):
+            return None
+        if records is None or len(records) < self._least:
+            return None
+        return self._ready.response(
+            correlation_id, high_watermark, stable, log.log_start_offset, records
+        )
+
+
+use_compiled(globals(), "barnabas.server._repeated_fetch", "RepeatedFetch")

@@ -8,9 +8,6 @@ from libc.string cimport memcpy
 
 
 cdef class SingleAnswer:
-    cdef bytes _head, _middle, _tail
-    cdef Py_ssize_t _longs
-
     def __init__(
         self, bytes head not None, Py_ssize_t longs, bytes middle not None, bytes tail not None
     ):
@@ -21,13 +18,13 @@ cdef class SingleAnswer:
         self._middle = middle
         self._tail = tail
 
-    def response(
+    cpdef list response(
         self,
         int32_t correlation_id,
         int64_t high_watermark,
         int64_t last_stable_offset,
         int64_t log_start_offset,
-        records not None,
+        records,
     ):
         cdef Py_ssize_t size = len(records), head = len(self._head), middle = len(self._middle)
         cdef bint flexible = len(self._tail) > 0

@@ -111,10 +111,16 @@ class Fetch:
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
         if single is not None and self._selector is None:
-            ready = self._answer_ready(version, single)
-            answer = self._single(single, ready, Offset(single.fetch_offset), correlation_id)
+            again = RepeatedFetch(
+                single,
+                self._answer_ready(version, single),
+                frame,
+                self._replicas.find,
+                self._metadata.name_of,
+                self.max_bytes,
+            )
+            answer = again.answer(single.fetch_offset, correlation_id)
             if answer is not None:
-                again = RepeatedFetch(single, ready, frame, self._single)
                 connection.remember(frame, single.offset_at, again)
                 return answer
         request = read_fetch(version, frame, position)
@@ -161,28 +167,6 @@ class Fetch:
                 self._answers.clear()
             ready = self._answers[key] = single_answer(*key)
         return ready
-
-    def _single(
-        self, single: SingleFetch, ready: SingleAnswer, offset: Offset, correlation_id: int
-    ) -> list[Buffer] | None:
-        """The answer to a fetch of one partition, if all is as usual; otherwise None."""
-        topic, partition, _, most, limit, least, known_epoch, read_committed, _ = single
-        name = topic if isinstance(topic, str) else self._name_of(topic)
-        leader = None if name is None else self._replicas.find(name, partition)
-        if leader is None:
-            return None
-        try:
-            leader.check_epoch(known_epoch)
-            stable = leader.last_stable_offset
-            upto = stable if read_committed else leader.high_watermark
-            records = leader.log.read_warm(offset, min(limit, most, self.max_bytes), upto)
-        except (BrokerError, DiskFault):
-            return None
-        if not records or len(records) < least:
-            return None
-        return ready.response(
-            correlation_id, leader.high_watermark, stable, leader.log.log_start_offset, records
-        )
 
     def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
         """Look at each wanted partition, in order, until `max_bytes` are found."""
