@@ -49,7 +49,8 @@ class PartitionFetcher:
     def __init__(self, wanted: OffsetRange, options: SourceOptions) -> None:
         self._wanted = wanted
         self._options = options
-        self._position = wanted.start
+        # Where the log begins, if that is after the range's own start; a batch may begin before.
+        self.start = self._position = wanted.start
         self._leader = wanted.leader
         self._connection: Connection | None = None
         self._asked = False
@@ -153,6 +154,7 @@ class PartitionFetcher:
             self._lose(
                 f"it ends at offset {end}, though offsets to {self._wanted.end} were there before"
             )
+            self._position = self._wanted.end
 
     def _skip_what_is_gone(self) -> None:
         from barnabas.spark.cluster import Cluster
@@ -167,16 +169,18 @@ class PartitionFetcher:
         self._lose(
             f"offset {self._position} is gone, the log now has offsets {earliest} to {latest}"
         )
-        self._position = earliest if earliest > self._position else self._wanted.end
+        if earliest > self._position:
+            self.start = self._position = earliest
+        else:
+            self._position = self._wanted.end
 
     def _lose(self, what: str) -> None:
-        """Raises  DataLoss, unless the user said to go on; then the range ends here"""
+        """Raises  DataLoss, unless the user said to go on"""
         if self._options.fail_on_data_loss:
             raise DataLoss(
                 f"records of {self._wanted.partition} are lost: {what}; to go on without them,"
                 " set failOnDataLoss to false"
             )
-        self._position = self._wanted.end
 
     def _pause_unless_late(self, why: str) -> None:
         if self._late():

@@ -31,18 +31,22 @@ def read_range(wanted: OffsetRange, options: SourceOptions, times: Times) -> Ite
     Raises  DataLoss, if some are gone and `failOnDataLoss` is not false
             SparkFailure, if they cannot be read or are damaged
     """
-    columns = Columns(
-        wanted.start, wanted.end, times.earliest, times.latest, options.include_headers
-    )
     check_crcs = options.kafka.get("check.crcs", "true").lower() != "false"
     with PartitionFetcher(wanted, options) as fetcher:
+        start, columns = wanted.start, _columns(wanted.start, wanted, options, times)
         for batches in fetcher:
+            if fetcher.start != start:
+                start, columns = fetcher.start, _columns(fetcher.start, wanted, options, times)
             for header, batch in batches:
                 _append(columns, header, batch, wanted, check_crcs)
                 if columns.size > _ARROW_BYTES:
                     yield columns.take()
             if columns.rows:
                 yield columns.take()
+
+
+def _columns(start: int, wanted: OffsetRange, options: SourceOptions, times: Times) -> Columns:
+    return Columns(start, wanted.end, *times, options.include_headers)
 
 
 def _append(

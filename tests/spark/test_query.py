@@ -1,0 +1,326 @@
+"""A streaming query's source against a real broker, without Spark: where batches begin and end."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from barnabas.spark.failures import DataLoss, SparkFailure, WrongOption
+from barnabas.spark.options import SourceOptions
+from barnabas.spark.query import Query
+from tests.spark.conftest import Fill, create_topic, produce
+from tests.support.broker import BrokerProcess
+from tests.support.cluster import until
+
+ALL = ReadAllAvailable()
+Open = Callable[..., Query]
+
+
+@pytest.fixture
+def open_query(served: BrokerProcess, topic: str) -> Iterator[Open]:
+    """A query over the test's topic, from its beginning: `open_query(stopwatch, option=...)`."""
+    queries: list[Query] = []
+
+    def make(stopwatch: Callable[[], int] | None = None, **options: str) -> Query:
+        given = {"kafka.bootstrap.servers": served.bootstrap, "startingOffsets": "earliest"}
+        if "subscribePattern" not in options:
+            given["subscribe"] = topic
+        parsed = SourceOptions.of(given | options, streaming=True)
+        queries.append(Query(parsed, stopwatch) if stopwatch else Query(parsed))
+        return queries[-1]
+
+    yield make
+    for query in queries:
+        query.close()
+
+
+def offsets(positions: dict[str, Any], topic: str) -> dict[int, int]:
+    kept = positions[topic]["partitions"]
+    return {int(number): position["offset"] for number, position in kept.items()}
+
+
+def some(number: int, partition: int = 0) -> list[dict[str, Any]]:
+    return [{"value": b"v", "partition": partition} for _ in range(number)]
+
+
+def test_a_query_begins_where_the_options_say(fill: Fill, open_query: Open, topic: str) -> None:
+    fill([*some(5), *some(3, 1)], partitions=2)
+
+    assert offsets(open_query().initial(), topic) == {0: 0, 1: 0}
+    assert offsets(open_query(startingOffsets="latest").initial(), topic) == {0: 5, 1: 3}
+    given = open_query(startingOffsets=f'{{"{topic}":{{"0":2,"1":-1}}}}')
+    assert offsets(given.initial(), topic) == {0: 2, 1: 3}
+
+
+def test_a_query_begins_at_a_time(fill: Fill, open_query: Open, topic: str) -> None:
+    fill([{"value": b"v", "timestamp": 1_900_000_000_000 + n} for n in range(5)], 1)
+
+    assert offsets(open_query(startingTimestamp="1900000000003").initial(), topic) == {0: 3}
+    times = f'{{"{topic}":{{"0":1900000000002}}}}'
+    assert offsets(open_query(startingOffsetsByTimestamp=times).initial(), topic) == {0: 2}
+    too_late = {"startingTimestamp": "1950000000000"}
+    with pytest.raises(WrongOption, match=r"no record of .*-0 is as late as 1950000000000"):
+        open_query(**too_late).initial()
+    latest = open_query(**too_late, startingOffsetsByTimestampStrategy="latest")
+    assert offsets(latest.initial(), topic) == {0: 5}
+
+
+def test_offsets_must_be_given_for_every_partition(
+    fill: Fill, open_query: Open, topic: str
+) -> None:
+    fill(partitions=2)
+
+    with pytest.raises(WrongOption, match=f"it lacks {topic}-1"):
+        open_query(startingOffsets=f'{{"{topic}":{{"0":2}}}}').initial()
+    given = f'{{"{topic}":{{"0":2,"1":0}},"other":{{"0":1}}}}'
+    with pytest.raises(WrongOption, match="names other-0, which is not read"):
+        open_query(startingOffsets=given).initial()
+
+
+def test_a_batch_ends_at_the_limit_or_where_all_is_taken(
+    fill: Fill, open_query: Open, topic: str
+) -> None:
+    fill([*some(90), *some(10, 1)], partitions=2)
+    query = open_query()
+    start = query.initial()
+
+    limited = query.latest(start, ReadMaxRows(10))
+
+    assert offsets(limited, topic) == {0: 9, 1: 1}
+    assert offsets(query.latest(limited, ALL), topic) == {0: 90, 1: 10}
+    assert offsets(query.last_seen() or {}, topic) == {0: 90, 1: 10}
+
+
+def test_a_batch_waits_for_min_offsets_but_not_longer_than_the_delay(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(3))
+    now = [0]
+    query = open_query(lambda: now[0], minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    limit = ReadMinRows(5)
+
+    first = query.latest(query.initial(), limit)
+    produce(served.bootstrap, topic, some(2))
+    waiting = query.latest(first, limit)
+    now[0] += 10 * 10**9
+    late = query.latest(first, limit)
+
+    assert offsets(first, topic) == {0: 3}, "the first batch does not wait"
+    assert waiting == first
+    assert offsets(late, topic) == {0: 5}
+    produce(served.bootstrap, topic, some(5))
+    assert offsets(query.latest(late, limit), topic) == {0: 10}
+
+
+def test_what_comes_after_available_now_was_prepared_is_not_taken(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(7))
+    query = open_query(minOffsetsPerTrigger="1000")
+
+    query.fix_end()
+    produce(served.bootstrap, topic, some(5))
+
+    end = query.latest(query.initial(), ReadMinRows(1000))
+    assert offsets(end, topic) == {0: 7}
+    assert query.latest(end, ReadMinRows(1000)) == end, "else the query would never end"
+
+
+def test_an_end_that_did_not_move_is_the_same_text(fill: Fill, open_query: Open) -> None:
+    fill(some(4))
+    query = open_query()
+
+    end = query.latest(query.initial(), ALL)
+
+    assert query.latest(end, ALL) == end
+    assert query.ranges(end, end) == ([], None)
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(4))
+    ticks = count(0, 2 * 10**9)
+    query = open_query(lambda: next(ticks))
+    end = query.latest(query.initial(), ALL)
+
+    admin = AdminClient({"bootstrap.servers": served.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    produce(served.bootstrap, topic, some(3, 1))
+
+    further = query.latest(end, ALL)
+    assert offsets(further, topic) == {0: 4, 1: 3}
+    ranges, _ = query.ranges(end, further)
+    assert [(each.partition.partition, each.start, each.end) for each in ranges] == [(1, 0, 3)]
+
+
+def test_topics_that_match_a_pattern_are_read_as_they_come(
+    open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    ticks = count(0, 2 * 10**9)
+    query = open_query(lambda: next(ticks), subscribePattern=f"{topic}-[ab]")
+    start = query.initial()
+    for letter in "abc":
+        create_topic(served.bootstrap, f"{topic}-{letter}")
+        produce(served.bootstrap, f"{topic}-{letter}", some(2))
+
+    assert start == {}
+    assert sorted(query.latest(start, ALL)) == [f"{topic}-a", f"{topic}-b"]
+
+
+def test_several_tasks_share_a_partition(fill: Fill, open_query: Open) -> None:
+    fill(some(100))
+    query = open_query(minPartitions="4")
+    start = query.initial()
+
+    ranges, _ = query.ranges(start, query.latest(start, ALL))
+
+    assert [(each.start, each.end) for each in ranges] == [(0, 25), (25, 50), (50, 75), (75, 100)]
+
+
+def test_a_topic_that_was_made_again_is_told_or_read_from_its_beginning(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(5))
+    first = open_query()
+    end = first.latest(first.initial(), ALL)
+
+    admin = AdminClient({"bootstrap.servers": served.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    until(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    until(lambda: _made(served, topic), "the topic to be made again")
+    produce(served.bootstrap, topic, some(9))
+
+    with pytest.raises(DataLoss) as told:
+        open_query().latest(end, ALL)
+    assert f"topic {topic} was deleted and made again" in str(told.value)
+    assert end[topic]["id"] in str(told.value)
+    goes_on = open_query(failOnDataLoss="false")
+    assert offsets(goes_on.latest(end, ALL), topic) == {0: 9}
+    ranges, _ = goes_on.ranges(end, goes_on.latest(end, ALL))
+    assert [(each.start, each.end) for each in ranges] == [(0, 9)]
+
+
+def _made(served: BrokerProcess, topic: str) -> bool:
+    """Whether it could be made; its name is free only when the former one is wholly deleted."""
+    try:
+        create_topic(served.bootstrap, topic)
+    except KafkaException:
+        return False
+    return True
+
+
+def test_a_log_that_was_truncated_is_told_or_read_from_where_it_was_cut(
+    fresh_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    broker = fresh_broker()
+    create_topic(broker.bootstrap, topic)
+    for _ in range(6):
+        produce(broker.bootstrap, topic, some(1))
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
+
+    def query(**more: str) -> Query:
+        options = given | {"startingOffsets": "earliest"} | more
+        return Query(SourceOptions.of(options, streaming=True))
+
+    before = query()
+    end = before.latest(before.initial(), ALL)
+    before.close()
+    broker.kill()
+    _lose_batches(broker.data / f"{topic}-0", 2)
+    broker.start()
+    produce(broker.bootstrap, topic, some(5))
+
+    after, goes_on = query(), query(failOnDataLoss="false")
+    try:
+        with pytest.raises(DataLoss) as told:
+            after.latest(end, ALL)
+        assert f"{topic}-0 was truncated: it was read to offset 6" in str(told.value)
+        assert "only offsets before 4 are left" in str(told.value)
+        ranges, _ = goes_on.ranges(end, goes_on.latest(end, ALL))
+        assert [(each.start, each.end) for each in ranges] == [(4, 9)]
+    finally:
+        after.close()
+        goes_on.close()
+
+
+def _lose_batches(folder: Path, number: int) -> None:
+    """What a crash before the data reached the disk does: the last batches, each the same, go."""
+    (segment,) = folder.glob("*.log")
+    size = segment.stat().st_size
+    with segment.open("ab") as file:
+        file.truncate(size - size // 6 * number)
+
+
+def test_a_checkpoint_of_another_topic_is_told(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(1))
+    create_topic(served.bootstrap, f"{topic}-other")
+    query = open_query()
+    end = query.latest(query.initial(), ALL)
+
+    with pytest.raises(SparkFailure) as told:
+        open_query(subscribe=f"{topic}-other").latest(end, ALL)
+
+    assert str(told.value) == (
+        f"the checkpoint is of topic {topic}, the query reads {topic}-other; give it a"
+        " checkpointLocation of its own, or let it read the topic again"
+    )
+
+
+def test_a_checkpoint_of_the_kafka_source_is_gone_on_with(
+    fill: Fill, open_query: Open, topic: str
+) -> None:
+    fill(some(5))
+    query = open_query()
+
+    end = query.latest({topic: {"0": 3}}, ALL)
+
+    ranges, _ = query.ranges({topic: {"0": 3}}, end)
+    assert [(each.start, each.end) for each in ranges] == [(3, 5)]
+    assert end[topic]["id"]
+
+
+def test_a_missing_topic_is_told(open_query: Open, topic: str) -> None:
+    with pytest.raises(SparkFailure, match=f"there is no topic {topic}; create it with"):
+        open_query().initial()
+
+
+def test_brokers_that_are_not_reached_are_told(open_query: Open) -> None:
+    nobody = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "200"}
+
+    with pytest.raises(SparkFailure) as told:
+        open_query(**nobody).initial()
+
+    assert str(told.value) == (
+        "the cluster at 127.0.0.1:1 cannot be read: no broker answers (127.0.0.1:1: Connection"
+        " refused); start its brokers, or name others in kafka.bootstrap.servers"
+    )
+
+
+def test_progress_is_committed_to_the_group(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(5))
+    query = open_query(groupId=f"{topic}-group")
+    end = query.latest(query.initial(), ALL)
+
+    assert _committed(served, topic) == 0
+    query.latest(end, ALL)
+    assert _committed(served, topic) == 5
+
+
+def _committed(served: BrokerProcess, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": f"{topic}-group"})
+    try:
+        (found,) = consumer.committed([Partition(topic, 0)], timeout=30)
+        return int(found.offset)
+    finally:
+        consumer.close()
