@@ -4,10 +4,10 @@ import asyncio
 
 from barnabas.base.randomness import Random
 from barnabas.sim.checkers import check
+from barnabas.sim.clients import partitions
 from barnabas.sim.clients_consumer import Consumer
 from barnabas.sim.history import Commit, Create, History, Outcome, Own, Poll, Recall, Send
 from barnabas.sim.violations import Final, FinalPartition
-from barnabas.sim.workloads import partitions
 from barnabas.sim.workloads_chosen import choose
 from barnabas.testing import Cluster
 from tests.server.raw import until

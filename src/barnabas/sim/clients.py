@@ -149,3 +149,17 @@ def _partition(topic: Any, partition: Any) -> Replicated:
     if partition.leader_id >= 0:
         leader = Leader(partition.leader_id, partition.leader_epoch, topic.topic_id)
     return Replicated(leader, tuple(partition.replica_nodes), tuple(partition.isr_nodes))
+
+
+def topics(connections: Connections) -> list[str]:
+    """All that the client knows of, but Kafka's own."""
+    return [topic for topic in sorted(connections.topics) if not topic.startswith("__")]
+
+
+def partitions(connections: Connections) -> list[TopicPartition]:
+    """Those of all `topics`."""
+    return [
+        TopicPartition(topic, partition)
+        for topic in topics(connections)
+        for partition in sorted(connections.topics[topic])
+    ]

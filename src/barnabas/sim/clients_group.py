@@ -11,7 +11,8 @@ from typing import Any, Final
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.clients import Address, Connections, parts
+from barnabas.groups.consumer_protocol import Subscription, write_subscription
+from barnabas.sim.clients import Address, Connections, partitions, parts, topics
 from barnabas.sim.history import (
     NO_OFFSET,
     Commit,
@@ -107,12 +108,16 @@ class Member:
                 rebalance_timeout=duration(REBALANCE_MS),
                 member_id=self._member_id,
                 protocol_type="consumer",
-                protocols=(parts(name=PROTOCOL, metadata=b""),),
+                protocols=(parts(name=PROTOCOL, metadata=self._subscription()),),
             )
             self._member_id = joined.member_id or self._member_id
             if joined.error_code is not _E.member_id_required:
                 self._check(joined.error_code)
                 return joined
+
+    def _subscription(self) -> bytes:
+        """To all topics, as far as this member knows them."""
+        return write_subscription(Subscription(tuple(topics(self.connections))), version=0)
 
     async def _assigned(self, joined: Any) -> tuple[Any, ...]:
         """What each member is to read, if this one leads the group: partitions in turn."""
@@ -120,12 +125,7 @@ class Member:
             return ()
         if not await self.connections.refresh():
             raise MustJoin("the topics are not known")
-        known = [
-            f"{topic} {partition}"
-            for topic, found in sorted(self.connections.topics.items())
-            for partition in sorted(found)
-            if not topic.startswith("__")
-        ]
+        known = [f"{at.topic} {at.partition}" for at in partitions(self.connections)]
         members = sorted(member.member_id for member in joined.members)
         return tuple(
             parts(member_id=member, assignment="\n".join(known[n :: len(members)]).encode())

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.clients import Address, Connections
+from barnabas.sim.clients import Address, partitions
 from barnabas.sim.clients_consumer import Consumer
 from barnabas.sim.clients_producer import MOST_IN_FLIGHT, Producer
 from barnabas.sim.history import History
@@ -91,13 +90,3 @@ class Reading(Workload):
         before = {} if is_reread else self._consumer.positions
         known = partitions(self._consumer.connections)
         self._consumer.assign({at: before.get(at, 0) for at in known})
-
-
-def partitions(connections: Connections) -> list[TopicPartition]:
-    """All that the client knows of, but Kafka's own."""
-    return [
-        TopicPartition(topic, partition)
-        for topic, found in sorted(connections.topics.items())
-        for partition in sorted(found)
-        if not topic.startswith("__")
-    ]

@@ -5,10 +5,10 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.clients import Address
+from barnabas.sim.clients import Address, partitions
 from barnabas.sim.clients_admin import Admin
 from barnabas.sim.history import History, Outcome
-from barnabas.sim.workloads import Workload, partitions
+from barnabas.sim.workloads import Workload
 
 REPLICATION_FACTOR: Final = 3
 LASTING: Final = {"orders": 2, "events": 1}  # partitions of topics that nobody deletes
