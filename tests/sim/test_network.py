@@ -110,14 +110,12 @@ def test_bytes_come_whole_and_in_order_in_pieces_cut_anywhere(two: Two) -> None:
 
 def test_a_protocol_with_a_buffer_of_its_own_gets_all_of_it(two: Two) -> None:
     heard: list[Buffered] = []
-    two.run(
-        two.loop.create_server(
-            lambda: heard.append(Buffered()) or heard[-1],  # type: ignore[func-returns-value]
-            "server",
-            PORT,
-        ),
-        two.server,
-    )
+
+    def made() -> Buffered:
+        heard.append(Buffered())
+        return heard[-1]
+
+    two.run(two.loop.create_server(made, "server", PORT), two.server)
     two.connect().transport.write(b"more than three bytes")
     two.sleep(1)
     assert heard[0].heard == b"more than three bytes"

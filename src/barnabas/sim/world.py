@@ -102,8 +102,9 @@ class World:
         for machine in self.machines:
             machine.start()
         self.loop.spawn(None, self._watch())
-        serving = lambda: all(machine.broker is not None for machine in self.machines)  # noqa: E731
-        if not await self.until(serving, SERVES_WITHIN_S):
+        if not await self.until(
+            lambda: all(each.broker for each in self.machines), SERVES_WITHIN_S
+        ):
             self.on_broken("the brokers do not start")
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:

@@ -1,0 +1,40 @@
+"""One seed is one history, byte for byte, whatever else differs between two processes."""
+
+import json
+import os
+import subprocess
+import sys
+
+from barnabas.sim.runner import play
+
+SEEDS = (2, 19, 23)
+_REPLAY = """
+import json
+from barnabas.sim.runner import play
+print(json.dumps([[r.digest, [str(line) for line in r.lines], r.steps, list(r.broken)]
+                  for r in map(play, {seeds})]))
+"""
+
+
+def replayed(hash_seed: int, seeds: tuple[int, ...]) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    return subprocess.Popen(
+        [sys.executable, "-c", _REPLAY.format(seeds=seeds)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_seed_is_the_same_history_in_every_process() -> None:
+    # In another order, too: what a process did before must not matter.
+    processes = [replayed(1, SEEDS), replayed(4242, SEEDS[::-1])]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    one, other = map(json.loads, outputs)
+    assert one == other[::-1]
+    assert len({digest for digest, *_ in one}) == len(SEEDS)
+
+
+def test_another_seed_is_another_history() -> None:
+    assert play(5, 5.0).digest == play(5, 5.0).digest != play(6, 5.0).digest

@@ -1,0 +1,160 @@
+"""The real broker in a simulated world: it starts, serves, dies, comes back, and is looked at."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.sim.clients_admin import Admin
+from barnabas.sim.clients_producer import Producer
+from barnabas.sim.ending import read_all
+from barnabas.sim.fault_kinds import KINDS
+from barnabas.sim.faults import Faults
+from barnabas.sim.history import History, Outcome, Send
+from barnabas.sim.setting import broker_stream, setting_of
+from barnabas.sim.world import World
+
+AT = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(setting_of(7)) as world:
+        play(world, world.start())
+        yield world
+    assert world.broken == []
+
+
+def play(world: World, work: Coroutine[Any, Any, Any]) -> Any:
+    return world.loop.run_until_complete(world.loop.spawn(None, work))
+
+
+def until(world: World, condition: Callable[[], bool]) -> None:
+    assert play(world, world.until(condition, 60)), world.onlooker.what_is_missing()
+
+
+def is_whole(world: World) -> bool:
+    return world.onlooker.what_is_missing() is None
+
+
+def produce(world: World, batches: int) -> History:
+    """Make a topic, and send to it with acks=all from a host of their own."""
+    history, random = History(world.loop.time), broker_stream(7, "test")
+
+    async def work() -> None:
+        admin = Admin("admin", world.setting.bootstrap, random, history)
+        producer = Producer("producer", world.setting.bootstrap, random, history, acks=-1)
+        await admin.create("orders", 1, 3)
+        for _ in range(batches):
+            assert await producer.send(AT, [3])
+
+    world.loop.run_until_complete(world.loop.spawn(world.client("client"), work()))
+    return history
+
+
+def test_three_brokers_serve_in_virtual_time(world: World) -> None:
+    history = produce(world, 10)
+    until(world, lambda: is_whole(world))
+    sent = [operation for operation, _ in history.of(Send)]
+    assert [operation.outcome for operation in sent] == [Outcome.OK] * 10
+    final = world.loop.run_until_complete(world.loop.spawn(world.client("reader"), read_all(world)))
+    (end,) = final.partitions
+    assert [value for _, value in end.records] == list(range(1, 31))
+    assert sorted(end.replicas) == [0, 1, 2]
+    assert len(set(end.replicas.values())) == 1
+
+
+def test_a_broker_that_is_killed_loses_nothing_and_comes_back(world: World) -> None:
+    produce(world, 5)
+    leader = next(iter(world.onlooker.partitions())).state
+    assert leader is not None
+    victim = world.machines[leader.leader]
+    victim.kill()
+    assert not victim.is_running
+    until(
+        world, lambda: AT in {each.topic_partition for each in led_by_others(world, leader.leader)}
+    )
+    victim.start()
+    until(world, lambda: is_whole(world))
+    assert victim.broker is not None
+    log = victim.broker.logs.get(AT)
+    assert log is not None
+    assert log.log_end_offset == 15
+
+
+def led_by_others(world: World, broker: int) -> list[Any]:
+    return [
+        each
+        for each in world.onlooker.partitions()
+        if each.state is not None and each.state.leader not in (-1, broker)
+    ]
+
+
+def test_a_power_failure_takes_what_was_not_flushed_and_others_have_it(world: World) -> None:
+    produce(world, 5)
+    until(world, lambda: is_whole(world))
+    victim = world.machines[0]
+    assert world.onlooker.may_lose(victim)
+    victim.power_off()
+    # It may still count as in sync, but has nothing that could be relied on.
+    assert not world.onlooker.is_in_sync(victim)
+    victim.start()
+    until(world, lambda: is_whole(world))
+    assert world.onlooker.is_in_sync(victim)
+
+
+def test_a_broker_that_stops_by_itself_is_started_again(world: World) -> None:
+    world.machines[1].stop()
+    until(world, lambda: not world.machines[1].is_running)
+    until(world, lambda: is_whole(world))
+
+
+def test_a_broker_that_is_told_to_stop_hands_over_first(world: World) -> None:
+    produce(world, 1)
+    world.machines[0].is_taken_down = True
+    world.machines[0].stop()
+    until(world, lambda: not world.machines[0].is_running)
+    assert all(
+        each.state is not None and each.state.leader > 0 for each in world.onlooker.partitions()
+    )
+    world.machines[0].start()
+    until(world, lambda: is_whole(world))
+
+
+def test_two_leaders_of_one_epoch_would_be_seen(world: World) -> None:
+    produce(world, 1)
+    world.look()
+    ((key, broker),) = [(k, b) for k, b in world.onlooker._leaders.items() if k[0] == AT]
+    world.onlooker._leaders[key] = (broker + 1) % 3
+    (seen,) = world.onlooker.broken_laws()
+    assert "both lead orders-0" in seen
+    world.onlooker._leaders[key] = broker
+
+
+@pytest.mark.parametrize("fault", KINDS, ids=[each.kind for each in KINDS])
+def test_every_kind_of_fault_happens_ends_and_leaves_the_cluster_whole(fault: Any) -> None:
+    with World(setting_of(11)) as world:
+        play(world, world.start())
+        produce(world, 3)
+        until(world, lambda: is_whole(world))
+
+        async def befall() -> None:
+            for _ in range(3):
+                await Faults(world, [fault])._befall(fault)
+                world.heal()
+                await world.until(lambda: is_whole(world), 60)
+
+        play(world, befall())
+        until(world, lambda: is_whole(world))
+        assert world.injected[fault.kind] > 0
+        assert world.broken == []
+
+
+def test_an_exception_that_nobody_catches_breaks_the_run() -> None:
+    with World(setting_of(3)) as world:
+        world.loop.call_soon(lambda: 1 // 0, context=world.client("client").context)
+        play(world, asyncio.sleep(1))
+    assert len(world.broken) == 1
+    assert "ZeroDivisionError" in world.broken[0]
