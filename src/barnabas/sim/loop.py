@@ -161,7 +161,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     # As in asyncio, with what the brokers and their clients use of it.
-    async def create_server(  # type: ignore[override] - no option that nobody uses
+    async def create_server(  # type: ignore[override]  # no option that nobody uses
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
@@ -172,7 +172,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.AbstractServer:
         return await self.network.listen(protocol_factory, host, port, start_serving)
 
-    async def create_connection(  # type: ignore[override] - no option that nobody uses
+    async def create_connection(  # type: ignore[override]  # no option that nobody uses
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         return await self.network.connect(protocol_factory, host, port)
