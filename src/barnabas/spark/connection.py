@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from barnabas.base.errors import PeerGone
+from barnabas.spark.failures import SparkFailure
 from barnabas.spark.options import SourceOptions
 
 # Far more than a broker answers; less than other protocols' first words, read as a size.
@@ -26,23 +27,38 @@ def api_timeout_s(options: SourceOptions) -> float:
 
 
 def connect(host: str, port: int, options: SourceOptions) -> "Connection":
-    """A connection as the client's properties want it. Raises PeerGone."""
+    """A connection as the client's properties want it, with TLS and a login if they do.
+
+    Raises  PeerGone, if nobody is there in time
+            SparkFailure, if either side does not trust the other
+    """
+    name = f"{host}:{port}"
     answer_s = options.property_number("request.timeout.ms", _DEFAULT_REQUEST_TIMEOUT_MS) / 1000
-    return Connection(host, port, min(_MOST_CONNECT_S, answer_s), answer_s)
+    try:
+        connected = socket.create_connection((host, port), min(_MOST_CONNECT_S, answer_s))
+    except (OSError, ValueError, OverflowError) as failure:
+        raise PeerGone(f"{name}: {_reason(failure)}") from None
+    connected.settimeout(answer_s)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not options.is_secured:
+        return Connection(connected, name)
+    from barnabas.spark.security import login, wrap  # most clusters need none of it
+
+    connection = Connection(wrap(connected, host, options.kafka), name)
+    try:
+        login(connection.ask, name, options.kafka)
+    except SparkFailure:
+        connection.close()
+        raise
+    return connection
 
 
 class Connection:
     """A TCP connection that can be asked. After PeerGone it is closed for good."""
 
-    def __init__(self, host: str, port: int, connect_s: float, answer_s: float) -> None:
-        """Raises  PeerGone, if nobody is there in time"""
-        self.name = f"{host}:{port}"
-        try:
-            self._socket = socket.create_connection((host, port), connect_s)
-            self._socket.settimeout(answer_s)
-        except (OSError, ValueError, OverflowError) as failure:
-            raise PeerGone(f"{self.name}: {_reason(failure)}") from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, connected: socket.socket, name: str) -> None:
+        self.name = name
+        self._socket = connected
         self._buffer = bytearray()
 
     @property
@@ -56,6 +72,11 @@ class Connection:
             self._socket.sendall(frame)
         except OSError as failure:
             raise self._gone(failure) from None
+
+    def ask(self, frame: bytes) -> memoryview:
+        """Send, and the answer, as `receive` gives it. Raises PeerGone."""
+        self.send(frame)
+        return self.receive()
 
     def receive(self) -> memoryview:
         """What follows the correlation id of the next answer; valid until the one after it.

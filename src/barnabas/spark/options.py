@@ -112,7 +112,7 @@ class SourceOptions:
         starting, ending = given.bound("starting", default), given.ending(streaming)
         if not streaming:
             _check_batch(starting, ending)
-        return cls(
+        parsed = cls(
             bootstrap=given.bootstrap(),
             kafka=given.kafka,
             subscribe=subscribe,
@@ -130,6 +130,16 @@ class SourceOptions:
             include_headers=given.boolean("includeHeaders", default=False),
             group_id=given.get("groupId") or given.kafka.get("group.id") or None,
         )
+        if parsed.is_secured:
+            from barnabas.spark.security import check_security  # most clusters need none of it
+
+            check_security(parsed.kafka)
+        return parsed
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether connections need TLS or a login."""
+        return self.kafka.get("security.protocol", "PLAINTEXT").strip().upper() != "PLAINTEXT"
 
     @property
     def read_committed(self) -> bool:
