@@ -2,6 +2,8 @@
 
 import pytest
 from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
@@ -343,3 +345,43 @@ def test_no_flipped_bit_goes_unnoticed(position: int) -> None:
     damaged[position] ^= 0x10
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(bytes(damaged))
+
+
+# The short way
+
+
+SENT = st.tuples(
+    st.sampled_from([0, 1, 2, 3, 5, LAST_SEQUENCE - 1, LAST_SEQUENCE]),
+    st.integers(1, 3),
+    st.sampled_from([7, 7, 8]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from([0, 0, 0, TRANSACTIONAL]),
+)
+
+
+@given(st.lists(SENT, max_size=12))
+def test_a_batch_that_is_expected_leads_to_the_same_state_by_the_short_way(
+    sent: list[tuple[int, int, int, int, int]],
+) -> None:
+    states, model, offset = ProducerStates(DAY_MS), ProducerStates(DAY_MS), 0
+    for sequence, count, producer, epoch, attributes in sent:
+        header = batch(sequence, count, producer=producer, epoch=epoch, attributes=attributes)
+        expecting = states.expecting(producer, epoch, sequence)
+        try:
+            before = model.check(header)
+        except BrokerError:
+            assert expecting is None or attributes
+            continue
+        if before is not None:
+            assert expecting is None
+            continue
+        model.apply(header, offset, offset)
+        if expecting is not None and not attributes:
+            expecting.on_appended(sequence, offset, count, offset)
+        else:
+            states.apply(header, offset, offset)
+        offset += count
+        assert states.to_snapshot() == model.to_snapshot()
+        for number, state in states.producers.items():
+            assert state.batches == model.producers[number].batches
+            assert state.next_sequence == model.producers[number].next_sequence

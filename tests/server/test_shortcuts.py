@@ -48,11 +48,12 @@ def fetched(response: Any) -> Any:
 def sent_batch(chance: random.Random) -> bytes:
     """One that is fine, for most of the time."""
     values = [b"x" * 10] * chance.randint(1, 2)
-    match chance.randint(0, 7):
+    match chance.choice((0, 1, 1, 1, 2, 3, 3, 3, 3, 3)):
         case 0:
             return batch(*values)[:-1] + b"?"  # its CRC is wrong
         case 1:
-            return batch(*values, producer_id=1000, producer_epoch=0, base_sequence=0)
+            sequence = chance.choice((0, 0, 0, 1, 2))  # the first, a retry, a gap, or the next
+            return batch(*values, producer_id=1000, producer_epoch=0, base_sequence=sequence)
         case 2:
             return batch(b"y" * 5000)
         case _:

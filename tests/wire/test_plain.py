@@ -50,16 +50,19 @@ def test_the_twin_that_was_built_is_the_one_in_use(twin: ModuleType) -> None:
     assert plain.judge_plain is expected.judge_plain
 
 
-def test_a_plain_batch_is_told_by_length_count_and_latest_time(twin: ModuleType) -> None:
+def test_a_plain_batch_is_told_by_length_count_latest_time_and_sequence(twin: ModuleType) -> None:
     batch = a_batch()
     found = twin.judge_plain(memoryview(batch), LARGEST)
-    assert found == (len(batch) - 12, 2, 1_001)
+    assert found == (len(batch) - 12, 2, 1_001, -1, -1, -1)
+    batch = a_batch(producer_id=2**40, producer_epoch=3, base_sequence=7)
+    found = twin.judge_plain(memoryview(batch), LARGEST)
+    assert found == (len(batch) - 12, 2, 1_001, 2**40, 3, 7)
 
 
 @pytest.mark.parametrize(
     "odd",
     [
-        a_batch(producer_id=1, producer_epoch=0, base_sequence=0),
+        a_batch(producer_id=1, producer_epoch=0, base_sequence=-1),
         a_batch(transactional=True),
         a_batch(control=True),
         a_batch()[:-1],
@@ -67,7 +70,7 @@ def test_a_plain_batch_is_told_by_length_count_and_latest_time(twin: ModuleType)
         a_batch()[:60],
         bytearray(),
     ],
-    ids=["idempotent", "transactional", "control", "cut", "longer", "no header", "nothing"],
+    ids=["no sequence", "transactional", "control", "cut", "longer", "no header", "nothing"],
 )
 def test_a_batch_of_which_anything_is_to_be_asked_is_not_plain(
     twin: ModuleType, odd: bytearray

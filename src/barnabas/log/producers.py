@@ -81,6 +81,14 @@ class ProducerState:
         self.next_sequence = 0
         self.batches: deque[AppendedBefore] = deque(maxlen=BATCHES_REMEMBERED)
 
+    def on_appended(self, base_sequence: int, base_offset: int, count: int, timestamp: int) -> None:
+        """Remember a batch of so many records, outside of any transaction."""
+        last_sequence = (base_sequence + count - 1) & _SEQUENCE_MASK
+        last_offset = base_offset + count - 1
+        self.remember(
+            AppendedBefore(base_sequence, last_sequence, base_offset, last_offset, timestamp)
+        )
+
     def remember(self, batch: AppendedBefore) -> None:
         self.batches.append(batch)
         self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
@@ -127,6 +135,21 @@ class ProducerStates:
                 f"producer {header.producer_id} is in a transaction, its batch is not",
             )
         return None
+
+    def expecting(self, producer_id: int, epoch: int, sequence: int) -> ProducerState | None:
+        """The producer whose next batch, outside of any transaction, has this sequence.
+
+        For it, `check` would find nothing wrong, and `on_appended` is what `apply` would do.
+        """
+        state = self.producers.get(producer_id)
+        if (
+            state is None
+            or state.next_sequence != sequence
+            or state.producer_epoch != epoch
+            or state.current_txn_first_offset != NO_TRANSACTION
+        ):
+            return None
+        return state
 
     def apply(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """Take in a batch of records that is in the log at `base_offset`.

@@ -306,19 +306,32 @@ class LeaderReplica:
     def append_plain(self, records: memoryview, now_ms: int) -> Offset | None:
         """`append` for a batch about which there is nothing to ask: its base offset, or None.
 
-        None leaves the batch to `append`: it may be an idempotent producer's, or not in order.
+        None leaves the batch to `append`: it may not be in order, or be there already.
         Only where `is_plain`. What is looked at here is what `validate` would look at.
         """
         found = judge_plain(records, self.largest)
-        return None if found is None else self.append_judged(records, *found, now_ms)
+        return None if found is None else self.append_judged(records, now_ms, *found)
 
     def append_judged(
-        self, records: memoryview, length: int, count: int, max_timestamp: int, now_ms: int
-    ) -> Offset:
+        self,
+        records: memoryview,
+        now_ms: int,
+        length: int,
+        count: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+    ) -> Offset | None:
         """The second half of `append_plain`, for a batch in which that was found."""
-        given = self.log.append_unsequenced(
-            records, length, count, max_timestamp, self.epoch, now_ms
-        )
+        log, state = self.log, None
+        if producer_id >= 0:
+            state = log.producers.expecting(producer_id, producer_epoch, base_sequence)
+            if state is None:
+                return None
+        given = log.append_unsequenced(records, length, count, max_timestamp, self.epoch, now_ms)
+        if state is not None:
+            state.on_appended(base_sequence, given, count, max_timestamp)
         if self.is_sole:
             self.high_watermark = self.log.log_end_offset
         elif len(self._in_sync.maximal) == 1:

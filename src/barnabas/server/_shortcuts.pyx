@@ -149,17 +149,23 @@ cdef class RepeatedProduce:
             start = find_records(self._version, frame, size, self._sized_at, &end)
             if not start or not is_plain(frame + start, end - start, leader.largest, &batch):
                 return None
-            base_offset = leader.append_judged(
+            given = leader.append_judged(
                 view[frame_at + start : frame_at + end],
+                self._now_ms(),
                 batch.length,
                 batch.count,
                 batch.max_timestamp,
-                self._now_ms(),
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
             )
         except (struct.error, BrokerError):
             return None
         except DiskFault as fault:
             return self._refuse(self._version, correlation_id, self._key, fault)
+        if given is None:
+            return None
+        base_offset = given
         log = leader.log
         if not is_sole:
             produced = Produced(base_offset, -1, log.log_end_offset)

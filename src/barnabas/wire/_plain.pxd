@@ -29,6 +29,9 @@ cdef struct Plain:
     int32_t length
     int32_t count
     int64_t max_timestamp
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
 
 
 # Where the records begin in a frame of `size` bytes and, in `end`, where they end; 0 if nowhere.

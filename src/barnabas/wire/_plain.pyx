@@ -57,10 +57,13 @@ cdef bint is_plain(const uint8_t *batch, Py_ssize_t size, int64_t largest, Plain
     found.length = <int32_t>uint_at(batch + 8)
     found.count = <int32_t>count
     found.max_timestamp = long_at(batch + 35)
+    found.producer_id = long_at(batch + 43)
+    found.producer_epoch = short_at(batch + 51)
+    found.base_sequence = <int32_t>uint_at(batch + 53)
     if (
         batch[16] != MAGIC
         or long_at(batch)
-        or long_at(batch + 43) >= 0
+        or (found.producer_id >= 0 and found.base_sequence < 0)
         or <int64_t>found.length + LOG_OVERHEAD != size
         or codec < 0
         or codec > LAST_CODEC
@@ -93,7 +96,14 @@ def judge_plain(records not None, int64_t largest):
             return None
     finally:
         PyBuffer_Release(&buffer)
-    return found.length, found.count, found.max_timestamp
+    return (
+        found.length,
+        found.count,
+        found.max_timestamp,
+        found.producer_id,
+        found.producer_epoch,
+        found.base_sequence,
+    )
 
 
 cdef class Answer:

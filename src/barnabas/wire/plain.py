@@ -1,11 +1,11 @@
 """Batches about which there is nothing to ask: found in their request and judged, in one look.
 
-Nearly every batch is plain: of magic 2, whole, alone, from no idempotent producer, its codec known
-and its CRC right. Here are also the answers that tell where such a batch went.
+Nearly every batch is plain: of magic 2, whole, alone, in no transaction, its codec known and its
+CRC right. Here are also the answers that tell where such a batch went.
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -52,18 +52,29 @@ def last_records(version: int, frame: memoryview, position: int) -> memoryview |
     return frame[position:end]
 
 
-def judge_plain(records: memoryview, largest: int) -> tuple[int, int, int] | None:
-    """Batch length, record count and latest time of a plain batch; None if it may not be one."""
+class Plain(NamedTuple):
+    """What is to be known of a plain batch; `producer_id` is negative if it has no sequence."""
+
+    length: int
+    record_count: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+def judge_plain(records: memoryview, largest: int) -> Plain | None:
+    """What a plain batch says of itself; None if it may not be one."""
     if len(records) < HEADER_SIZE:
         return None
-    offset, length, _, magic, crc, codec, last, _, max_timestamp, producer, _, _, count = (
+    offset, length, _, magic, crc, codec, last, _, latest, producer, epoch, sequence, count = (
         HEADER.unpack_from(records)
     )
     size = length + LOG_OVERHEAD
     if (
         magic != MAGIC
         or offset
-        or producer >= 0
+        or (producer >= 0 and sequence < 0)
         or size != len(records)
         or size > largest
         or not 0 <= codec <= LAST_CODEC  # and no other attribute
@@ -72,7 +83,7 @@ def judge_plain(records: memoryview, largest: int) -> tuple[int, int, int] | Non
         or crc32c(records[CRC_START:]) != crc
     ):
         return None
-    return length, count, max_timestamp
+    return Plain(length, count, latest, producer, epoch, sequence)
 
 
 class Answer:
