@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers import check
 from barnabas.sim.history import (
+    COMPACTED,
     NOT_OURS,
     Create,
     Delete,
@@ -19,12 +20,14 @@ from barnabas.sim.history import (
     Poll,
     Reassign,
     Sent,
+    key_of,
 )
-from barnabas.sim.violations import Final, Kind
+from barnabas.sim.violations import Final, FinalPartition, Kind
 from barnabas.wire.records import Record, build_batch
 from tests.sim.histories import AT, FAILED, OK, TOPIC_ID, UNKNOWN, Ideal, found, with_replicas
 
 OTHER = TopicPartition("orders", 1)
+ACCOUNT = TopicPartition(COMPACTED, 0)
 GROUP = "group"
 
 
@@ -205,6 +208,59 @@ def test_a_topic_made_again_has_offsets_of_its_own() -> None:
     (end,) = ideal.final.partitions
     assert found(ideal.history, Final((replace(end, topic_id=uuid.UUID(int=8)),))) == []
     assert found(ideal.history, ideal.final) == [Kind.INCONSISTENT]
+
+
+# -- compaction --------------------------------------------------------------
+
+
+def of_one_key(ideal: Ideal) -> list[int]:
+    """Offsets of records with the key of the last one, in a compacted log of thirteen."""
+    ideal.send(13, at=ACCOUNT)
+    values = ideal.logs[ACCOUNT]
+    return [offset for offset, value in enumerate(values) if key_of(value) == key_of(values[-1])]
+
+
+def compacted(ideal: Ideal, *gone: int) -> Final:
+    log = ideal.logs[ACCOUNT]
+    records = tuple((offset, value) for offset, value in enumerate(log) if offset not in gone)
+    return Final((FinalPartition(ACCOUNT, TOPIC_ID, len(log), records),))
+
+
+def test_a_compacted_log_may_lack_what_was_superseded() -> None:
+    ideal = Ideal()
+    *superseded, _ = of_one_key(ideal)
+    assert len(superseded) == 2
+    assert found(ideal.history, compacted(ideal, *superseded)) == []
+
+
+def test_a_compacted_log_must_have_the_last_of_each_key() -> None:
+    ideal = Ideal()
+    *_, last = of_one_key(ideal)
+    assert found(ideal.history, compacted(ideal, last)) == [Kind.LOST]
+
+
+def test_what_a_compacted_log_has_must_be_where_it_was() -> None:
+    ideal = Ideal()
+    of_one_key(ideal)
+    ideal.poll(at=ACCOUNT)
+    ideal.logs[ACCOUNT][3:5] = reversed(ideal.logs[ACCOUNT][3:5])
+    assert Kind.INCONSISTENT in found(ideal.history, compacted(ideal))
+
+
+def test_a_reader_and_a_group_may_skip_what_was_compacted_away() -> None:
+    ideal = Ideal()
+    of_one_key(ideal)
+    records = list(enumerate(ideal.logs[ACCOUNT]))
+    ideal.polled(0, [records[0], *records[4:]], at=ACCOUNT, group=GROUP)
+    ideal.commit(13, at=ACCOUNT)
+    assert found(ideal.history, compacted(ideal)) == []
+
+
+def test_replicas_of_a_compacted_log_may_differ() -> None:
+    ideal = Ideal()
+    ideal.send(2, at=ACCOUNT)
+    final = with_replicas(compacted(ideal), broker_0=batch(0, b"a"), broker_1=b"")
+    assert found(ideal.history, final) == []
 
 
 # -- replicas ----------------------------------------------------------------

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.history import (
+    COMPACTED,
     NO_OFFSET,
     Commit,
     Delete,
@@ -98,16 +99,16 @@ def _check_recalled(
 
 
 def _check_coverage(history: History) -> Iterator[Violation]:
-    """What a group says it has read, some member has read."""
+    """What a group says it has read, some member has read, unless it may be gone."""
     seen: dict[_Where, set[int]] = defaultdict(set)
     for operation, poll in history.of(Poll):
         if poll.group and isinstance(operation.got, Polled):
             seen[poll.group, poll.at].update(offset for offset, _ in operation.got.records)
-    deleted = {delete.topic for _, delete in history.of(Delete)}
+    unsure = {COMPACTED, *(delete.topic for _, delete in history.of(Delete))}
     ends: dict[_Where, int] = defaultdict(int)
     for operation, commit in history.of(Commit):
         for at, offset in commit.offsets:
-            if operation.outcome is Outcome.OK and at.topic not in deleted:
+            if operation.outcome is Outcome.OK and at.topic not in unsure:
                 ends[commit.group, at] = max(ends[commit.group, at], offset)
     for (group, at), end in ends.items():
         missed = [offset for offset in range(end) if offset not in seen[group, at]]

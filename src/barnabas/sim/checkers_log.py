@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.history import (
+    COMPACTED,
     NO_OFFSET,
     NOT_OURS,
     Delete,
@@ -17,6 +18,7 @@ from barnabas.sim.history import (
     Polled,
     Send,
     Sent,
+    key_of,
 )
 from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
 
@@ -66,7 +68,8 @@ def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation
     for end in final.partitions:
         for offset, value in end.records:
             yield from places[end.topic_id, end.at.partition].claim(offset, value, "the end")
-        yield from _check_steps(end.at, 0, [offset for offset, _ in end.records], "the end")
+        offsets = [offset for offset, _ in end.records]
+        yield from _check_steps(end.at, 0, offsets, "the end")
 
 
 def _check_acknowledged(
@@ -80,12 +83,26 @@ def _check_acknowledged(
             continue
         there = present.get(send.at, set())
         lost = [value for value in send.values if value not in there]
+        if send.at.topic == COMPACTED:
+            lost = list(_not_superseded(operation, send, lost, ends.get(send.at)))
         if lost:
             yield Violation(Kind.LOST, f"{lost} of {operation}")
         elif isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:
             log = places[ends[send.at].topic_id, send.at.partition]
             for offset, value in enumerate(send.values, operation.got.base_offset):
                 yield from log.claim(offset, value, operation.client)
+
+
+def _not_superseded(
+    operation: Operation, send: Send, absent: list[int], end: FinalPartition | None
+) -> Iterator[int]:
+    """The values for whose key there is no later record either."""
+    last = {key_of(value): offset for offset, value in end.records} if end else {}
+    base = operation.got.base_offset if isinstance(operation.got, Sent) else NO_OFFSET
+    for value in absent:
+        own = NO_OFFSET if base == NO_OFFSET else base + send.values.index(value)
+        if last.get(key_of(value), NO_OFFSET) <= own:
+            yield value
 
 
 def _check_polls(
@@ -124,9 +141,9 @@ def _check_refused(operation: Operation, poll: Poll) -> Iterator[Violation]:
 def _check_steps(
     at: TopicPartition, position: int, offsets: list[int], who: str
 ) -> Iterator[Violation]:
-    """Offsets are dense, and a poll gives what comes next."""
+    """Offsets are dense unless compaction takes some, and a poll gives what comes next."""
     for before, offset in pairwise([position - 1, *offsets]):
-        if offset > before + 1:
+        if offset > before + 1 and at.topic != COMPACTED:
             yield Violation(Kind.SKIPPED, f"{at} {who} got {offset} after {before}")
         elif offset <= before:
             yield Violation(Kind.NON_MONOTONE, f"{at} {who} got {offset} after {before}")

@@ -148,14 +148,14 @@ class Consumer:
                 self.positions[asked.at] = 0
             return -1
         self.high_watermarks[asked.at] = fetched.high_watermark
-        records = decode(fetched.records, asked.position)
-        if records is None:
+        decoded = decode(fetched.records, asked.position)
+        if decoded is None:
             self._note(asked, began, Outcome.FAILED, why="corrupt")
             return -1
+        records, self.positions[asked.at] = decoded
         if records:
             got = Polled(tuple(records), fetched.high_watermark, fetched.log_start_offset)
             self._note(asked, began, Outcome.OK, got)
-            self.positions[asked.at] = records[-1][0] + 1
         return len(records)
 
     def _note(
@@ -171,9 +171,12 @@ def uuid_of(fetched: FetchedPartition) -> uuid.UUID:
     return fetched.topic
 
 
-def decode(buffer: memoryview, position: int) -> list[tuple[int, int]] | None:
-    """Offset and value of each record from `position` on, None if a batch is damaged."""
-    found = []
+def decode(buffer: memoryview, position: int) -> tuple[list[tuple[int, int]], int] | None:
+    """Offset and value of each record from `position` on, and where to go on from.
+
+    That is after the last batch, which compaction may have emptied. None, if a batch is damaged.
+    """
+    found, next_position = [], position
     for start, header in headers(buffer):
         batch = buffer[start : start + header.size]
         if not check_crc(batch):
@@ -184,4 +187,5 @@ def decode(buffer: memoryview, position: int) -> list[tuple[int, int]] | None:
                 for record in read_records(batch)
                 if record.offset >= position
             ]
-    return found
+        next_position = max(next_position, header.next_offset)
+    return found, next_position

@@ -16,7 +16,16 @@ from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import REQUEST_S, Address, ClientPeer, Connections, parts
-from barnabas.sim.history import NO_OFFSET, History, Operation, Outcome, Send, Sent, payload
+from barnabas.sim.history import (
+    NO_OFFSET,
+    History,
+    Operation,
+    Outcome,
+    Send,
+    Sent,
+    key_of,
+    payload,
+)
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records import Record, build_batch
 from barnabas.wire.requests import write_request
@@ -211,7 +220,9 @@ class Producer:
 
 
 def _message(send: Send, now_ms: int) -> Message:
-    records = [Record(n, now_ms, None, payload(value)) for n, value in enumerate(send.values)]
+    records = [
+        Record(n, now_ms, key_of(value), payload(value)) for n, value in enumerate(send.values)
+    ]
     batch = build_batch(
         records,
         producer_id=send.producer_id,

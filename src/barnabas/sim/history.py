@@ -19,6 +19,9 @@ from barnabas.base.ids import TopicPartition
 NOT_OURS: Final = -1
 NO_OFFSET: Final = -1
 _LONGEST_PADDING: Final = 160
+# Of what is sent to this topic only the last record of each key is sure to stay.
+COMPACTED: Final = "accounts"
+_KEYS: Final = 6
 
 
 class Outcome(Enum):
@@ -198,6 +201,11 @@ class History:
 def payload(value: int) -> bytes:
     """The bytes of a record that carries `value`; of many lengths, so that segments differ."""
     return b"%d:" % value + b"." * (value * 7919 % _LONGEST_PADDING)
+
+
+def key_of(value: int) -> bytes:
+    """The key of the record that carries `value`: one of a few."""
+    return b"key-%d" % (value % _KEYS)
 
 
 def value_of(payload_read: bytes | None) -> int:

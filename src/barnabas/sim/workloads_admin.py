@@ -7,16 +7,22 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import Address, partitions
 from barnabas.sim.clients_admin import Admin
-from barnabas.sim.history import History, Outcome
+from barnabas.sim.history import COMPACTED, History, Outcome
 from barnabas.sim.workloads import Workload
 
 REPLICATION_FACTOR: Final = 3
-LASTING: Final = {"orders": 2, "events": 1}  # partitions of topics that nobody deletes
+# Partitions of topics that nobody deletes.
+LASTING: Final = {"orders": 2, "events": 1, COMPACTED: 1}
 MOST_PARTITIONS: Final = 4
 MOST_PASSING: Final = 2  # topics that come and go
 MOST_PAUSE_MS: Final = 4_000
 # Nothing but a deletion may take records away.
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+COMPACTION: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.bytes": "4096",
+}
 
 
 class Administering(Workload):
@@ -52,7 +58,8 @@ class Administering(Workload):
 
     async def _make_surely(self, topic: str, count: int) -> None:
         while not self.is_over and topic not in self._admin.connections.topics:
-            made = await self._admin.create(topic, count, REPLICATION_FACTOR, CONFIG)
+            config = COMPACTION if topic == COMPACTED else CONFIG
+            made = await self._admin.create(topic, count, REPLICATION_FACTOR, config)
             if made.outcome is not Outcome.OK:
                 await self._admin.connections.back_off()
             await self._admin.connections.refresh()

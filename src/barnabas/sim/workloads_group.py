@@ -11,7 +11,8 @@ from barnabas.sim.clients_group import Member, MustJoin
 from barnabas.sim.history import History
 from barnabas.sim.workloads import Workload
 
-_ONE_IN_COMMITS: Final = 3
+MOST_PAUSE_MS: Final = 500
+_ONE_IN_COMMITS: Final = 2
 _ONE_IN_LEAVES: Final = 60
 _ONE_IN_VANISHES: Final = 60
 
@@ -60,7 +61,7 @@ class Belonging(Workload):
         if moved and not self.random.below(_ONE_IN_COMMITS):
             await self._member.commit(moved)
             self._committed.update(moved)
-        await self.rest()
+        await self.rest(MOST_PAUSE_MS)
         if not self.random.below(_ONE_IN_LEAVES):
             await self._member.leave()
         elif not self.random.below(_ONE_IN_VANISHES):
