@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test long fuzz crash chaos demo bench bench-smoke clean
+.PHONY: help venv lock check format test long fuzz crash chaos sim demo bench bench-smoke clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -49,7 +49,10 @@ crash: venv     ## logs and brokers killed at random moments, 500 times instead 
 chaos: venv     ## brokers killed, paused and cut off at random, for minutes instead of CI's seconds
 	BARNABAS_CHAOS_SECONDS=300 $(BIN)/python -m pytest -s tests/chaos/test_chaos.py tests/cluster/test_any_order.py tests/cluster/test_zookeeper_gone.py --timeout=2400
 
-demo: venv      ## a broker at work, in half a minute with the set-up
+sim: venv       ## a thousand clusters in simulation, for ten minutes at most
+	$(BIN)/barnabas sim --seeds 1..1000 --minutes 10
+
+demo: venv      ## the whole story in about a minute: a cluster, orders, Spark, a killed broker, the proof
 	$(BIN)/barnabas demo
 
 bench: venv     ## throughput, latency, memory and start-up, beside this machine's raw limits

@@ -48,10 +48,14 @@ class Served(NamedTuple):
         """What the command prints; it must succeed."""
         ran = subprocess.run(
             command,
-            env={**os.environ, "BARNABAS_BOOTSTRAP": self.bootstrap},
+            env={
+                **os.environ,
+                "BARNABAS_BOOTSTRAP": self.bootstrap,
+                "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
@@ -97,8 +101,8 @@ def cluster(tmp_path: Path) -> Iterator[Served]:
             process.wait(60)
 
 
-def python_block() -> str:
-    (program,) = blocks("python")
+def python_block(mentioning: str = "confluent_kafka") -> str:
+    (program,) = (text for text in blocks("python") if mentioning in text)
     return program
 
 
@@ -122,6 +126,21 @@ def test_the_commands_of_the_quick_start_work_after_the_program(served: Served) 
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+def test_spark_reads_what_the_quick_start_produced(served: Served) -> None:
+    served.run(sys.executable, "-c", served.here(python_block()))
+    printed = served.run(sys.executable, "-c", served.here(python_block("pyspark")))
+    for n in range(3):
+        assert re.search(rf"\| *{n}\|customer-{n}\|order {n}\|", printed), printed
+
+
+def test_the_simulation_of_the_readme_tells_its_story() -> None:
+    command = shlex.split(shell_block("barnabas sim").replace(".venv/bin/", f"{BIN}/"))
+    told = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert told.returncode == 0, told.stdout[-2000:] + told.stderr
+    assert "seed 7" in told.stdout
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
 def test_the_cluster_of_the_quick_start_goes_on_without_the_broker_that_is_killed(
     cluster: Served,
 ) -> None:
@@ -142,8 +161,8 @@ def until_gone(pid: int) -> None:
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     assert {tag for tag, _ in BLOCK.findall(README)} == {"", "sh", "python"}
-    assert len(blocks("python")) == 1
-    assert len(blocks("sh")) == 5
+    assert len(blocks("python")) == 2
+    assert len(blocks("sh")) == 6
 
 
 def test_the_make_targets_named_are_there() -> None:

@@ -33,6 +33,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "log": "log",
     "demo": ".spark.demo",
     "pipeline": ".spark.command",
+    "sim": ".sim.command",
     "bench": ".bench.command",
 }
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
