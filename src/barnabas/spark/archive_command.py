@@ -17,6 +17,7 @@ from barnabas.spark.command_options import (
     source_options,
     spark_place,
 )
+from barnabas.spark.failing import unless_late
 from barnabas.spark.session import EMBEDDED, spark_session
 from barnabas.spark.terminal import Progress, Rate, Show, shown
 
@@ -108,10 +109,10 @@ class _Run:
     def _catch_up(self, spark: "SparkSession", show: Show) -> None:
         from barnabas.spark.archive_compaction import compact
 
-        while (step := self._archiver.step(spark)) is not None:
+        while (step := unless_late(lambda: self._archiver.step(spark))) is not None:
             self._records += step.records
             show(Progress(self._records, step.left))
-            self._archiver.manifest, merged = compact(spark, self._folder, self._archiver.manifest)
+            self._archiver.manifest, merged = unless_late(lambda: compact(spark, self._folder))
             self._compacted += merged
 
     def summarize(self, json: bool) -> None:

@@ -32,14 +32,12 @@ def decide_merges(manifest: Manifest) -> list[list[ArchivedFile]]:
     return [files for _, files in sorted(tiers.items()) if len(files) >= FILES_OF_A_TIER]
 
 
-def compact(
-    spark: "SparkSession", folder: ArchiveFolder, manifest: Manifest
-) -> tuple[Manifest, int]:
+def compact(spark: "SparkSession", folder: ArchiveFolder) -> tuple[Manifest, int]:
     """The archive with every due merge done, and how many files that made superfluous.
 
     Raises  CommandFailed, the archive as it was after the last whole merge, if one cannot be done
     """
-    removed = 0
+    manifest, removed = folder.load(), 0
     while merges := decide_merges(manifest):
         manifest = _merge(spark, folder, manifest, merges[0])
         removed += len(merges[0])

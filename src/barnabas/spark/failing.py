@@ -1,10 +1,10 @@
 """What went wrong in Spark, as one sentence: without classes, SQLSTATEs, plans and stack traces."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.cli.failures import CommandFailed
 
@@ -13,7 +13,15 @@ _AFTER: Final = re.compile(
     r"\s*(?:SQLSTATE: \w+|JVM stacktrace:|Driver stacktrace|== SQL|=== Streaming|\n\s*at |;\n)"
 )
 # The last line of a traceback of Python: the exception, and what it says.
-_PYTHON: Final = re.compile(r"^[ ]*((?:\w+\.)*\w*(?:Error|Exception|Failed|Misused)): (.+)$", re.M)
+_PYTHON: Final = re.compile(r"^[ ]*(?:\w+\.)*\w*(?:Error|Exception): (.+)$", re.MULTILINE)
+# What our own code raises in Spark's workers is a sentence already.
+_OURS: Final = re.compile(r"\bbarnabas\.[\w.]+\.[A-Z]\w+: (.+)$", re.MULTILINE)
+
+# Spark waits ten seconds for a process of Python, which a busy machine may not start in that time.
+LATE: Final = "Python worker failed to connect back"
+STARTS: Final = 30
+
+Result = TypeVar("Result")
 
 
 class SparkFailed(CommandFailed):
@@ -31,8 +39,11 @@ def spark_errors() -> tuple[type[Exception], ...]:
 def explain(error: BaseException) -> str:
     """The sentence that a person can use; of our own code in Spark's workers, what it raised."""
     text = str(getattr(error, "java_exception", None) or error)
-    if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
-        return str(raised[-1][1]).strip()
+    raised = _OURS.findall(text)
+    if not raised and "Traceback (most recent call last)" in text:
+        raised = _PYTHON.findall(text)
+    if raised:
+        return str(raised[-1]).strip()
     said = _AFTER.split(_CLASS.sub("", text.strip()), maxsplit=1)[0]
     return " ".join(said.split()).rstrip(".") or type(error).__name__
 
@@ -45,3 +56,14 @@ def spark_failures(doing: str = "") -> Iterator[None]:
     except spark_errors() as error:
         before = f"{doing}: " if doing else ""
         raise SparkFailed(f"{before}{explain(error)}") from None
+
+
+def unless_late(work: Callable[[], Result]) -> Result:
+    """What `work` returns; it is done again if a process that Spark needs was late to start."""
+    for _ in range(STARTS - 1):
+        try:
+            return work()
+        except SparkFailed as failure:
+            if LATE not in str(failure):
+                raise
+    return work()

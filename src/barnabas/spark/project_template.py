@@ -83,7 +83,7 @@ Reads the topic `{source}`, and writes revenue per minute and category to the to
 
     barnabas topics create {source} --partitions 3
     barnabas topics create {target}
-    barnabas produce {source} sample.jsonl
+    barnabas produce {source} < sample.jsonl
     barnabas pipeline run
     barnabas consume {target}
 

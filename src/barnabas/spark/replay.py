@@ -133,23 +133,15 @@ class Replayer:
         if not any(left.values()):
             return None
         with spark_failures(f"replaying to {plan.target}"):
-            if not self._next:
-                self._next = self._resume(plan, written)
-            self._check_rest(plan, left)
+            # Unknown again should the write fail: then some of it may be written.
+            start, self._next = self._next or self._resume(plan, written), {}
+            _check_rest(plan, left, start)
             share = max(1, self._wanted.step_records // sum(map(bool, left.values())))
-            until = {n: self._next[n] + share for n, missing in left.items() if missing}
-            self._write(until)
-            self._next.update(until)
+            until = {n: start[n] + share for n, missing in left.items() if missing}
+            self._write(start, until)
+            self._next = {**start, **until}
         done = min(plan.records, sum(written.values()) + share * len(until))
         return Step(done, plan.records - done)
-
-    def _check_rest(self, plan: ReplayPlan, left: Mapping[int, int]) -> None:
-        for number, missing in left.items():
-            if missing and self._next[number] > plan.partitions[number].last_offset:
-                raise CommandFailed(
-                    f"{plan.target} [{number}] lacks {missing} records of those that were written"
-                    " to it: it was truncated, or deletes what is old. Replay to another topic"
-                )
 
     # -- with Spark ----------------------------------------------------------
 
@@ -195,10 +187,10 @@ class Replayer:
         found = {row[0]: row[1] + 1 for row in last.select("partition", "offset").collect()}
         return {**first, **found}
 
-    def _write(self, until: Mapping[int, int]) -> None:
+    def _write(self, start: Mapping[int, int], until: Mapping[int, int]) -> None:
         """One task for each partition, in the order of offsets: what it leaves is a beginning."""
         ranges = " OR ".join(
-            f"(partition = {number} AND offset >= {self._next[number]} AND offset < {end})"
+            f"(partition = {number} AND offset >= {start[number]} AND offset < {end})"
             for number, end in until.items()
         )
         (
@@ -234,3 +226,12 @@ class Replayer:
 
     def _bounds(self) -> dict[int, Bounds]:
         return topics_now(self._cluster, [self._wanted.target])[self._wanted.target].bounds
+
+
+def _check_rest(plan: ReplayPlan, left: Mapping[int, int], start: Mapping[int, int]) -> None:
+    for number, missing in left.items():
+        if missing and start[number] > plan.partitions[number].last_offset:
+            raise CommandFailed(
+                f"{plan.target} [{number}] lacks {missing} records of those that were written"
+                " to it: it was truncated, or deletes what is old. Replay to another topic"
+            )

@@ -10,6 +10,7 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties,
 from barnabas.cli.positions import parse_moment, parse_partitions
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.command_options import Conf, Master, Remote, source_options
+from barnabas.spark.failing import unless_late
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Progress, Rate, shown
 
@@ -80,11 +81,11 @@ def replay(
     place = SparkPlace(master, remote, {**once, **parse_pairs(conf, "--conf")})
     with spark_session("barnabas replay", place) as spark:
         replayer = Replayer(spark, cluster, folder, wanted)
-        plan = replayer.begin(target_id, again=again)
+        plan = unless_late(lambda: replayer.begin(target_id, again=again))
         rate, records = Rate(), 0
         if not plan.is_done:
             records = _write(replayer, plan)
-            replayer.finish(plan, target_id)
+            unless_late(lambda: replayer.finish(plan, target_id))
     _summarize(plan, records, rate, json)
 
 
@@ -117,7 +118,7 @@ def _write(replayer: "Replayer", plan: "ReplayPlan") -> int:
     """All steps that are left; returns how many records they wrote."""
     before = replayer.written(plan)
     with shown(f"replaying to {plan.target}") as show:
-        while (step := replayer.step(plan)) is not None:
+        while (step := unless_late(lambda: replayer.step(plan))) is not None:
             show(Progress(step.records - before, step.left))
     return plan.records - before
 

@@ -80,8 +80,12 @@ def spark_session(
 
 
 def quiet_python() -> None:
-    """What PySpark says of its dependencies, and of signals, is nothing to its users."""
+    """What PySpark says besides what it raises is nothing to its users."""
+    from pyspark.logger import PySparkLogger
+
     logging.getLogger().addFilter(_is_no_signal)
+    # The place in the user's code where a column was made that cannot be: there is none here.
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\b.*")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 

@@ -1,7 +1,7 @@
 """`barnabas pipeline transform`: a topic through SQL into another topic."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.spark.transform import Transforming
     from barnabas.spark.transform_run import Transformation
 
-_MODES = ("append", "update", "complete")
+_MODES: Final = ("append", "complete")
 
 
 def transform(
@@ -56,7 +56,10 @@ def transform(
         typer.Option("--dead-letters", metavar="TOPIC", help="Else <source>-dead-letters."),
     ] = None,
     output_mode: Annotated[
-        str, typer.Option("--output-mode", help="append, update or complete, as Spark has them.")
+        str,
+        typer.Option(
+            "--output-mode", help="append, or complete: all results, again with each batch."
+        ),
     ] = "append",
     starting: Annotated[
         str, typer.Option("--starting", help="The first time: earliest or latest.")

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.client import Cluster, admin, await_all, find_topic
 from barnabas.cli.failures import CommandFailed
-from barnabas.spark.failing import spark_failures
+from barnabas.spark.failing import LATE, STARTS, spark_failures
 from barnabas.spark.lag import lag_of
 from barnabas.spark.terminal import Progress, Show
 from barnabas.spark.transform import (
@@ -31,12 +31,14 @@ _WRITTEN: Final = "written"
 
 @dataclass
 class Running:
-    """One streaming query, and what it has told so far."""
+    """One streaming query, and what it has told so far; `start` starts it again."""
 
+    start: Callable[[], Any]
     query: Any
     records: int = 0
     written: int = 0
     lag: int | None = None
+    starts: int = 0
     _seen: int = field(default=-1)
 
     def look(self) -> None:
@@ -48,6 +50,17 @@ class Running:
             metrics = progress.observedMetrics.get(_WRITTEN)
             self.written += 0 if metrics is None else metrics[0]
             self.lag = lag_of(progress.sources)
+
+    def check(self) -> bool:
+        """Raise what has ended the query; true if it only had no luck, and was started again."""
+        failure = self.query.exception()
+        if failure is None:
+            return False
+        self.starts += 1
+        if LATE not in str(failure) or self.starts >= STARTS:
+            raise failure
+        self.query = self.start()
+        return True
 
 
 def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
@@ -121,12 +134,14 @@ class Transformation:
     def watch(self, show: Show) -> None:
         """Return when all queries have ended. Raises CommandFailed if one has failed."""
         with spark_failures("transforming"):
-            while any(each.query.isActive for each in self._queries()):
+            while True:
+                # Asked before they are checked: one that fails after that is seen the next time.
+                active = any(each.query.isActive for each in self._queries())
                 self._tell(show)
-                self._raise_failed()
+                restarted = [each.check() for each in self._queries()]
+                if not active and not any(restarted):
+                    return
                 Event().wait(_LOOK_EVERY_S)
-            self._tell(show)
-            self._raise_failed()
 
     def stop(self) -> None:
         with spark_failures("stopping"):
@@ -139,7 +154,7 @@ class Transformation:
     ) -> Running:
         from pyspark.sql import functions as f
 
-        query = (
+        writer = (
             rows.observe(_WRITTEN, f.count(f.lit(1)))
             .writeStream.format("barnabas")
             .options(**self._wanted.options)
@@ -149,9 +164,8 @@ class Transformation:
             .queryName(f"{self._wanted.source}-to-{topic}")
             .outputMode(mode)
             .trigger(**trigger)
-            .start()
         )
-        return Running(query)
+        return Running(writer.start, writer.start())
 
     def _queries(self) -> list[Running]:
         return [each for each in (self.result, self.bad) if each is not None]
@@ -162,9 +176,3 @@ class Transformation:
         assert self.result is not None, "told before it was started"
         bad = f"{self.bad.written:,} bad" if self.bad is not None and self.bad.written else ""
         show(Progress(self.result.records, self.result.lag, bad))
-
-    def _raise_failed(self) -> None:
-        for each in self._queries():
-            failure = each.query.exception()
-            if failure is not None:
-                raise failure

@@ -1,0 +1,69 @@
+"""What people are told while a pipeline runs, and when Spark fails."""
+
+import pytest
+
+from barnabas.spark.failing import explain
+from barnabas.spark.terminal import Progress, Rate, shown, words
+
+A_SECOND = 1_000_000_000
+
+
+class Stopwatch:
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_rates_are_of_the_time_since_the_last_look() -> None:
+    stopwatch = Stopwatch()
+    rate = Rate(stopwatch)
+    stopwatch.now = 2 * A_SECOND
+    assert rate.seen(100) == 50
+    stopwatch.now = 3 * A_SECOND
+    assert (rate.seen(400), rate.overall(600), rate.seconds) == (300, 200, 3)
+
+
+def test_words_tell_records_rate_lag_and_what_is_special() -> None:
+    assert words(Progress(12_000, 7), 4000.4) == "12,000 records, 4,000/s, 7 behind"
+    assert words(Progress(1, 0), 0) == "1 records, 0/s, nothing behind"
+    assert words(Progress(1, None, "3 bad"), 0) == "1 records, 0/s, 3 bad"
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopwatch = Stopwatch()
+    with shown("copying", stopwatch) as show:
+        for second in range(11):
+            stopwatch.now = second * A_SECOND
+            show(Progress(10 * second, 0))
+    assert capsys.readouterr().err.splitlines() == [
+        "copying: 50 records, 10/s, nothing behind",
+        "copying: 100 records, 10/s, nothing behind",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01; line"
+            " 1 pos 14;\n'Project [*]\n+- 'UnresolvedRelation [x]",
+            "The table or view `x` cannot be found",
+        ),
+        (
+            "An exception was thrown from Python:\n  Traceback (most recent call last):\n"
+            '    File "source.py", line 3, in f\n'
+            "  barnabas.spark.failures.WrongOption: option subscribe is missing\n",
+            "option subscribe is missing",
+        ),
+        ("java.io.IOException: disk full\n\tat org.apache.Foo.bar(Foo.java:1)", "disk full"),
+        ("", "ValueError"),
+    ],
+)
+def test_failures_of_spark_become_one_sentence(text: str, said: str) -> None:
+    assert explain(ValueError(text)) == said
