@@ -68,15 +68,16 @@ def spark_session(
     if not connect and (active := _active()) is not None:
         yield active
         return
-    folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
+    folder, is_told = Path(tempfile.mkdtemp(prefix="barnabas-spark-")), False
     try:
         with _opened(name, place, connect, folder) as session:
             yield session
     except SparkFailed as failure:
-        log, folder = folder / _LOG, Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
-        raise CommandFailed(f"{failure} (Spark's own log: {log})") from None
+        is_told = True
+        raise CommandFailed(f"{failure} (Spark's own log: {folder / _LOG})") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not is_told:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def quiet_python() -> None:
