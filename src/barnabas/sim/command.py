@@ -5,6 +5,7 @@ What simulates is imported when it is used, so that listing the commands stays q
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -33,6 +34,14 @@ def sim(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Runs side by side; one for each processor.")
     ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(help="Replay without this safeguard, such as min_insync_check."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write what the search showed into docs/reliability.md."),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Tell also what went as it should.")
     ] = False,
@@ -46,13 +55,21 @@ def sim(
     Examples:
       barnabas sim --seed 42                      one run, and what happened in it
       barnabas sim --seeds 1..1000 --minutes 10   search for a run in which a law is broken
+      barnabas sim --seed 1 --without min_insync_check
+                                                  see what a safeguard is for
+      barnabas sim --seeds 1..500 --report docs/reliability.md
+                                                  and keep what was found
     """
     if (seed is None) == (seeds is None):
         raise Misused("give one run to replay (--seed 42) or several to search (--seeds 1..1000)")
+    if seed is None and without is not None:
+        raise Misused("--without shows one run: say which, as --seed 1")
+    if seed is not None and report is not None:
+        raise Misused("--report tells of many runs: say which, as --seeds 1..500")
     if seed is not None:
-        broken = _replay(seed, seconds, verbose, json)
+        broken = _replay(seed, seconds, without, verbose, json)
     else:
-        broken = _search(parse_seeds(seeds or ""), minutes, seconds, processes, json)
+        broken = _search(parse_seeds(seeds or ""), minutes, seconds, processes, report, json)
     if broken:
         raise typer.Exit(1)
 
@@ -71,10 +88,12 @@ def parse_seeds(text: str) -> range:
 # -- one run -----------------------------------------------------------------
 
 
-def _replay(seed: int, seconds: float | None, verbose: bool, json: bool) -> bool:
+def _replay(
+    seed: int, seconds: float | None, without: str | None, verbose: bool, json: bool
+) -> bool:
     from barnabas.sim.runner import play
 
-    report = play(seed, seconds)
+    report = play(seed, seconds) if without is None else _mutated(seed, without)
     if json:
         show_json(_as_json(report))
         return bool(report.broken)
@@ -89,6 +108,14 @@ def _replay(seed: int, seconds: float | None, verbose: bool, json: bool) -> bool
     )
     _show_broken(report)
     return bool(report.broken)
+
+
+def _mutated(seed: int, without: str) -> "Report":
+    from barnabas.sim.mutations import MUTATIONS
+
+    if without not in MUTATIONS:
+        raise Misused(f"--without {without}: there is no such safeguard; {', '.join(MUTATIONS)}")
+    return MUTATIONS[without].play(seed)
 
 
 def _as_json(report: "Report") -> dict[str, Any]:
@@ -118,13 +145,22 @@ def _show_broken(report: "Report") -> None:
 
 
 def _search(
-    seeds: range, minutes: float | None, seconds: float | None, processes: int | None, json: bool
+    seeds: range,
+    minutes: float | None,
+    seconds: float | None,
+    processes: int | None,
+    report_at: Path | None,
+    json: bool,
 ) -> bool:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from barnabas.sim.mutations import find_all
+    from barnabas.sim.report import check_writable, write
     from barnabas.sim.runner import search, shorten
 
+    if report_at is not None:
+        check_writable(report_at)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting")
@@ -146,6 +182,9 @@ def _search(
         if shortest is not None and seconds is None and shortest.steps:
             progress.update(task, description=f"making seed {shortest.seed} shorter")
             shortest, shorter_s = shorten(shortest)
+        if report_at is not None:
+            progress.update(task, description="trying what happens without each safeguard")
+            write(report_at, seeds, summary, list(find_all(processes)))
     if json:
         show_json(_summary_as_json(summary, shortest, shorter_s))
     else:

@@ -17,6 +17,7 @@ from barnabas.base.safeguards import IN_FORCE
 from barnabas.sim.fault_kinds import KINDS, Fault
 from barnabas.sim.ordeals import CONTROLLER_EPOCH, EPOCH_TRUNCATION, ISR_VERSION, MIN_INSYNC
 from barnabas.sim.run import Report, run
+from barnabas.sim.runner import leave_signals
 from barnabas.sim.setting import Setting, setting_of
 
 FIRST_SEED: Final = 1
@@ -117,8 +118,8 @@ def find(safeguard: str, most: int = MOST_SEEDS) -> Finding:
 
 def find_all(processes: int | None = None) -> Iterator[Finding]:
     """All of them, several at once, in the order of MUTATIONS."""
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes or os.cpu_count() or 1, spawning) as pool:
+    count, spawning = processes or os.cpu_count() or 1, multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, spawning, initializer=leave_signals) as pool:
         yield from pool.map(find, MUTATIONS)
 
 

@@ -71,7 +71,7 @@ def search(
     left = iter(seeds)
     count = processes or os.cpu_count() or 1
     spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, spawning, initializer=_leave_signals) as pool:
+    with ProcessPoolExecutor(count, spawning, initializer=leave_signals) as pool:
         waiting: dict[Future[Report], int] = {}
         is_over = False
         while True:
@@ -124,7 +124,7 @@ def _report_of(future: "Future[Report]", seed: int) -> Report:
     return Report(seed, (why,), Counter(), 0, 0.0, 0, "", ())
 
 
-def _leave_signals() -> None:
+def leave_signals() -> None:
     """Ctrl-C is for the process that started this one, which ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
