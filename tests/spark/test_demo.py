@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def start_demo(
@@ -44,7 +44,7 @@ def test_every_acknowledged_order_is_counted_once_though_a_broker_is_killed(tmp_
         out, err = process.communicate()
     assert (process.returncode, err) == (0, ""), out
     assert "SIGKILL for broker" in out
-    assert out.count("✓") == 7
+    assert out.count("✓") == 8
     assert "✗" not in out
     assert [path.name for path in tmp_path.iterdir()] == ["barnabas-demo.html"]
     report = (tmp_path / "barnabas-demo.html").read_text()
@@ -90,3 +90,16 @@ def test_without_spark_one_sentence_says_how_to_get_it(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert err.count("\n") == 1
     assert "pip install 'barnabas[spark]'" in err
+
+
+def test_a_folder_that_is_used_is_not_kept_over(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, told in (
+        (tmp_path, "there is something in it already"),
+        (tmp_path / "file", "file"),
+    ):
+        with start_demo(tmp_path, "--keep", str(folder)) as process:
+            _, err = process.communicate()
+        assert process.returncode == 2
+        assert told in err
+        assert err.count("\n") == 1

@@ -13,7 +13,7 @@ import pytest
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.ports import free_port
 from barnabas.spark.demo_pipeline import WATERMARK, write_project
-from barnabas.spark.demo_proof import Counted, Logged, counted, decide_claims
+from barnabas.spark.demo_proof import Counted, Logged, counted, decide_claims, decide_same_bytes
 from barnabas.spark.demo_report import Events, failover_gap, write_report
 from barnabas.spark.demo_sales import Gap, Ledger, Till, Total
 from barnabas.spark.demo_story import AHEAD_MINUTES
@@ -113,6 +113,19 @@ def test_a_claim_fails_when_an_order_was_not_acknowledged(ledger: Ledger) -> Non
     ledger.sent += 1
     found = counted(rows_of(ledger))
     assert not all(claim.holds for claim in decide_claims(ledger, logged(ledger), found, found))
+
+
+def test_bytes_that_a_broker_has_alone_are_noticed(tmp_path: Path) -> None:
+    for broker in range(3):
+        folder = tmp_path / f"broker-{broker}" / "data" / "orders-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(b"same")
+    assert decide_same_bytes(tmp_path).holds
+    (folder / f"{0:020}.log").write_bytes(b"else")
+    assert not decide_same_bytes(tmp_path).holds
+    (folder / f"{0:020}.log").unlink()
+    assert not decide_same_bytes(tmp_path).holds
+    assert not decide_same_bytes(tmp_path / "nothing").holds
 
 
 def test_the_till_waits_for_what_is_not_acknowledged() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.failures import CommandFailed, Misused
 
 
 def demo(
@@ -76,5 +76,10 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as folder:
             yield Path(folder)
     else:
-        keep.mkdir(parents=True, exist_ok=True)
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise Misused(f"--keep {keep}: this is a file, a folder is needed") from None
+        if any(keep.iterdir()):
+            raise Misused(f"--keep {keep}: there is something in it already; name a new folder")
         yield keep.absolute()

@@ -16,7 +16,7 @@ BROKERS: Final = 3
 # A dead broker is noticed when its session ends. A cluster's usual six seconds would be most of
 # what the demo shows.
 SESSION_TIMEOUT_MS: Final = 3_000
-_READY_WITHIN_S: Final = 60.0
+_READY_WITHIN_S: Final = 180.0
 _STOPPED_WITHIN_S: Final = 30.0
 
 

@@ -126,6 +126,7 @@ class Updates:
         self._specification = specification
         self._stopwatch = stopwatch
         self._complete = threading.Event()
+        self._is_over = False
 
     def run(self) -> None:
         """Update until nothing comes any more, and once again for the last of it.
@@ -135,15 +136,17 @@ class Updates:
         while not self._complete.is_set():
             self._update()
         self._update()
+        self._is_over = True
 
     def complete(self) -> None:
         """Nothing comes any more: the update after the one that runs is the last."""
         self._complete.set()
 
     def stop(self) -> None:
-        """Give up the update that runs, from another thread; it then fails. None follows it."""
+        """Give up the update that runs, if one does, from another thread; it then fails."""
         self._complete.set()
-        self._spark.interruptAll()
+        if not self._is_over:
+            self._spark.interruptAll()
 
     def _update(self) -> None:
         begin_ns = self._stopwatch()
@@ -153,6 +156,7 @@ class Updates:
 
 
 def update_once(spark: "SparkSession", specification: Path) -> None:
+    """Run the project over all that is there now; a flow that fails is tried again by Spark."""
     from pyspark.pipelines.cli import load_pipeline_spec, register_definitions
     from pyspark.pipelines.spark_connect_graph_element_registry import (
         SparkConnectGraphElementRegistry,
@@ -162,6 +166,7 @@ def update_once(spark: "SparkSession", specification: Path) -> None:
     project = load_pipeline_spec(specification)
     graph = create_dataflow_graph(spark, project.catalog, project.database, project.configuration)
     registry = SparkConnectGraphElementRegistry(spark, graph)
+    # Spark prints what it loads, with the time, for which there is no place here.
     with contextlib.redirect_stdout(io.StringIO()):
         register_definitions(specification, registry, project, spark, graph)
     for _ in start_run(spark, graph, None, False, None, False, project.storage):

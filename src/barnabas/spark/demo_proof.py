@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.spark.demo_cluster import BROKERS
 from barnabas.spark.demo_pipeline import REVENUE
 from barnabas.spark.demo_sales import ORDERS, Ledger, Total, Window
 from barnabas.spark.shop import CLOSING
@@ -124,6 +126,23 @@ def decide_claims(ledger: Ledger, logged: Logged, parquet: Counted, topic: Count
             ),
         ]
     return claims
+
+
+def decide_same_bytes(cluster: Path) -> Claim:
+    """Whether all brokers have the same in their files, also the one that was killed.
+
+    `cluster` is the folder of the cluster, which may run, but gets no orders any more.
+    """
+    contents: dict[str, list[bytes]] = {}
+    for folder in sorted(cluster.glob(f"broker-*/data/{ORDERS}-*")):
+        segments = [path.read_bytes() for path in sorted(folder.glob("*.log"))]
+        contents.setdefault(folder.name, []).append(b"".join(segments))
+    size = sum(len(copies[0]) for copies in contents.values())
+    return Claim(
+        bool(size) and all(copies.count(copies[0]) == BROKERS for copies in contents.values()),
+        f"all {BROKERS} brokers have the same {size:,} bytes of the {len(contents)} partitions of"
+        " orders on disk, also the one that was killed",
+    )
 
 
 def _messages(spark: "SparkSession", bootstrap: str, topic: str) -> "DataFrame":

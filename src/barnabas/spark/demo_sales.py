@@ -22,6 +22,7 @@ _RELIABLE: Final = {
     "enable.idempotence": True,
     "message.timeout.ms": 180_000,
     "linger.ms": 5,
+    "queue.buffering.max.messages": 1_000_000,  # all that the till may be ahead
     "log_level": 0,
 }
 

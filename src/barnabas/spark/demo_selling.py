@@ -66,7 +66,8 @@ class Selling:
         self._updates.complete()
 
     def _kill_and_return(self, seconds: int) -> None:
-        self._wait_until(KILLED_AT * seconds)
+        if not self._wait_until(KILLED_AT * seconds):
+            return
         leaders = self._watch.leaders()
         broker = leaders[0]
         self.events.killed_broker = broker
@@ -77,8 +78,7 @@ class Selling:
             f"{self.events.killed_s:4.1f} s  [red]SIGKILL[/] for broker {broker}, which leads"
             f" {len(self.events.led)} of {len(leaders)} partitions"
         )
-        self._wait_until(LAUNCHED_AT * seconds)
-        if self._stopped.is_set():
+        if not self._wait_until(LAUNCHED_AT * seconds):
             return
         self.events.launched_s = self._till.open_s
         self._cluster.launch_again(broker)
@@ -90,8 +90,9 @@ class Selling:
             f"{self.events.in_sync_s:4.1f} s  broker {broker} has caught up, and is in sync again"
         )
 
-    def _wait_until(self, open_s: float) -> None:
-        self._stopped.wait(max(0.0, open_s - self._till.open_s))
+    def _wait_until(self, open_s: float) -> bool:
+        """Whether the moment has come, and it is not all over before."""
+        return not self._stopped.wait(max(0.0, open_s - self._till.open_s))
 
     def _look(self, show: Show) -> None:
         acknowledged, taken = self._till.ledger.acknowledged, self._watch.taken

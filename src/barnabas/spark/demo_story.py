@@ -14,6 +14,7 @@ from barnabas.spark.demo_pipeline import WATERMARK, Updates, write_project
 from barnabas.spark.demo_proof import (
     Claim,
     decide_claims,
+    decide_same_bytes,
     read_log,
     read_parquet,
     read_topic,
@@ -94,6 +95,7 @@ class Story:
         parquet = read_parquet(spark)
         topic = read_topic(spark, cluster.bootstrap)
         claims = decide_claims(till.ledger, read_log(spark, cluster.bootstrap), parquet, topic)
+        claims.append(decide_same_bytes(cluster.folder))
         self._show(claims)
         self._step("The report")
         write_report(self._choices.report, till.ledger, selling.events, claims, parquet)

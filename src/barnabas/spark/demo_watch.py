@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -13,10 +13,13 @@ from barnabas.spark.demo_cluster import BROKERS
 from barnabas.spark.demo_pipeline import GROUP, REVENUE
 from barnabas.spark.demo_sales import ORDERS
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import PartitionMetadata
+
 PARTITIONS: Final = {ORDERS: 6, REVENUE: 3}
 _LOOK_EVERY_S: Final = 0.25
 _ANSWER_WITHIN_S: Final = 2.0
-_IN_SYNC_WITHIN_S: Final = 90.0
+_MOST_LOOKS: Final = 1_000
 _QUIET: Final = {"log_level": 0}
 
 
@@ -28,6 +31,7 @@ class Watch:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
         self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **_QUIET})
         self._closed = threading.Event()
+        self._looks = 0
 
     def create_topics(self) -> None:
         """All topics of the demo, each partition on every broker."""
@@ -35,20 +39,17 @@ class Watch:
         await_all(self._admin.create_topics(topics))
 
     def leaders(self) -> dict[int, int]:
-        """Who leads each partition of the orders."""
-        found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
-        return {number: each.leader for number, each in found.partitions.items()}
+        """Who leads each partition of the orders. Raises CommandFailed if nobody tells."""
+        while (found := self._partitions()) is None:
+            self._wait("no broker tells who leads the partitions")
+        return {number: each.leader for number, each in found.items()}
 
     def wait_until_in_sync(self) -> None:
         """Return when every replica of the orders is in sync. Raises CommandFailed if that fails"""
-        for _ in range(int(_IN_SYNC_WITHIN_S / _LOOK_EVERY_S)):
-            with contextlib.suppress(KafkaException):
-                found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
-                if all(len(each.isrs) == BROKERS for each in found.partitions.values()):
-                    return
-            if self._closed.wait(_LOOK_EVERY_S):
-                return
-        raise CommandFailed("the broker that was killed does not come back into sync")
+        while not (found := self._partitions()) or any(
+            len(each.isrs) < BROKERS for each in found.values()
+        ):
+            self._wait("the broker that was killed does not come back into sync")
 
     def follow_group(self) -> None:
         """Keep `taken` up to date, in a thread of its own, until `close`."""
@@ -59,5 +60,16 @@ class Watch:
                 self.taken = max(self.taken, sum(max(0, each.offset) for each in found))
 
     def close(self) -> None:
-        """Whoever waits here returns."""
+        """Whoever waits here ends."""
         self._closed.set()
+
+    def _partitions(self) -> "dict[int, PartitionMetadata] | None":
+        with contextlib.suppress(KafkaException):  # the one that is asked may be the one killed
+            found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
+            return found.partitions if found.error is None else None
+        return None
+
+    def _wait(self, in_vain: str) -> None:
+        self._looks += 1
+        if self._closed.wait(_LOOK_EVERY_S) or self._looks > _MOST_LOOKS:
+            raise CommandFailed(in_vain)
