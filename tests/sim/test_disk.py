@@ -195,6 +195,19 @@ def test_a_killed_process_loses_nothing_but_its_locks() -> None:
     assert found == {None, b"", b"unsynced"}
 
 
+def test_what_the_machine_wrote_back_by_itself_survives() -> None:
+    for seed in MANY:
+        disk = new_disk(seed)
+        disk.make_folder("t-0")
+        disk.open("t-0/a.log", create=True).append(b"written")
+        view = disk.map("t-0/an.index", 4)
+        view[0] = 7
+        disk.write_back()
+        after = disk.crash()
+        assert after.load("t-0/a.log") == b"written"
+        assert after.load("t-0/an.index") == bytes([7, 0, 0, 0])
+
+
 def test_a_crash_is_the_same_for_the_same_seed() -> None:
     def left(seed: int) -> bytes | None:
         disk = new_disk(seed)
