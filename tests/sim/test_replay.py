@@ -5,7 +5,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from barnabas.sim.runner import play
+
+pytestmark = pytest.mark.timeout(600)
 
 SEEDS = (2, 19, 23)
 _REPLAY = """
@@ -29,7 +33,7 @@ def replayed(hash_seed: int, seeds: tuple[int, ...]) -> "subprocess.Popen[str]":
 def test_a_seed_is_the_same_history_in_every_process() -> None:
     # In another order, too: what a process did before must not matter.
     processes = [replayed(1, SEEDS), replayed(4242, SEEDS[::-1])]
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    outputs = [process.communicate(timeout=500)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     one, other = map(json.loads, outputs)
     assert one == other[::-1]
