@@ -113,13 +113,26 @@ def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
         assert read_all(log) == written[: third.base_offset - 1]
 
 
-def test_gaps_between_segments_are_right_where_a_log_is_compacted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("recovery_point", "first_dirty_offset", "is_right"),
+    [(0, None, True), (1, None, False), (1, 120, True), (1, 0, False)],
+)
+def test_gaps_between_segments_are_right_where_a_log_may_have_been_compacted(
+    tmp_path: Path, recovery_point: int, first_dirty_offset: int | None, is_right: bool
+) -> None:
     log = open_partition(tmp_path)
     written = fill(log, 120)
+    third = log.segments[2]
     path = tmp_path / FOLDER / f"{log.segments[1].base_offset:020}.log"
     path.write_bytes(path.read_bytes()[: -len(written[0])])
-    compacted = replace(CONFIG, cleanup_policy=("compact",))
-    assert open_partition(tmp_path, compacted, clean=False).log_end_offset == 120
+    log = open_partition(
+        tmp_path,
+        replace(CONFIG, cleanup_policy=("compact",)),
+        clean=False,
+        recovery_point=recovery_point,
+        first_dirty_offset=first_dirty_offset,
+    )
+    assert log.log_end_offset == (120 if is_right else third.base_offset - 1)
 
 
 @settings(max_examples=150, deadline=None)

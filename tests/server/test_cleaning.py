@@ -148,6 +148,22 @@ async def test_all_dirty_logs_are_cleaned_then_it_rests(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_before_anything_is_swapped_in_the_recovery_point_is_written(tmp_path: Path) -> None:
+    """So what is scanned after a crash has no gaps, but for those of lost batches."""
+    here, seen = Setting(tmp_path), list[tuple[bool, str]]()
+    path = tmp_path / "recovery-point-offset-checkpoint"
+
+    def look() -> None:
+        seen.append((bool(left(tmp_path, ".deleted")), path.read_text()))
+
+    here.offload.at = dict.fromkeys(range(1, 1000), look)
+    assert await here.clean_once()
+    is_swapped, written = seen[0]
+    assert not is_swapped
+    assert f"topic-0 0 {here.log().recovery_point}" in written.splitlines()
+
+
+@on_a_loop
 async def test_a_log_that_cannot_be_cleaned_is_told_once_and_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

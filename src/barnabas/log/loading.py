@@ -41,9 +41,15 @@ class Opening(NamedTuple):
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
 
-    @property
-    def may_have_gaps(self) -> bool:
-        return self.config.compacts or self.first_dirty_offset is not None
+    def may_have_gaps_at(self, offset: int) -> bool:
+        """Whether a segment that begins there may have been compacted though it is scanned.
+
+        Compaction writes the recovery point first, so only where that is unknown, or was written
+        by another program, which then tells of what it compacted.
+        """
+        if self.first_dirty_offset is not None:
+            return offset < self.first_dirty_offset
+        return self.config.compacts and not self.recovery_point
 
 
 def open_log(
@@ -189,9 +195,9 @@ def _check_or_recover(
             continue
         is_cut = segment.recover(epochs, None if is_last else end) > 0
         # What was written to a segment reaches the medium by itself, so of a later one there can
-        # be more. Only compaction leaves gaps that are right, and no trace of where it was.
-        is_short = segment.end_offset < end and not is_last and not opening.may_have_gaps
-        if (is_cut or is_short) and not is_flushed:
+        # be more. Only compaction leaves gaps that are right.
+        is_short = segment.end_offset < end and not opening.may_have_gaps_at(segment.base_offset)
+        if (is_cut or (is_short and not is_last)) and not is_flushed:
             # Before the cut: a crash in between must not leave a gap with nothing wrong around.
             later = segments[number + 1 :]
             del segments[number + 1 :]

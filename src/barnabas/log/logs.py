@@ -314,10 +314,6 @@ class Logs:
         self, folder: LogFolder, high_watermarks: Mapping[TopicPartition, int]
     ) -> list[CheckpointWrite]:
         logs = self._logs_in(folder)
-        proven = self._safeguards.flush_before_checkpoint
-        points = {
-            log.partition: log.recovery_point if proven else log.log_end_offset for log in logs
-        }
         starts = {
             log.partition: log.log_start_offset
             for log in logs
@@ -331,11 +327,26 @@ class Logs:
                 known[log.partition] = min(given, log.log_end_offset)
         self.high_watermarks |= known
         return [
-            folder.write_offsets(RECOVERY_POINT, points),
+            self._recovery_checkpoint(folder),
             folder.write_offsets(LOG_START_OFFSET, starts),
             folder.write_offsets(HIGH_WATERMARK, known),
             self._cleaner_checkpoint(folder),
         ]
+
+    def recovery_checkpoint(self, log: Log) -> CheckpointWrite:
+        """The work that writes down up to where each log beside `log` is on the medium.
+
+        To be done before a compaction: where logs are scanned at a start, they have no gaps then.
+        """
+        return self._recovery_checkpoint(self.folders[log.disk.folder])
+
+    def _recovery_checkpoint(self, folder: LogFolder) -> CheckpointWrite:
+        proven = self._safeguards.flush_before_checkpoint
+        points = {
+            log.partition: log.recovery_point if proven else log.log_end_offset
+            for log in self._logs_in(folder)
+        }
+        return folder.write_offsets(RECOVERY_POINT, points)
 
     def cleaner_checkpoint(self, log: Log) -> CheckpointWrite:
         """The work that writes down up to where each log beside `log` was compacted.

@@ -223,6 +223,7 @@ class LogCleaner:
 
     async def _pass(self, partition_log: Log, cleaning: Cleaning) -> None:
         started = asyncio.get_running_loop().time()
+        await self._offload(self._logs.recovery_checkpoint(partition_log).run)
         await self._steps(partition_log, cleaning, cleaning.map_keys())
         for group in cleaning.groups():
             await self._steps(partition_log, cleaning, cleaning.clean(group))
