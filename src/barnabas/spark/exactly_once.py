@@ -190,4 +190,4 @@ def _conclude(history: History, staging: Staging, clock: Clock) -> None:
         unneeded[task.partition] = max(task.end, unneeded[task.partition])
     if (topic := staging.found()) is not None:
         _, unneeded[DECISIONS] = staging.history(topic)
-        staging.trim(unneeded)
+        staging.trim(topic, unneeded)

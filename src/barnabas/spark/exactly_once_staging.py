@@ -5,21 +5,16 @@ time: it is deleted once it is published.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any, Final
-
-import confluent_kafka.admin
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Position
+from typing import Final
 
 from barnabas.base.clock import Clock
 from barnabas.spark.cluster import Cluster, Topic
 from barnabas.spark.exactly_once_log import Entry, History, decode, encode
-from barnabas.spark.failures import SparkFailure
 from barnabas.spark.fetcher import PartitionFetcher
 from barnabas.spark.options import EARLIEST, LATEST, SourceOptions, TopicPartition
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.sender import Sender
+from barnabas.spark.sink_cluster import create_topic, delete_records, delete_topic
 from barnabas.spark.transactions import Batches
 from barnabas.wire.records import Record, build_batch, read_records
 
@@ -27,8 +22,6 @@ PREFIX: Final = "__spark-sink-"
 DECISIONS: Final = 0
 DATA_PARTITIONS: Final = 8
 
-_MOST_REPLICAS: Final = 3
-_ASKED_WITHIN_S: Final = 60.0
 _CONFIG: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -37,8 +30,6 @@ _CONFIG: Final = {
     "max.message.bytes": str(16 * 1024 * 1024),
     "segment.bytes": str(64 * 1024 * 1024),
 }
-
-admin: Any = confluent_kafka.admin  # its names are public, but not declared so
 
 
 class Staging:
@@ -51,42 +42,22 @@ class Staging:
     # -- the topic -----------------------------------------------------------
 
     def create(self) -> None:
-        """Make the topic, with up to three replicas, unless it is there. Raises SparkFailure."""
-        if self.found() is not None:
-            return
-        try:
-            client = self._client()
-            brokers = len(client.list_topics(timeout=_ASKED_WITHIN_S).brokers)
-            wanted = admin.NewTopic(
-                self.topic, 1 + DATA_PARTITIONS, min(_MOST_REPLICAS, brokers), config=_CONFIG
-            )
-            client.create_topics([wanted])[self.topic].result(_ASKED_WITHIN_S)
-        except KafkaException as failure:
-            error = failure.args[0]
-            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise SparkFailure(f"topic {self.topic} cannot be made: {error.str()}") from None
+        """Make the topic, unless it is there. Raises SparkFailure."""
+        if self.found() is None:
+            create_topic(self._options, self.topic, 1 + DATA_PARTITIONS, _CONFIG)
 
     def delete(self) -> None:
         """Forget everything about the query; what cannot be deleted now is left behind."""
-        client = self._client()
-        with suppress(KafkaException, TimeoutError):
-            client.delete_topics([self.topic])[self.topic].result(_ASKED_WITHIN_S)
+        if self.found() is not None:
+            delete_topic(self._options, self.topic)
 
-    def trim(self, before: Mapping[int, int]) -> None:
+    def trim(self, topic: Topic, before: Mapping[int, int]) -> None:
         """Delete what comes before these offsets; if that fails now, the next batch does it."""
-        positions = [Position(self.topic, each, offset) for each, offset in before.items()]
-        client = self._client()  # which must live until all is answered
-        with suppress(KafkaException, TimeoutError):
-            for deleted in client.delete_records(positions).values():
-                deleted.result(_ASKED_WITHIN_S)
+        delete_records(self._options, topic, before)
 
     def found(self) -> Topic | None:
         with Cluster(self._options) as cluster:
             return cluster.topics((self.topic,)).get(self.topic)
-
-    def _client(self) -> Any:
-        servers = ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)
-        return admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
     # -- what is in it -------------------------------------------------------
 
