@@ -5,6 +5,8 @@ import pytest
 from barnabas.base.safeguards import Safeguards
 from barnabas.sim.mutations import FIRST_SEED, MOST_SEEDS, MUTATIONS, find
 
+pytestmark = pytest.mark.timeout(600)
+
 
 def test_every_safeguard_can_be_seen_to_matter() -> None:
     assert set(MUTATIONS) == set(Safeguards.__slots__)

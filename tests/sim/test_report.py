@@ -2,10 +2,12 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from barnabas.cli.failures import Misused
+from barnabas.sim import command, mutations, runner
 from barnabas.sim.mutations import MUTATIONS, Finding
 from barnabas.sim.report import MARK, check_writable, write
 from barnabas.sim.runner import Summary
@@ -52,3 +54,30 @@ def test_the_document_tells_of_every_safeguard_and_that_no_law_was_broken() -> N
         (row,) = [line for line in below.splitlines() if line.startswith(f"| `{safeguard}` |")]
         assert "| seed " in row
         assert row.endswith("| every law is kept |")
+
+
+def test_the_command_writes_it_when_the_search_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "reliability.md"
+    path.write_text(f"# Reliability\n\n{MARK}\n")
+    findings = [Finding(name, 1, 1, ("lost write",), ()) for name in MUTATIONS]
+    monkeypatch.setattr(runner, "search", lambda seeds, **_: Summary(len(seeds)))
+    monkeypatch.setattr(mutations, "find_all", lambda processes: findings)
+    command.sim(seeds="1..7", report=path)
+    assert "| seeds tried | 7 |" in path.read_text()
+    assert path.read_text().count("| lost write | every law is kept |") == len(MUTATIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"seeds": "1..2", "without": "sequence_check"}, "--without shows one run"),
+        ({"seed": 1, "report": Path("x")}, "--report tells of many"),
+        ({"seed": 1, "without": "luck"}, "no such safeguard; epoch_truncation, isr_version_check"),
+        ({"seeds": "1..2", "report": Path("absent.md")}, "give docs/reliability.md"),
+    ],
+)
+def test_what_cannot_be_meant_is_explained(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(Misused, match=why):
+        command.sim(**options)
