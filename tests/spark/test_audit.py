@@ -196,7 +196,7 @@ def test_every_damage_is_found_in_the_replica_that_has_it(
     report = (tmp_path / "report.html").read_text()
     assert report.count("<svg") == 3
     assert 'class="bad"' in report
-    assert "9 things wrong" not in report
+    assert "the CRC of the batch at offset 30 is wrong" in report
 
 
 def test_nothing_is_found_where_replicas_may_differ(

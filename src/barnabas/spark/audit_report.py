@@ -44,7 +44,7 @@ def write_audit_report(path: Path, audited: Audited, with_archive: bool) -> None
     page.figure(
         _extents(audited),
         "Offsets from the first to the last of each replica, as a part of what its partition has."
-        " Green: the same in all replicas. Red marks: something is wrong there.",
+        " Red marks: something is wrong there.",
     )
     page.heading("Bytes of each broker")
     page.figure(_bytes(audited), "By topic; brokers with the same replicas have the same bytes.")
@@ -160,6 +160,6 @@ def _history(audited: Audited) -> Any:
     axes.xaxis_date(tz=UTC)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("records")
-    axes.legend(loc="upper right", frameon=False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     figure.autofmt_xdate()
     return figure
