@@ -21,7 +21,13 @@ from barnabas.bench.plan import Bench
 from barnabas.bench.processes import broker
 from barnabas.bench.report import Row, Section, ratio_row, size_name
 from barnabas.bench.spark_connector import NoConnector, connector
-from barnabas.bench.topics import PATIENCE_S, client_settings, create_topic, log_end_offset
+from barnabas.bench.topics import (
+    PATIENCE_S,
+    client_settings,
+    create_topic,
+    delete_topic,
+    log_end_offset,
+)
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.failing import explain, spark_errors
 from barnabas.spark.session import SparkPlace, spark_session
@@ -35,6 +41,7 @@ REPEAT: Final = 3
 OURS: Final = "barnabas"
 THEIRS: Final = "kafka"
 GOAL: Final = 1.0
+DELETED_SOON: Final = "log.segment.delete.delay.ms=100"
 
 Seconds = dict[str, list[float]]
 
@@ -61,7 +68,7 @@ def spark_section(bench: Bench) -> Section:
     rows = []
     with _session(jars) as spark:
         for size in sizes:
-            with bench.scratch() as folder, broker(folder) as server:
+            with bench.scratch() as folder, broker(folder, DELETED_SOON) as server:
                 rows += _rows(size, _measure(bench, spark, server.bootstrap, size, formats))
     notes = (
         note,
@@ -178,9 +185,11 @@ def _consume(bootstrap: str, topic: str, count: int) -> None:
 
 
 def _check(bootstrap: str, topic: str, count: int) -> None:
+    """Raises RecordsMissing, unless every row was written once; then the topic goes."""
     there = log_end_offset(bootstrap, topic, PARTITIONS)
     if there != count:
         raise RecordsMissing(f"{there} of {count} rows are in the topic")
+    delete_topic(bootstrap, topic)  # the disk holds one write's data at most
 
 
 def _rows(size: int, measured: Measured) -> list[Row]:
