@@ -2,14 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.lag import lag_of
 from barnabas.spark.project import create, find
-from barnabas.spark.project_run import UserCode
+from barnabas.spark.project_run import Flow, Updates, UserCode
 from tests.spark.commands import barnabas
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Source:
@@ -114,3 +118,34 @@ def test_lag_is_what_lies_between_a_query_and_the_end_of_its_topics() -> None:
     assert lag_of([Source(end, latest)]) == 4 + 3
     assert lag_of([Source('{"a": {"0": 5}}', '{"a": {"0": 9}}')]) == 4
     assert lag_of([Source(end, None), Source("7", "9"), Source(None, latest)]) is None
+
+
+class Told:
+    """A streaming query's progress, as Spark tells it."""
+
+    def __init__(self, name: str, records: int, sources: list[Source]) -> None:
+        self.name = name
+        self.numInputRows = records
+        self.sources = sources
+
+
+def test_updates_count_what_spark_tells_of_each_flow(tmp_path: Path) -> None:
+    create(tmp_path / "shop", "orders", None, "host:1")
+    updates = Updates(cast("SparkSession", None), find(tmp_path / "shop"))
+    latest = Source('{"a": {"0": 5}}', '{"a": {"0": 9}}')
+    updates.on_progress(Told("spark_catalog.default.kept", 5, [latest]))
+    updates.on_progress(Told("spark_catalog.default.kept", 2, []))
+    updates.on_event("Flow 'spark_catalog.default.kept' has FAILED.")
+    assert updates.flows == {"kept": Flow("kept", "FAILED", 7, 2, 4)}
+
+    updates.on_event("Flow spark_catalog.default.kept is RUNNING.")
+    assert (updates.flows["kept"].state, updates.records) == ("RUNNING", 7)
+
+
+def test_a_run_that_failed_says_why_the_last_query_did(tmp_path: Path) -> None:
+    create(tmp_path / "shop", "orders", None, "host:1")
+    updates = Updates(cast("SparkSession", None), find(tmp_path / "shop"))
+    updates.on_started()
+    updates.on_ended("[STREAM_FAILED] Query terminated: barnabas.spark.failures.Lost: no topic x")
+    with pytest.raises(CommandFailed, match=r"^shop: no topic x$"):
+        updates.on_event("Run is FAILED since flow 'kept' has failed more than 2 times.")

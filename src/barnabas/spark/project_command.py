@@ -146,23 +146,19 @@ def _run(
     for key, value in project.configuration.items():
         if not key.startswith("spark."):
             spark.conf.set(key, value)
-    rate, count = Rate(), 0
-    with shown(project.name) as show:
-        updates = Updates(spark, project, show)
-        try:
-            with updates.listening():
-                updates.update(chosen)
-                count += 1
-                while every_s is not None:
-                    Event().wait(every_s)
-                    updates.update({**chosen, "full_refresh": [], "full_refresh_all": False})
-                    count += 1
-        finally:
-            summary = (updates, count, rate)
-    _summarize(project, *summary, json)
+    updates, rate = Updates(spark, project), Rate()
+    try:
+        with shown(project.name) as show, updates.listening(show):
+            updates.update(chosen)
+            while every_s is not None:
+                Event().wait(every_s)
+                updates.update({**chosen, "full_refresh": [], "full_refresh_all": False})
+    finally:
+        if updates.flows:
+            _summarize(project, updates, rate, json)
 
 
-def _summarize(project: "Project", updates: "Updates", count: int, rate: Rate, json: bool) -> None:
+def _summarize(project: "Project", updates: "Updates", rate: Rate, json: bool) -> None:
     columns = ("flow", "state", "records", "batches", "lag")
     rows = [
         (flow.name, flow.state.lower(), flow.records, flow.batches, flow.lag)
@@ -170,13 +166,12 @@ def _summarize(project: "Project", updates: "Updates", count: int, rate: Rate, j
     ]
     if json:
         flows = [dict(zip(columns, row, strict=True)) for row in rows]
-        show_json({"project": project.name, "updates": count, "flows": flows})
+        show_json({"project": project.name, "updates": updates.count, "flows": flows})
         return
     show_table(columns, rows)
-    print(
-        f"{project.name}: {counted(count, 'update')}, {counted(updates.records, 'record')} read in"
-        f" {rate.seconds:.1f} s ({rate.overall(updates.records):,.0f}/s)"
-    )
+    done, read = counted(updates.count, "update"), counted(updates.records, "record")
+    speed = f"{rate.overall(updates.records):,.0f}/s"
+    print(f"{project.name}: {done}, {read} read in {rate.seconds:.1f} s ({speed})")
 
 
 def list_pipelines(

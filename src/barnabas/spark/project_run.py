@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.failures import CommandFailed
-from barnabas.spark.failing import SparkFailed, spark_failures
+from barnabas.spark.failing import SparkFailed, explain, spark_failures
 from barnabas.spark.lag import lag_of
 from barnabas.spark.project import Project
 from barnabas.spark.terminal import Progress, Show
@@ -36,22 +36,26 @@ class Flow:
 class Updates:
     """Runs updates of a project on a session of Spark Connect, and counts what they do."""
 
-    def __init__(self, spark: "SparkSession", project: Project, show: Show) -> None:
+    def __init__(self, spark: "SparkSession", project: Project) -> None:
         self._spark = spark
         self._project = project
-        self._show = show
+        self._show: Show | None = None
         self._running = 0
+        self._failure: str | None = None
         self._changed = threading.Condition()
         self.flows: dict[str, Flow] = {}
+        self.count = 0
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Meanwhile Spark tells of every batch, in a thread of its own."""
+    def listening(self, show: Show) -> Iterator[None]:
+        """Meanwhile Spark tells of every batch, in a thread of its own, and `show` is told."""
+        self._show = show
         listener = _listener(self)
         self._spark.streams.addListener(listener)
         try:
             yield
         finally:
+            self._show = None
             with spark_failures():
                 self._spark.streams.removeListener(listener)
 
@@ -79,22 +83,36 @@ class Updates:
                 self._spark, graph, storage=spec.storage, **refresh
             ):
                 if "pipeline_event_result" in result:
-                    self._on_event(str(result["pipeline_event_result"].event.message))
+                    self.on_event(str(result["pipeline_event_result"].event.message))
+            self._drop(graph)
         self._await_last_batches()
+        self.count += 1
 
-    def _on_event(self, message: str) -> None:
-        words = message.rstrip(".").split()
+    def _drop(self, graph: str) -> None:
+        """Each update has a graph of its own; the server would keep all of a session."""
+        import pyspark.sql.connect.proto as messages
+
+        session: Any = self._spark
+        command = messages.Command()
+        command.pipeline_command.drop_dataflow_graph.dataflow_graph_id = graph
+        session.client.execute_command(command)
+
+    def on_event(self, message: str) -> None:
+        words = message.rstrip(".").replace("'", "").split()
         if words[0] == "Flow" and len(words) > 3:
-            self._flow(words[1]).state = words[3].rstrip(".:")
+            # One that has failed is tried again by Spark, several times.
+            self._flow(words[1]).state = words[3].rstrip(".:,")
             self.tell()
-        if " FAILED" in message or " failed" in message:
-            raise SparkFailed(f"{self._project.name}: {message.rstrip('.')}")
+        if message.startswith("Run ") and "FAILED" in message:
+            self._await_last_batches()
+            raise SparkFailed(f"{self._project.name}: {self._failure or message.rstrip('.')}")
 
     def on_started(self) -> None:
         with self._changed:
             self._running += 1
 
-    def on_ended(self) -> None:
+    def on_ended(self, failure: str | None) -> None:
+        self._failure = explain(SparkFailed(failure)) if failure else self._failure
         with self._changed:
             self._running -= 1
             self._changed.notify_all()
@@ -109,11 +127,14 @@ class Updates:
         self.tell()
 
     def tell(self) -> None:
+        show = self._show
+        if show is None:
+            return
         flows = list(self.flows.values())
         running = [flow.name for flow in flows if flow.state == "RUNNING"]
         lags = [flow.lag for flow in flows if flow.lag is not None]
         note = f"running {', '.join(running)}" if running else ""
-        self._show(Progress(self.records, sum(lags) if lags else None, note))
+        show(Progress(self.records, sum(lags) if lags else None, note))
 
     @property
     def records(self) -> int:
@@ -125,7 +146,7 @@ class Updates:
         return self.flows.setdefault(short, Flow(short))
 
     def _await_last_batches(self) -> None:
-        """Spark tells of batches a little later than of the end of the update."""
+        """Spark tells of batches, and why they failed, a little later than of the update's end."""
         with self._changed:
             self._changed.wait_for(lambda: self._running <= 0, _TOLD_WITHIN_S)
 
@@ -144,7 +165,7 @@ def _listener(updates: Updates) -> Any:
             """Nothing new is nothing to tell."""
 
         def onQueryTerminated(self, event: Any) -> None:
-            updates.on_ended()
+            updates.on_ended(event.exception)
 
     return Listener()
 
@@ -165,8 +186,6 @@ class UserCode:
         where: TracebackType | None,
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, CommandFailed):
-            from barnabas.spark.failing import explain
-
             place = self._place(error)
             raise CommandFailed(f"{place}: {type(error).__name__}: {explain(error)}") from None
 
