@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException, Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import until
+from tests.support.confluent_client import admin
 
 DELIVERED_WITHIN_S: Final = 60.0
 # A session starts, and does its first query, in seconds; on a busy machine in minutes.
@@ -80,9 +81,25 @@ def served(broker: BrokerProcess) -> BrokerProcess:
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
     """Return when the topic can be used; `config` with underscores for the dots."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
+    client = admin.AdminClient({"bootstrap.servers": bootstrap})
+    created = client.create_topics([admin.NewTopic(topic, partitions, 1, config=settings)])
     created[topic].result(DELIVERED_WITHIN_S)
+
+
+def make_again(bootstrap: str, topic: str) -> None:
+    """Delete the topic and make another one of its name; that is free when the first is gone."""
+    client = admin.AdminClient({"bootstrap.servers": bootstrap})
+    client.delete_topics([topic])[topic].result(DELIVERED_WITHIN_S)
+
+    def made() -> bool:
+        try:
+            create_topic(bootstrap, topic)
+        except KafkaException:
+            return False
+        return True
+
+    until(lambda: topic not in client.list_topics(timeout=10).topics, f"{topic} to be gone")
+    until(made, f"{topic} to be made again")
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **settings: str) -> None:

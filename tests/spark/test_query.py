@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from barnabas.spark.failures import DataLoss, SparkFailure, WrongOption
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.query import Query
-from tests.spark.conftest import Fill, create_topic, produce
+from tests.spark.conftest import Fill, create_topic, make_again, produce
 from tests.support.broker import BrokerProcess
-from tests.support.cluster import until
+from tests.support.confluent_client import admin
 
 ALL = ReadAllAvailable()
 Open = Callable[..., Query]
@@ -150,8 +149,8 @@ def test_new_partitions_are_read_from_their_beginning(
     query = open_query(lambda: next(ticks))
     end = query.latest(query.initial(), ALL)
 
-    admin = AdminClient({"bootstrap.servers": served.bootstrap})
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    client = admin.AdminClient({"bootstrap.servers": served.bootstrap})
+    client.create_partitions([admin.NewPartitions(topic, 2)])[topic].result(30)
     produce(served.bootstrap, topic, some(3, 1))
 
     further = query.latest(end, ALL)
@@ -191,10 +190,7 @@ def test_a_topic_that_was_made_again_is_told_or_read_from_its_beginning(
     first = open_query()
     end = first.latest(first.initial(), ALL)
 
-    admin = AdminClient({"bootstrap.servers": served.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-    until(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
-    until(lambda: _made(served, topic), "the topic to be made again")
+    make_again(served.bootstrap, topic)
     produce(served.bootstrap, topic, some(9))
 
     with pytest.raises(DataLoss) as told:
@@ -205,15 +201,6 @@ def test_a_topic_that_was_made_again_is_told_or_read_from_its_beginning(
     assert offsets(goes_on.latest(end, ALL), topic) == {0: 9}
     ranges, _ = goes_on.ranges(end, goes_on.latest(end, ALL))
     assert [(each.start, each.end) for each in ranges] == [(0, 9)]
-
-
-def _made(served: BrokerProcess, topic: str) -> bool:
-    """Whether it could be made; its name is free only when the former one is wholly deleted."""
-    try:
-        create_topic(served.bootstrap, topic)
-    except KafkaException:
-        return False
-    return True
 
 
 def test_a_log_that_was_truncated_is_told_or_read_from_where_it_was_cut(

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.conftest import Fill, produce, started
+from tests.spark.conftest import Fill, create_topic, make_again, produce, started
 from tests.support.broker import BrokerProcess
 
 Stream = Callable[..., DataFrame]
@@ -95,3 +97,47 @@ def test_the_checkpoint_carries_topic_id_and_leader_epoch(
     kept = json.loads(lines[-1])[topic]
     assert len(kept["id"]) == 36
     assert kept["partitions"]["0"] == {"offset": 1, "leaderEpoch": 0}
+
+
+def test_progress_shows_in_a_group_named_by_the_query(
+    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
+) -> None:
+    fill([{"value": b"x"}] * 12)
+
+    run(stream(), name=f"{topic}-query")
+
+    group = {"bootstrap.servers": served.bootstrap, "group.id": f"spark-{topic}-query"}
+    consumer = Consumer(group)
+    try:
+        (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    finally:
+        consumer.close()
+    assert committed.offset == 12
+
+
+def test_a_checkpoint_of_another_topic_is_told_in_one_sentence(
+    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
+) -> None:
+    fill([{"value": b"x"}])
+    create_topic(served.bootstrap, f"{topic}-other")
+    run(stream())
+
+    with pytest.raises(PySparkException) as told:
+        run(stream(subscribe=f"{topic}-other"))
+
+    assert f"the checkpoint is of topic {topic}, the query reads {topic}-other" in str(told.value)
+    assert "Traceback" not in str(told.value)
+
+
+def test_a_topic_that_was_made_again_ends_the_query_or_is_read_from_its_beginning(
+    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
+) -> None:
+    fill([{"value": b"x"}] * 3)
+    run(stream())
+    make_again(served.bootstrap, topic)
+    produce(served.bootstrap, topic, [{"value": b"new"}] * 2)
+
+    with pytest.raises(PySparkException, match=f"topic {topic} was deleted and made again"):
+        run(stream())
+    rows, _ = run(stream(failOnDataLoss="false"))
+    assert [row.value for row in rows] == [b"new"] * 2

@@ -37,6 +37,7 @@ class Progress:
     def __init__(self, group: str | None) -> None:
         self._group = group
         self._listener: Listener | None = None
+        self._warned = False
         self._committed: Positions = {}
 
     def ear(self, cluster: Cluster) -> Ear | None:
@@ -48,9 +49,7 @@ class Progress:
     def done(self, positions: Positions, cluster: Cluster) -> None:
         """All before `positions` is processed: commit it, if that is news and the group known."""
         if self._listener is not None:
-            self._group = self._listener.heard()
-            if self._group is not None:
-                self.close()
+            self._hear(self._listener)
         if self._group is None or positions == self._committed:
             return
         try:
@@ -58,6 +57,17 @@ class Progress:
         except SparkFailure as failure:
             log.warning("progress of group %s is not committed: %s", self._group, failure)
         self._committed = positions
+
+    def _hear(self, listener: Listener) -> None:
+        self._group = listener.heard()
+        if self._group is not None:
+            self.close()
+        elif not self._warned:
+            self._warned = True
+            log.warning(
+                "progress is not committed: no task has reached the driver to tell the query's"
+                " name; if that stays so, set the option groupId"
+            )
 
     def close(self) -> None:
         if self._listener is not None:

@@ -94,7 +94,7 @@ class Query:
         divided = divide(
             ranges, self._options.min_partitions, self._options.max_records_per_partition
         )
-        return divided, self._progress.ear(self._cluster)
+        return divided, self._progress.ear(self._cluster) if divided else None
 
     def done(self, end: dict[str, Any]) -> None:
         """All before `end` is processed."""

@@ -32,7 +32,8 @@ class Listener:
 
     def __init__(self, host: str, random: Random) -> None:
         """`host` is this machine's address as the brokers' network sees it."""
-        self._socket = socket.create_server((host, 0))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family)
         self._socket.setblocking(False)
         self.ear = Ear(host, self._socket.getsockname()[1], str(random.uuid()))
 
