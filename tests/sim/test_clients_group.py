@@ -36,11 +36,14 @@ async def joined(member: Member) -> Owned:
             await member.connections.back_off()
 
 
-def test_a_member_alone_owns_all_and_recalls_what_it_committed(cluster: Cluster) -> None:
+def test_a_member_alone_owns_all_and_recalls_what_it_committed(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         history = new_history()
         alone = member(cluster, history, "alone")
         assert (await joined(alone)).partitions == (ONE, TWO)
+        assert "subscription not readable" not in caplog.text
         assert await alone.recall() == {ONE: -1, TWO: -1}
         await alone.commit({TWO: 5})
         await alone.heartbeat()

@@ -6,12 +6,12 @@ generation: the member has to join again, and the coordinator refuses what is ol
 """
 
 from collections.abc import Mapping, Sequence
+from struct import Struct
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.groups.consumer_protocol import Subscription, write_subscription
 from barnabas.sim.clients import Address, Connections, partitions, parts, topics
 from barnabas.sim.history import (
     NO_OFFSET,
@@ -30,6 +30,9 @@ SESSION_MS: Final = 3_000
 REBALANCE_MS: Final = 3_000
 JOINS_WITHIN_S: Final = 8.0
 PROTOCOL: Final = "text"
+_VERSION_COUNT: Final = Struct(">hi")
+_LENGTH: Final = Struct(">h")
+_NO_USER_DATA: Final = b"\xff\xff\xff\xff"
 _E = ErrorCode
 # With these nothing was written: someone else has taken over, or the group is between two
 # generations.
@@ -116,8 +119,10 @@ class Member:
                 return joined
 
     def _subscription(self) -> bytes:
-        """To all topics, as far as this member knows them."""
-        return write_subscription(Subscription(tuple(topics(self.connections))), version=0)
+        """To all topics, as far as this member knows them; in version 0 of Kafka's form."""
+        names = [topic.encode() for topic in topics(self.connections)]
+        listed = b"".join(_LENGTH.pack(len(name)) + name for name in names)
+        return _VERSION_COUNT.pack(0, len(names)) + listed + _NO_USER_DATA
 
     async def _assigned(self, joined: Any) -> tuple[Any, ...]:
         """What each member is to read, if this one leads the group: partitions in turn."""
