@@ -125,6 +125,13 @@ def refused(ideal: Ideal, why: str, acks: int = -1) -> None:
     ideal.send(1, outcome=FAILED, acks=acks).why = why
 
 
+def test_a_batch_that_is_there_may_be_refused_as_no_longer_remembered() -> None:
+    ideal = Ideal()
+    ideal.send(1)
+    ideal.send(1, outcome=UNKNOWN).why = "out_of_order_sequence_number"
+    assert ideal.found() == []
+
+
 def test_a_batch_that_comes_next_must_not_be_refused_as_if_one_was_missing() -> None:
     ideal = Ideal()
     ideal.send(1)

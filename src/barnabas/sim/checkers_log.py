@@ -61,7 +61,7 @@ def check_log(history: History, final: Final) -> Iterator[Violation]:
     yield from _check_polls(history, places, ends, deleted)
     yield from _check_origins(history, places)
     yield from _check_order(history, final)
-    yield from _check_sequences(history, deleted)
+    yield from _check_sequences(history, final, deleted)
 
 
 def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation]:
@@ -180,12 +180,15 @@ def _check_order(history: History, final: Final) -> Iterator[Violation]:
             last[producer] = sequence
 
 
-def _check_sequences(history: History, deleted: set[str]) -> Iterator[Violation]:
+def _check_sequences(history: History, final: Final, deleted: set[str]) -> Iterator[Violation]:
     """A producer that wants to be sure of each batch is not told that one was missing.
 
+    But it may be told so of a batch that is there: brokers remember the last few only, and after
+    a clean start the very last.
     Nor does anybody know a later epoch of a producer than the producer itself.
     """
     unsure: set[tuple[int, int, TopicPartition]] = set()
+    there = {value for end in final.partitions for _, value in end.records}
     for operation, send in history.of(Send):
         if operation.outcome is Outcome.OK or send.at.topic in deleted:
             continue
@@ -193,6 +196,7 @@ def _check_sequences(history: History, deleted: set[str]) -> Iterator[Violation]
         is_first = producer not in unsure
         unsure.add(producer)
         is_gap = operation.why == "out_of_order_sequence_number" and send.acks == _ALL
+        is_gap &= there.isdisjoint(send.values)
         if (is_gap and is_first) or operation.why in (
             "invalid_producer_epoch",
             "unknown_producer_id",
