@@ -1,5 +1,6 @@
 """What a task reads of a real broker, without Spark: codecs, gaps, losses, brokers that go."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,29 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(
         broker.kill()
         broker.start()
         found += sum(header.record_count for each in batches for header, _ in each)
+
+    assert found == 300
+
+
+def test_a_connection_that_ended_while_others_worked_is_made_anew(
+    fill: Fill, served: BrokerProcess, topic: str
+) -> None:
+    fill(many(300), batch_size="1000")
+    options = read_options(
+        served.bootstrap,
+        topic,
+        **{"kafka.max.partition.fetch.bytes": "2000", "kafka.default.api.timeout.ms": "1000"},
+    )
+    (wanted,) = plan(options, Selection())
+
+    found = 0
+    with PartitionFetcher(wanted, options) as fetcher:
+        for turn, batches in enumerate(fetcher):
+            found += sum(header.record_count for header, _ in batches)
+            if turn == 2:
+                threading.Event().wait(1.2)  # longer than a broker may be gone
+                assert fetcher._connection is not None
+                fetcher._connection.close()
 
     assert found == 300
 

@@ -6,20 +6,21 @@ same time. A leader that changed is looked for; a broker that is gone is waited 
 are passed over, as `failOnDataLoss` says.
 """
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
 from barnabas.base.clock import machine_stopwatch
-from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.base.errors import BrokerError, ErrorCode, PeerGone
 from barnabas.spark.connection import Connection, api_timeout_s, connect
 from barnabas.spark.failures import DataLoss, SparkFailure
 from barnabas.spark.fetch import Fetched, Limits, Malformed, read_fetch, write_fetch
 from barnabas.spark.options import EARLIEST, LATEST, SourceOptions
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.transactions import Batches, committed
-from barnabas.wire.batch import headers
+from barnabas.wire.batch import BatchHeader, headers
 
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _PAUSE_S: Final = 0.1
@@ -79,14 +80,16 @@ class PartitionFetcher:
             if fetched.error == _OUT_OF_RANGE:
                 self._skip_what_is_gone()
             elif fetched.error in _MOVED_CODES:
-                self._look_again(ErrorCode(fetched.error).name)
+                self._look_again(_name(fetched.error))
             elif fetched.error:
                 raise SparkFailure(
-                    f"partition {self._wanted.partition} cannot be read: error {fetched.error}"
-                    f" of the broker at {self._broker}"
+                    f"partition {self._wanted.partition} cannot be read: the broker at"
+                    f" {self._broker} answers {_name(fetched.error)}"
                 )
             elif batches := self._take(fetched):
                 yield batches
+                # How long these took others does not count against the broker.
+                self._last_progress = machine_stopwatch()
 
     # -- asking --------------------------------------------------------------
 
@@ -117,14 +120,15 @@ class PartitionFetcher:
 
     def _take(self, fetched: Fetched) -> Batches:
         """What of the answer is to be decoded; the request after it is already sent."""
-        whole = list(headers(fetched.records))
+        whole = self._whole_batches(fetched.records)
         if not whole:
             self._wait_for_more(fetched)
             return []
         self._last_progress = machine_stopwatch()
         self._position = max(self._position, whole[-1][1].next_offset)
         if self._position < self._wanted.end:
-            self._ask()
+            with contextlib.suppress(PeerGone):  # it is asked again, or another one, in its turn
+                self._ask()
         batches = [
             (header, fetched.records[position : position + header.size])
             for position, header in whole
@@ -133,6 +137,15 @@ class PartitionFetcher:
         if self._limits.read_committed:
             return committed(batches, fetched.aborted)
         return [each for each in batches if not each[0].is_control]
+
+    def _whole_batches(self, records: memoryview) -> list[tuple[int, BatchHeader]]:
+        try:
+            return list(headers(records))
+        except BrokerError as damaged:
+            raise SparkFailure(
+                f"what follows offset {self._position} of {self._wanted.partition} cannot be read:"
+                f" {damaged}"
+            ) from None
 
     # -- what goes wrong -----------------------------------------------------
 
@@ -202,3 +215,8 @@ class PartitionFetcher:
             self._connection.close()
         self._connection = None
         self._asked = False
+
+
+def _name(code: int) -> str:
+    """Kafka's name of an error, if it is one that is known here."""
+    return next((each.name.upper() for each in ErrorCode if each.value == code), f"error {code}")
