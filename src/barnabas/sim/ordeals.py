@@ -21,7 +21,6 @@ from barnabas.sim.world import World
 
 # How long something may take that is waited for; if it does not come, the ordeal is over.
 COMES_WITHIN_S: Final = 20.0
-RECOVERS_WITHIN_S: Final = 60.0
 LOOK_S: Final = 0.01
 TOPIC: Final = "ordeal"
 
@@ -29,14 +28,14 @@ Act = Callable[[World, Random], Awaitable[bool]]
 
 
 def _alone(act: Act) -> Act:
-    """An ordeal with nothing beside it: before and after it, the cluster is whole."""
+    """An ordeal with nothing beside it: it begins when the cluster is whole."""
 
     async def acts(world: World, random: Random) -> bool:
-        if world.is_delicate or not await _comes(lambda: _is_whole(world)):
+        if world.is_delicate:
             return False
         world.is_delicate = True
         try:
-            return await act(world, random)
+            return await _comes(lambda: _is_whole(world)) and await act(world, random)
         finally:
             world.heal()
             world.is_delicate = False
@@ -94,11 +93,14 @@ async def _two_leaders_die(world: World, random: Random) -> bool:
     second, third = (world.machines[each] for each in seen.replicas if each != first.broker_id)
     world.story.tell("ordeal", f"{at} loses its leaders {first.name} and {second.name}")
     world.network.cut(third.name, second.name, both=False)
-    # A follower learns a little later than clients what is committed.
-    await _comes(lambda: _committed(first, at) > _committed(third, at), 5)
+    # A follower learns later than clients what is committed, which now are told.
+    await _comes(lambda: _committed(first, at) > _committed(third, at) >= 0, 5)
+    await asyncio.sleep(LOOK_S)
     first.kill()
+    before = _end(third, at)
     if await _comes(lambda: _leader(world, at) == second.broker_id):
-        await asyncio.sleep(random.uniform(0.05, 1.0))
+        # Where it truncates by leader epochs, it has nothing to truncate.
+        await _comes(lambda: _end(third, at) < before, random.uniform(0.1, 3.0))
         second.kill()
         await _comes(lambda: _leader(world, at) == third.broker_id)
     await asyncio.sleep(random.uniform(0, 2))
@@ -109,6 +111,12 @@ def _committed(machine: Machine, at: TopicPartition) -> int:
     """How far a broker knows the partition to be committed."""
     replica = None if machine.broker is None else machine.broker.replicas.get(at)
     return -1 if replica is None else replica.high_watermark
+
+
+def _end(machine: Machine, at: TopicPartition) -> int:
+    """How far a broker's log of the partition reaches."""
+    log = None if machine.broker is None else machine.broker.logs.get(at)
+    return -1 if log is None else log.log_end_offset
 
 
 # -- the version of the in-sync replicas -------------------------------------
@@ -214,7 +222,9 @@ async def _alone_and_then_dark(world: World, random: Random) -> bool:
     if await _comes(lambda: _is_alone(world, lone)):
         for disk in lone.disks.values():
             disk.write_back()
-        await asyncio.sleep(random.uniform(1, 4))
+        # Where the rule is in force, nothing is ever promised by one that is alone.
+        before = _all_committed(lone)
+        await _comes(lambda: _all_committed(lone) > before + random.randrange(2, 12), 5)
         lone.power_off()
         await asyncio.sleep(random.uniform(0, 2))
     return True
@@ -225,6 +235,11 @@ def _is_alone(world: World, lone: Machine) -> bool:
     if lone.broker is None:
         return False
     return all(leader.isr == (lone.broker_id,) for leader in lone.broker.replicas)
+
+
+def _all_committed(machine: Machine) -> int:
+    """How many records a broker that leads says are committed."""
+    return sum(leader.high_watermark for leader in machine.broker.replicas) if machine.broker else 0
 
 
 EPOCH_TRUNCATION: Final = Fault("two leaders die", 1, _alone(_two_leaders_die))
