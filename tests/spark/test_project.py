@@ -145,7 +145,6 @@ def test_updates_count_what_spark_tells_of_each_flow(tmp_path: Path) -> None:
 def test_a_run_that_failed_says_why_the_last_query_did(tmp_path: Path) -> None:
     create(tmp_path / "shop", "orders", None, "host:1")
     updates = Updates(cast("SparkSession", None), find(tmp_path / "shop"))
-    updates.on_started()
-    updates.on_ended("[STREAM_FAILED] Query terminated: barnabas.spark.failures.Lost: no topic x")
+    updates.on_failed("[STREAM_FAILED] Query terminated: barnabas.spark.failures.Lost: no topic x")
     with pytest.raises(CommandFailed, match=r"^shop: no topic x$"):
         updates.on_event("Run is FAILED since flow 'kept' has failed more than 2 times.")

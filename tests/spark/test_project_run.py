@@ -36,8 +36,8 @@ def test_a_new_project_runs_goes_on_where_it_was_and_tells_what_is_wrong(
         "CREATE STREAMING TABLE kept USING PARQUET AS SELECT * FROM STREAM(orders);"
     )
     missing = run(tmp_path, served, "run", "shop")
-    assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
-    assert topic in missing.stderr
+    assert missing.returncode == 1
+    assert f"shop: there is no topic {topic}" in missing.stderr.splitlines()[-1]
 
     create_topic(served.bootstrap, topic, 2)
     create_topic(served.bootstrap, "shop-revenue")
@@ -58,5 +58,5 @@ def test_a_new_project_runs_goes_on_where_it_was_and_tells_what_is_wrong(
 
     (tmp_path / "shop/transformations/broken.py").write_text("undefined\n")
     broken = run(tmp_path, served, "run", "shop")
-    assert (broken.returncode, broken.stderr.count("\n")) == (1, 1)
-    assert "broken.py line 1: NameError" in broken.stderr
+    assert broken.returncode == 1
+    assert "broken.py line 1: NameError" in broken.stderr.splitlines()[-1]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.failures import CommandFailed
-from barnabas.spark.failing import SparkFailed, explain, spark_failures
+from barnabas.spark.failing import SparkFailed, explain, spark_errors, spark_failures
 from barnabas.spark.lag import lag_of
 from barnabas.spark.project import Project
 from barnabas.spark.terminal import Progress, Show
@@ -19,7 +19,9 @@ from barnabas.spark.terminal import Progress, Show
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TOLD_WITHIN_S: Final = 10.0
+# When nothing was told for so long, nothing more will be.
+_QUIET_S: Final = 0.5
+_LOOKS: Final = 20
 
 
 @dataclass
@@ -40,9 +42,8 @@ class Updates:
         self._spark = spark
         self._project = project
         self._show: Show | None = None
-        self._running = 0
         self._failure: str | None = None
-        self._changed = threading.Condition()
+        self._told = threading.Condition()
         self.flows: dict[str, Flow] = {}
         self.count = 0
 
@@ -50,14 +51,30 @@ class Updates:
     def listening(self, show: Show) -> Iterator[None]:
         """Meanwhile Spark tells of every batch, in a thread of its own, and `show` is told."""
         self._show = show
-        listener = _listener(self)
-        self._spark.streams.addListener(listener)
+        streams: Any = self._spark.streams
+        # Not by addListener: to remove a listener may wait for ever, for the thread that tells it.
+        events = streams._sqlb._register_server_side_listener()
+        thread = threading.Thread(target=self._listen, args=(streams._sqlb, events), daemon=True)
+        thread.start()
         try:
             yield
         finally:
             self._show = None
-            with spark_failures():
-                self._spark.streams.removeListener(listener)
+
+    def _listen(self, bus: Any, results: Iterator[Mapping[str, Any]]) -> None:
+        """Until the session ends, and with it what Spark sends."""
+        with contextlib.suppress(*spark_errors(), ValueError):
+            for result in results:
+                for told in result["streaming_query_listener_events_result"].events:
+                    self._on_told(bus.deserialize(told))
+
+    def _on_told(self, event: Any) -> None:
+        if hasattr(event, "progress"):
+            self.on_progress(event.progress)
+        elif getattr(event, "exception", None):
+            self.on_failed(event.exception)
+        with self._told:
+            self._told.notify_all()
 
     def update(self, refresh: Mapping[str, Any]) -> None:
         """Process what is there now, and return when that is done.
@@ -107,15 +124,9 @@ class Updates:
             self._await_last_batches()
             raise SparkFailed(f"{self._project.name}: {self._failure or message.rstrip('.')}")
 
-    def on_started(self) -> None:
-        with self._changed:
-            self._running += 1
-
-    def on_ended(self, failure: str | None) -> None:
-        self._failure = explain(SparkFailed(failure)) if failure else self._failure
-        with self._changed:
-            self._running -= 1
-            self._changed.notify_all()
+    def on_failed(self, failure: str) -> None:
+        """A query has ended by this; Spark may start it again."""
+        self._failure = explain(SparkFailed(failure))
 
     def on_progress(self, progress: Any) -> None:
         """One micro-batch of one flow is done."""
@@ -147,27 +158,10 @@ class Updates:
 
     def _await_last_batches(self) -> None:
         """Spark tells of batches, and why they failed, a little later than of the update's end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._running <= 0, _TOLD_WITHIN_S)
-
-
-def _listener(updates: Updates) -> Any:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            updates.on_started()
-
-        def onQueryProgress(self, event: Any) -> None:
-            updates.on_progress(event.progress)
-
-        def onQueryIdle(self, event: Any) -> None:
-            """Nothing new is nothing to tell."""
-
-        def onQueryTerminated(self, event: Any) -> None:
-            updates.on_ended(event.exception)
-
-    return Listener()
+        with self._told:
+            for _ in range(_LOOKS):
+                if not self._told.wait(_QUIET_S):
+                    return
 
 
 class UserCode:
