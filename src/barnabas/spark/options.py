@@ -44,7 +44,7 @@ _KNOWN: Final = (
     "fetchOffset.retryIntervalMs",
     "partition.metadata.cache.ttl.ms",
 )
-_LOWER: Final = frozenset(name.lower() for name in _KNOWN)
+_LOWER: Final = {name.lower(): name for name in _KNOWN}
 _REFUSED: Final = {
     "auto.offset.reset": "say where to start with startingOffsets",
     "key.deserializer": "keys are binary; cast the column key",
@@ -181,8 +181,7 @@ class _Given:
             if name in _LOWER or name.startswith(_PREFIX):
                 continue
             for likely in difflib.get_close_matches(name, _LOWER, n=1, cutoff=0.85):
-                meant = next(known for known in _KNOWN if known.lower() == likely)
-                raise WrongOption(f"there is no option {name}; did you mean {meant}?")
+                raise WrongOption(f"there is no option {name}; did you mean {_LOWER[likely]}?")
 
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
         text = self.get("kafka.bootstrap.servers")
@@ -303,7 +302,7 @@ def _check_batch(starting: Bound, ending: Bound) -> None:
         if bound.everywhere == refused or refused in (bound.each or {}).values():
             raise WrongOption(f"option {bound.name} cannot be {word} in a batch read")
     if starting.each and ending.each and starting.by_time == ending.by_time:
-        for partition in starting.each.keys() ^ ending.each.keys():
+        for partition in sorted(starting.each.keys() ^ ending.each.keys()):
             raise WrongOption(
                 f"{starting.name} and {ending.name} must name the same partitions;"
                 f" only one of them names {partition}"
