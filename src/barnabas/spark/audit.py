@@ -56,21 +56,26 @@ def audit(
     from barnabas.spark.audit_compare import audit_replicas
     from barnabas.spark.audit_files import find_replicas
     from barnabas.spark.audit_report import write_audit_report
-    from barnabas.spark.failing import spark_failures
+    from barnabas.spark.failing import spark_failures, unless_late
 
     replicas = find_replicas(folders, topic or ())
     compared = None if archive is None else ArchiveFolder(archive)
     if compared is not None:
         compared.load(must_exist=True)  # what is wrong is said before Spark starts
-    place = spark_place(master, remote, conf)
+    status = f"auditing {counted(len(replicas), 'replica')}"
     with (
-        Console(stderr=True).status(f"auditing {counted(len(replicas), 'replica')}"),
-        spark_session("barnabas audit", place) as spark,
-        spark_failures("the audit"),
+        Console(stderr=True).status(status),
+        spark_session("barnabas audit", spark_place(master, remote, conf)) as spark,
     ):
-        audited = audit_replicas(spark, replicas)
-        if compared is not None:
-            audit_archive(spark, compared, audited)
+
+        def compare() -> "Audited":
+            with spark_failures("the audit"):
+                found = audit_replicas(spark, replicas)
+                if compared is not None:
+                    audit_archive(spark, compared, found)
+                return found
+
+        audited = unless_late(compare)
     write_audit_report(report, audited, compared is not None)
     _show(audited, report, compared is not None, json)
     raise typer.Exit(FAILED if audited.findings else 0)

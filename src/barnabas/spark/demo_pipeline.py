@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.clock import Stopwatch
 from barnabas.spark.demo_sales import ORDERS
-from barnabas.spark.failing import spark_failures
+from barnabas.spark.failing import spark_failures, unless_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,8 +134,8 @@ class Updates:
         Raises  CommandFailed if an update fails
         """
         while not self._complete.is_set():
-            self._update()
-        self._update()
+            unless_late(self._update)
+        unless_late(self._update)
         self._is_over = True
 
     def complete(self) -> None:

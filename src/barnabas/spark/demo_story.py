@@ -13,6 +13,8 @@ from barnabas.spark.demo_cluster import BROKERS, DemoCluster
 from barnabas.spark.demo_pipeline import WATERMARK, Updates, write_project
 from barnabas.spark.demo_proof import (
     Claim,
+    Counted,
+    Logged,
     decide_claims,
     decide_same_bytes,
     read_log,
@@ -23,6 +25,7 @@ from barnabas.spark.demo_report import failover_gap, write_report
 from barnabas.spark.demo_sales import Till
 from barnabas.spark.demo_selling import Selling
 from barnabas.spark.demo_watch import PARTITIONS, Watch
+from barnabas.spark.failing import spark_failures, unless_late
 from barnabas.spark.session import SparkPlace, spark_session
 from barnabas.spark.shop import Shop
 
@@ -92,9 +95,8 @@ class Story:
             " kill; then other brokers led, and the producer went on by itself"
         )
         self._step("The proof, from the data")
-        parquet = read_parquet(spark)
-        topic = read_topic(spark, cluster.bootstrap)
-        claims = decide_claims(till.ledger, read_log(spark, cluster.bootstrap), parquet, topic)
+        logged, parquet, topic = unless_late(lambda: _read(spark, cluster.bootstrap))
+        claims = decide_claims(till.ledger, logged, parquet, topic)
         claims.append(decide_same_bytes(cluster.folder))
         self._show(claims)
         self._step("The report")
@@ -136,3 +138,8 @@ class Story:
         for claim in claims:
             mark = "[green]✓[/]" if claim.holds else "[red]✗[/]"
             self._console.print(f"   {mark} {claim.text}", soft_wrap=True)
+
+
+def _read(spark: "SparkSession", bootstrap: str) -> tuple[Logged, Counted, Counted]:
+    with spark_failures("reading what was counted"):
+        return read_log(spark, bootstrap), read_parquet(spark), read_topic(spark, bootstrap)

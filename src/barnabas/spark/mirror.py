@@ -95,17 +95,15 @@ def mirror(
     place = SparkPlace(master, remote, {**_ONCE, **parse_pairs(conf, "--conf")})
     run = _Run(source, target, wanted, None if not groups else tuple(group or ()))
     state = MirrorState(target)
-    run.prepare()
     copier = Mirror(source, target, state, wanted)
-    copier.begin()  # what is wrong is said before Spark starts
+    run.prepare(copier)  # what is wrong is said before Spark starts
     with spark_session("barnabas mirror", place) as spark:
         try:
             with shown("mirroring") as show:
                 run.catch_up(spark, copier, state, show)
                 while continuous:
                     Event().wait(every)
-                    run.prepare()
-                    copier.begin()
+                    run.prepare(copier)
                     run.catch_up(spark, copier, state, show)
         finally:
             run.summarize(json)
@@ -141,23 +139,26 @@ class _Run:
         self._notes: list[str] = []
         self._translated: dict[str, Translated] = {}
 
-    def prepare(self) -> None:
-        """Let the topics be there, as they are in the source."""
+    def prepare(self, copier: "Mirror") -> None:
+        """Let the topics be there, as they are in the source, if they can be a mirror's."""
         from barnabas.spark.mirror_topics import mirror_topic, shape_of
 
+        shapes = {name: shape_of(self._source, name) for name in self._wanted.topics}
+        copier.check()
         for name, copy in self._wanted.topics.items():
-            self._notes += mirror_topic(self._target, copy, shape_of(self._source, name))
+            self._notes += mirror_topic(self._target, copy, shapes[name])
+        copier.begin()
 
     def catch_up(
         self, spark: "SparkSession", copier: "Mirror", state: "MirrorState", show: Show
     ) -> None:
         """Copy until nothing is new, then translate the groups."""
-        from barnabas.spark.failing import SparkFailed
+        from barnabas.spark.failing import SparkFailed, unless_late
 
         attempts = 0
         while True:
             try:
-                step = copier.step(spark)
+                step = unless_late(lambda: copier.step(spark))
             except SparkFailed:
                 attempts += 1
                 if attempts == _ATTEMPTS:

@@ -5,7 +5,7 @@ that goes, the end of the target's log tells: the next step begins there. What i
 after each step, so there is little to find out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.client import Cluster
@@ -50,37 +50,41 @@ class Mirror:
         self._state = state
         self._wanted = wanted
         self._cluster_id = cluster_id(source)
+        self._committed = {**wanted.source, "kafka.isolation.level": "read_committed"}
 
     def lineages(self) -> dict[str, Lineage]:
         """Which topic is copied to which, by the name in the source."""
         there, here = self._now()
         return self._lineages(there, here)
 
-    def begin(self) -> None:
-        """Check that the topics can be a mirror's, and note where a new one begins.
+    def check(self) -> None:
+        """Look at the topics of the target that are there already; nothing is changed.
 
-        Raises  CommandFailed if a topic holds something else, or is a copy of another
+        Raises  CommandFailed if one holds something else, or is a copy of another
         """
-        there, here = self._now()
-        for source, lineage in self._lineages(there, here).items():
+        _, metadata = self._target.admin()
+        there, here = self._now([t for t in self._wanted.topics.values() if t in metadata.topics])
+        for lineage in self._lineages(there, here).values():
             before = self._state.copied_from(lineage.target, lineage.target_id)
             if before is not None and before != lineage:
                 raise CommandFailed(_conflict(before, lineage))
+            for number, bounds in here[lineage.target].bounds.items():
+                if bounds.start < bounds.end and not self._state.syncs(lineage, number):
+                    raise CommandFailed(
+                        f"topic {lineage.target} on {self._target.bootstrap} has records that no"
+                        " mirror has written; delete it, or give the copies other names with"
+                        " --prefix"
+                    )
+
+    def begin(self) -> None:
+        """Note where partitions begin of which nothing has been copied yet; all topics are there"""
+        there, here = self._now()
+        for source, lineage in self._lineages(there, here).items():
             starts = {
                 number: Sync(bounds.start, here[lineage.target].bounds[number].end)
                 for number, bounds in there[source].bounds.items()
                 if not self._state.syncs(lineage, number)
             }
-            filled = [
-                n
-                for n, sync in starts.items()
-                if here[lineage.target].bounds[n].start < sync.target
-            ]
-            if filled:
-                raise CommandFailed(
-                    f"topic {lineage.target} on {self._target.bootstrap} has records that no mirror"
-                    " has written; delete it, or give the copies other names with --prefix"
-                )
             if starts:
                 self._state.write(lineage, starts)
 
@@ -104,12 +108,18 @@ class Mirror:
 
     def count(self, spark: "SparkSession", topic: str, partition: int, start: int, end: int) -> int:
         """How many records of the source lie in [start, end): less where there are gaps."""
+        options = {**self._committed, "failOnDataLoss": "false"}
+        wanted = Range(Partition(topic, partition), start, end)
         with spark_failures("counting records"):
-            return self._read(spark, [Range(Partition(topic, partition), start, end)]).count()
+            return read_ranges(spark, options, [wanted]).count()
 
-    def _now(self) -> tuple[dict[str, TopicNow], dict[str, TopicNow]]:
-        there = topics_now(self._source, self._wanted.topics)
-        return there, topics_now(self._target, self._wanted.topics.values())
+    def _now(
+        self, copies: Collection[str] | None = None
+    ) -> tuple[dict[str, TopicNow], dict[str, TopicNow]]:
+        """The topics in both clusters, of all copies or of these."""
+        chosen = self._wanted.topics.values() if copies is None else copies
+        names = [name for name, copy in self._wanted.topics.items() if copy in chosen]
+        return topics_now(self._source, names), topics_now(self._target, chosen)
 
     def _lineages(
         self, there: Mapping[str, TopicNow], here: Mapping[str, TopicNow]
@@ -119,6 +129,7 @@ class Mirror:
                 self._cluster_id, source, there[source].topic_id, target, here[target].topic_id
             )
             for source, target in self._wanted.topics.items()
+            if target in here
         }
 
     def _ranges(
@@ -149,9 +160,14 @@ class Mirror:
             )
         if written == 0:
             return sync.source
+        if bounds.start > sync.source:
+            raise CommandFailed(
+                f"{partition}: the records from {sync.source} to {bounds.start} were deleted before"
+                " it was noted how many of them are copied; delete the copy to begin again"
+            )
         from pyspark.sql import functions as f
 
-        rest = Range(partition, max(sync.source, bounds.start), bounds.end)
+        rest = Range(partition, sync.source, bounds.end)
         copied = self._read(spark, [rest]).select("offset").orderBy("offset").limit(written)
         count, last = copied.agg(f.count("*"), f.max("offset")).collect()[0]
         if count < written:
@@ -175,8 +191,7 @@ class Mirror:
         return Range(partition, max(start, bounds.start), bounds.end)
 
     def _read(self, spark: "SparkSession", ranges: list[Range]) -> "DataFrame":
-        committed = {**self._wanted.source, "kafka.isolation.level": "read_committed"}
-        return read_ranges(spark, committed, ranges)
+        return read_ranges(spark, self._committed, ranges)
 
     def _copy(self, spark: "SparkSession", ranges: list[Range]) -> int:
         """One task for each partition, in the order of offsets; tells how many were read."""

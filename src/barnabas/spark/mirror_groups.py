@@ -79,4 +79,4 @@ def _translate(syncs: Sequence[Sync], partition: Partition, offset: int, count: 
     after = min(sync for sync in syncs if sync.source > offset)
     if after.source - before.source == after.target - before.target:
         return before.target + offset - before.source  # no gaps between the two
-    return before.target + count(partition.topic, partition.partition, before.source, offset)
+    return after.target - count(partition.topic, partition.partition, offset, after.source)
