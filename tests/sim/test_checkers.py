@@ -198,6 +198,13 @@ def test_a_position_that_was_read_up_to_must_not_be_out_of_range() -> None:
     assert ideal.found() == [Kind.UNCOMMITTED]
 
 
+def test_a_past_leader_may_not_know_a_position_that_is_there() -> None:
+    ideal = Ideal()
+    ideal.send(3)
+    ideal.done("consumer", Poll(AT, TOPIC_ID, 3), outcome=FAILED, why="offset_out_of_range")
+    assert ideal.found() == []
+
+
 def test_a_batch_whose_checksum_is_wrong_is_damaged() -> None:
     ideal = Ideal()
     ideal.done("consumer", Poll(AT, TOPIC_ID, 3), outcome=FAILED, why="corrupt")

@@ -114,7 +114,8 @@ def _check_polls(
     for operation, poll in history.of(Poll):
         # A group's position may be of a topic that had the same name.
         if operation.outcome is Outcome.FAILED and not (poll.group and poll.at.topic in deleted):
-            yield from _check_refused(operation, poll)
+            end = ends.get((poll.topic_id, poll.at.partition))
+            yield from _check_refused(operation, poll, end)
         if not isinstance(operation.got, Polled):
             continue
         log = places.setdefault((poll.topic_id, poll.at.partition), _Places(poll.at))
@@ -130,8 +131,12 @@ def _check_polls(
             yield Violation(Kind.UNCOMMITTED, facts)
 
 
-def _check_refused(operation: Operation, poll: Poll) -> Iterator[Violation]:
-    if operation.why == "offset_out_of_range":
+def _check_refused(
+    operation: Operation, poll: Poll, end: FinalPartition | None
+) -> Iterator[Violation]:
+    """A position that was read up to stays one; only a past leader may not know it yet."""
+    is_there = end is not None and poll.position <= end.high_watermark
+    if operation.why == "offset_out_of_range" and not is_there:
         facts = f"{poll.at} was read up to {poll.position}, which is out of range: {operation}"
         yield Violation(Kind.UNCOMMITTED, facts)
     elif operation.why == "corrupt":
