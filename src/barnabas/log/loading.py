@@ -19,6 +19,7 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
+from barnabas.log.ends import MAX_RELATIVE
 from barnabas.log.epochs import EpochEntry, LeaderEpochs
 from barnabas.log.flushes import EPOCH_CHECKPOINT, PARTITION_METADATA
 from barnabas.log.log import Log
@@ -195,8 +196,12 @@ def _check_or_recover(
             continue
         is_cut = segment.recover(epochs, None if is_last else end) > 0
         # What was written to a segment reaches the medium by itself, so of a later one there can
-        # be more. Only compaction leaves gaps that are right.
-        is_short = segment.end_offset < end and not opening.may_have_gaps_at(segment.base_offset)
+        # be more. Gaps are right only where compaction left them, or where a follower got a batch
+        # of an offset that the segment before cannot hold.
+        is_short = (
+            segment.end_offset < end <= segment.base_offset + MAX_RELATIVE + 1
+            and not opening.may_have_gaps_at(segment.base_offset)
+        )
         if (is_cut or (is_short and not is_last)) and not is_flushed:
             # Before the cut: a crash in between must not leave a gap with nothing wrong around.
             later = segments[number + 1 :]
