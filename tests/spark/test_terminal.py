@@ -62,6 +62,11 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
             "option subscribe is missing",
         ),
         ("java.io.IOException: disk full\n\tat org.apache.Foo.bar(Foo.java:1)", "disk full"),
+        (
+            "[STREAM_FAILED] Query [id = 59ed, runId = 8033] terminated with exception: Disk full"
+            " SQLSTATE: XXKST",
+            "Disk full",
+        ),
         ("", "ValueError"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from barnabas.cli.failures import CommandFailed
 
 _CLASS: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_0-9.]+\] )?")
+_QUERY: Final = re.compile(r"^Query .*?\[id = .*?\] terminated with exception: ")
 _AFTER: Final = re.compile(
     r"\s*(?:SQLSTATE: \w+|JVM stacktrace:|Driver stacktrace|== SQL|=== Streaming|\n\s*at |;\n)"
 )
@@ -44,7 +45,7 @@ def explain(error: BaseException) -> str:
         raised = _PYTHON.findall(text)
     if raised:
         return str(raised[-1]).strip()
-    said = _AFTER.split(_CLASS.sub("", text.strip()), maxsplit=1)[0]
+    said = _AFTER.split(_QUERY.sub("", _CLASS.sub("", text.strip())), maxsplit=1)[0]
     return " ".join(said.split()).rstrip(".") or type(error).__name__
 
 

@@ -17,6 +17,7 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.command_options import Conf, Continuous, Every, Master, Remote
+from barnabas.spark.failing import unless_late
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Rate, shown
 
@@ -149,10 +150,11 @@ def _run(
     updates, rate = Updates(spark, project), Rate()
     try:
         with shown(project.name) as show, updates.listening(show):
-            updates.update(chosen)
+            unless_late(lambda: updates.update(chosen))
+            later = {**chosen, "full_refresh": [], "full_refresh_all": False}
             while every_s is not None:
                 Event().wait(every_s)
-                updates.update({**chosen, "full_refresh": [], "full_refresh_all": False})
+                unless_late(lambda: updates.update(later))
     finally:
         if updates.flows:
             _summarize(project, updates, rate, json)

@@ -86,7 +86,7 @@ class Updates:
             SparkConnectGraphElementRegistry,
         )
 
-        project = self._project
+        project, self._failure = self._project, None
         with spark_failures(project.name):
             spec = cli.load_pipeline_spec(project.spec_file)
             graph = spark_connect_pipeline.create_dataflow_graph(
