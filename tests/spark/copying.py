@@ -56,7 +56,7 @@ def main(bootstrap: str, source: str, target: str, folder: str) -> None:
 
 
 class Copying:
-    """The query's process, with all that it started, in a group of its own."""
+    """The query's process, with all that it started, in a session of its own."""
 
     def __init__(self, bootstrap: str, source: str, target: str, folder: Path) -> None:
         self._arguments = (bootstrap, source, target, str(folder))
@@ -126,7 +126,7 @@ class Copying:
                 command = (entry / "cmdline").read_bytes()
             except OSError:
                 continue  # it ended meanwhile
-            if int(fields[2]) == self._process.pid and b"pyspark.daemon" in command:
+            if int(fields[3]) == self._process.pid and b"pyspark.daemon" in command:
                 parents[int(entry.name)] = int(fields[1])
                 daemons.append(int(entry.name))
         return [pid for pid, parent in parents.items() if parent in daemons]
