@@ -135,6 +135,27 @@ def test_gaps_between_segments_are_right_where_a_log_may_have_been_compacted(
     assert log.log_end_offset == (120 if is_right else third.base_offset - 1)
 
 
+@pytest.mark.parametrize("first_dirty_offset", [None, 2])
+def test_what_a_follower_got_of_a_compacted_log_outlasts_a_kill(
+    tmp_path: Path, first_dirty_offset: int | None
+) -> None:
+    config = replace(CONFIG, cleanup_policy=("compact",), segment_bytes=300)
+    leader = open_partition(tmp_path / "leader")
+    follower = open_partition(tmp_path / "follower", config)
+    kept = fill(leader, 40)[::4]
+    for batch in kept:
+        follower.append_as_follower(batch, NOW)
+    assert len(follower.segments) > 3
+    follower = open_partition(
+        tmp_path / "follower",
+        config,
+        clean=False,
+        recovery_point=follower.segments[1].base_offset,
+        first_dirty_offset=first_dirty_offset,
+    )
+    assert read_all(follower) == kept
+
+
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_damage_anywhere_keeps_the_batches_before_it_and_serves_none_after(

@@ -17,7 +17,7 @@ from barnabas.base.randomness import Random
 from barnabas.base.topic_config import TopicConfig
 from barnabas.log.checkpoints import encode_epoch_checkpoint
 from barnabas.log.cleaning import Cleaning
-from barnabas.log.ends import LogEnd
+from barnabas.log.ends import MAX_RELATIVE, LogEnd
 from barnabas.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.flushes import EPOCH_CHECKPOINT, Flushes
@@ -141,7 +141,9 @@ class Log(LogEnd):
         with self._writing():
             latest = max(header.max_timestamp for _, header in found)
             if self._active.should_roll(len(data), last.last_offset, latest, now_ms, self.config):
-                self._roll_at(found[0][1].base_offset, now_ms)
+                # Without a gap before it, if it can reach: recovery takes one for a loss.
+                is_near = last.last_offset - self.log_end_offset <= MAX_RELATIVE
+                self._roll_at(self.log_end_offset if is_near else found[0][1].base_offset, now_ms)
             self._active.append_all(data, [header for _, header in found])
             for _, header in found:
                 if header.leader_epoch != self._epoch:
