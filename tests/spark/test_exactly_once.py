@@ -248,6 +248,31 @@ def test_what_was_written_aside_is_deleted_when_it_is_published(query: Query) ->
     assert {number: len(listed) for number, listed in aside.items() if listed} == {0: 1}
 
 
+def test_a_broker_that_has_not_heard_of_the_staging_topic_is_asked_again(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = query.run_tasks(0)
+    found, answers = Staging.found, iter([None, None])
+
+    monkeypatch.setattr(Staging, "found", lambda self: next(answers, found(self)))
+    query.commit(written, 0)
+
+    query.check(0)
+
+
+def test_a_note_that_is_lost_is_told_and_the_batch_written_the_next_time(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = query.run_tasks(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Staging, "append", lambda *_: None)
+        with pytest.raises(SparkFailure, match=r"noted about micro-batch 0 in .* is gone"):
+            query.commit(written, 0)
+    query.commit(written, 0)
+
+    query.check(0)
+
+
 def test_a_lost_staging_topic_is_named(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     written = query.run_tasks(0)
 

@@ -133,12 +133,12 @@ def commit(
     if not written:
         return
     staging = Staging(written[0].query, options)
-    topic = staging.found()
+    mine = [each for each in written if each.staged is not None]
+    topic = staging.awaited() if mine else staging.found()
     if topic is None:
         return  # no task of this query ever had a row
     history, _ = staging.history(topic)
     _finish(history, staging, options, clock)
-    mine = [each for each in written if each.staged is not None]
     if batch_id <= history.published_id or not mine:
         return
     decided = decide(history, batch_id, mine, options)
@@ -149,6 +149,11 @@ def commit(
         _conclude(history, staging, clock)
     else:
         _finish(history, staging, options, clock)
+    if history.published_id < batch_id:
+        raise SparkFailure(
+            f"what was noted about micro-batch {batch_id} in {staging.topic} is gone: its log was"
+            " truncated; start the query again, which writes the micro-batch then"
+        )
 
 
 def decide(

@@ -14,7 +14,7 @@ from barnabas.spark.fetcher import PartitionFetcher
 from barnabas.spark.options import EARLIEST, LATEST, SourceOptions, TopicPartition
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.sender import Sender
-from barnabas.spark.sink_cluster import create_topic, delete_records, delete_topic
+from barnabas.spark.sink_cluster import create_topic, delete_records, delete_topic, until
 from barnabas.spark.transactions import Batches
 from barnabas.wire.records import Record, build_batch, read_records
 
@@ -58,6 +58,18 @@ class Staging:
     def found(self) -> Topic | None:
         with Cluster(self._options) as cluster:
             return cluster.topics((self.topic,)).get(self.topic)
+
+    def awaited(self) -> Topic:
+        """The topic that tasks have written to; a broker may hear of it later than they did.
+
+        Raises  SparkFailure, if it is not there
+        """
+        return until(
+            self._options,
+            self.found,
+            f"topic {self.topic} is gone, and with it what tasks wrote; it must not be deleted"
+            " while its query may go on",
+        )
 
     # -- what is in it -------------------------------------------------------
 

@@ -50,7 +50,7 @@ def new_producer_id(options: SourceOptions) -> ProducerId:
             return None
         return ProducerId(answer.producer_id, answer.producer_epoch)
 
-    return _until(options, attempt, "no broker gives out a producer id")
+    return until(options, attempt, "no broker gives out a producer id")
 
 
 def partition_count(options: SourceOptions, topic: str) -> int:
@@ -76,7 +76,7 @@ def partition_count(options: SourceOptions, topic: str) -> int:
             raise SparkFailure(f"no topic can have the name {topic!r}")
         return None
 
-    return _until(
+    return until(
         options,
         attempt,
         f"there is no topic {topic}; make it with `barnabas topics create {topic}`",
@@ -112,7 +112,7 @@ def create_topic(
         why = made.error_message or made.error_code.name.replace("_", " ")
         raise SparkFailure(f"topic {topic} cannot be made: {why}")
 
-    _until(options, attempt, f"topic {topic} cannot be made: no controller answers")
+    until(options, attempt, f"topic {topic} cannot be made: no controller answers")
 
 
 def delete_topic(options: SourceOptions, topic: str) -> None:
@@ -175,7 +175,7 @@ def _ask(options: SourceOptions, address: tuple[str, int], key: ApiKey, **fields
         connection.close()
 
 
-def _until(options: SourceOptions, attempt: Callable[[], Result | None], problem: str) -> Result:
+def until(options: SourceOptions, attempt: Callable[[], Result | None], problem: str) -> Result:
     """What `attempt` gives; None is tried again, for as long as an API call may take."""
     deadline = machine_stopwatch() + round(api_timeout_s(options) * _NS_PER_S)
     while True:
