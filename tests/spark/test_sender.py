@@ -9,11 +9,19 @@ from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
 from barnabas.base.clock import SystemClock
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.spark import sender as sender_module
 from barnabas.spark.exactly_once import commit, write_aside
 from barnabas.spark.options import TopicPartition
 from barnabas.spark.produce import Malformed, Produced, read_produced, write_produce
-from barnabas.spark.sender import ProducerId, Sender, WriteFailed, next_sequence, numbered
+from barnabas.spark.sender import (
+    MOST_IN_FLIGHT,
+    ProducerId,
+    Sender,
+    WriteFailed,
+    next_sequence,
+    numbered,
+)
 from barnabas.spark.sink import send
 from barnabas.wire.batch import check_crc, read_header
 from barnabas.wire.produce import PartitionProduced
@@ -94,6 +102,49 @@ def test_a_gap_in_the_numbers_is_refused(served: BrokerProcess, topic: str) -> N
             sender.send(TopicPartition(topic, 0), batch)
         with pytest.raises(WriteFailed, match="out of order sequence number"):
             sender.flush()
+
+
+def test_after_a_lost_connection_no_more_is_on_its_way_than_a_broker_remembers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+    arrived: list[bytes] = []
+
+    class Connection:
+        """The first one is lost when it is asked for an answer."""
+
+        def __init__(self) -> None:
+            self.unanswered = self.most = 0
+            made.append(self)
+
+        def send(self, frame: bytes) -> None:
+            self.unanswered += 1
+            self.most = max(self.most, self.unanswered)
+            arrived.append(frame)
+
+        def receive(self) -> memoryview:
+            if made[0] is self:
+                raise PeerGone("killed")
+            self.unanswered -= 1
+            return memoryview(b"")
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(sender_module, "connect", lambda *_: Connection())
+    monkeypatch.setattr(sender_module, "read_produced", lambda _: Produced(0, 0))
+    monkeypatch.setattr(Sender, "_address", lambda *_: ("broker", 9092))
+    options, _ = sink("127.0.0.1:9092", "orders")
+    batches = [bytes([number]) for number in range(20)]
+
+    with Sender(options.connection) as sender:
+        for batch in batches:
+            sender.send(TopicPartition("orders", 0), batch)
+        sender.flush()
+
+    assert [connection.most for connection in made] == [MOST_IN_FLIGHT, MOST_IN_FLIGHT]
+    sent = [write_produce("orders", 0, batch, -1, 30_000) for batch in batches]
+    assert arrived == sent[:MOST_IN_FLIGHT] + sent
 
 
 # -- numbers, requests and answers -------------------------------------------

@@ -125,15 +125,16 @@ class Sender:
         try:
             address = self._address(partition)
             queue = self._waiting.setdefault(address, deque())
-            if len(queue) >= MOST_IN_FLIGHT:
+            while len(queue) >= MOST_IN_FLIGHT:
                 self._receive(address)
             queue.append(waiting)
             self._transmit(address, waiting)
         except (PeerGone, Unsettled, Malformed) as failure:
-            held = [each for queue in self._waiting.values() for each in queue]
-            if waiting not in held:
-                held.append(waiting)
-            self._send_again(held, str(failure))
+            held = self._held()
+            self._send_again(held or [waiting], str(failure))
+            if held and waiting not in held:
+                self.flush()  # with one more on their way a broker might have forgotten the first
+                self.send(*waiting)
 
     def flush(self) -> None:
         """Return when every batch is in the log, as `acks` wants it. Raises WriteFailed."""
@@ -143,8 +144,11 @@ class Sender:
                     while queue:
                         self._receive(address)
             except (PeerGone, Unsettled, Malformed) as failure:
-                held = [each for queue in self._waiting.values() for each in queue]
-                self._send_again(held, str(failure))
+                self._send_again(self._held(), str(failure))
+
+    def _held(self) -> list[_Waiting]:
+        """All that is unanswered, in the order of each partition."""
+        return [each for queue in self._waiting.values() for each in queue]
 
     # -- one attempt ---------------------------------------------------------
 
