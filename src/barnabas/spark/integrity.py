@@ -5,15 +5,21 @@ from collections.abc import Mapping
 from barnabas.spark.cluster import Cluster, Topic
 from barnabas.spark.failures import DataLoss, SparkFailure
 from barnabas.spark.options import EARLIEST, SourceOptions, TopicPartition
-from barnabas.spark.positions import Position, Positions
+from barnabas.spark.positions import UNKNOWN_EPOCH, Position, Positions
 
 _GO_ON = "to go on with what is there now, set failOnDataLoss to false"
 
 
 def still_valid(
-    cluster: Cluster, topics: Mapping[str, Topic], positions: Positions, options: SourceOptions
+    cluster: Cluster,
+    topics: Mapping[str, Topic],
+    positions: Positions,
+    options: SourceOptions,
+    seen: Positions,
 ) -> Positions:
     """The positions to go on from: the same ones, if every log is still the one they were taken of.
+
+    `seen` are positions asked for later: they may be of a leader that `topics` do not know yet.
 
     With `failOnDataLoss=false`, what is gone is left out, a topic made again is read from its
     beginning, and a log that was truncated from where it was cut.
@@ -32,7 +38,7 @@ def still_valid(
     beginnings = cluster.offsets(dict.fromkeys(made_again, EARLIEST))
     for each, beginning in beginnings.items():
         present[each] = Position(beginning.offset, beginning.epoch, topics[each.topic].topic_id)
-    return present | _cut(cluster, topics, present, options)
+    return present | _cut(cluster, topics, present, options, seen)
 
 
 def _of_topics_read(
@@ -59,13 +65,21 @@ def _is_another(topic: Topic, position: Position) -> bool:
 
 
 def _cut(
-    cluster: Cluster, topics: Mapping[str, Topic], positions: Positions, options: SourceOptions
+    cluster: Cluster,
+    topics: Mapping[str, Topic],
+    positions: Positions,
+    options: SourceOptions,
+    seen: Positions,
 ) -> Positions:
     """New positions for logs that were truncated; only a new leader can have done that."""
     led_anew = {}
     for each, position in positions.items():
         leader = topics[each.topic].leaders[each.partition]
-        if leader is not None and 0 <= position.epoch < leader.epoch:
+        newest = max(
+            UNKNOWN_EPOCH if leader is None else leader.epoch,
+            seen[each].epoch if each in seen else UNKNOWN_EPOCH,
+        )
+        if 0 <= position.epoch < newest:
             led_anew[each] = position.epoch
     changed = {}
     for each, end in cluster.epoch_ends(led_anew).items():

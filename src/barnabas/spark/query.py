@@ -50,8 +50,8 @@ class Query:
         """
         begun = from_json(start)
         self._progress.done(begun, self._cluster)
-        valid = still_valid(self._cluster, self._current_topics(), begun, self._options)
         latest = self._latest = self._end or self._resolve(_EVERYTHING)
+        valid = still_valid(self._cluster, self._current_topics(), begun, self._options, latest)
         known = self._with_new_partitions(valid, latest)
         ends = self._admitted(_offsets(known), _offsets(latest), limit)
         chosen = {each: latest[each].at(end) for each, end in ends.items()}
@@ -78,8 +78,8 @@ class Query:
         if begun == ended:
             return [], None
         topics = self._current_topics()
-        ended = still_valid(self._cluster, topics, ended, self._options)
-        begun = still_valid(self._cluster, topics, begun, self._options)
+        begun = still_valid(self._cluster, topics, begun, self._options, ended)
+        ended = still_valid(self._cluster, topics, ended, self._options, {})
         begun = self._with_new_partitions(begun, ended)
         ranges = [
             OffsetRange(
