@@ -75,7 +75,12 @@ def test_records_come_back_as_they_were_and_only_once(
 
 
 def test_a_replay_goes_on_where_it_was_ended(
-    replay: Callable[..., Ended], read: Read, topic: str, monkeypatch: pytest.MonkeyPatch
+    replay: Callable[..., Ended],
+    archived: Path,
+    served: BrokerProcess,
+    read: Read,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step = Replayer.step
 
@@ -88,6 +93,10 @@ def test_a_replay_goes_on_where_it_was_ended(
         patched.setattr(Replayer, "step", one_step)
         assert replay("--step", 6).code == 130
     assert values(read(subscribe=f"{topic}-again")) == [0, 2, 4, 1, 3, 5]
+    # What is archived meanwhile does not belong to this replay.
+    produce(served.bootstrap, topic, [{"value": b"v20", "partition": 0}])
+    grown = barnabas("pipeline", "archive", topic, "--to", archived, "-b", served.bootstrap)
+    assert grown.code == 0, grown.err
 
     assert json.loads(replay().out)["records"] == 14
     whole = values(read(subscribe=f"{topic}-again"))

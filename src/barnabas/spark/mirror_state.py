@@ -6,7 +6,7 @@ in both clusters, so how many there are tells where each is, whatever gaps the s
 """
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -101,5 +101,6 @@ class MirrorState:
 
     def _add(self, lineage: Lineage, partition: int, sync: Sync) -> None:
         known = self._syncs.setdefault((lineage, partition), [])
-        if sync not in known:
-            known.insert(bisect_right(known, sync), sync)
+        place = bisect_left(known, sync)
+        if known[place : place + 1] != [sync]:
+            known.insert(place, sync)

@@ -137,7 +137,12 @@ class Replayer:
             start, self._next = self._next or self._resume(plan, written), {}
             _check_rest(plan, left, start)
             share = max(1, self._wanted.step_records // sum(map(bool, left.values())))
-            until = {n: start[n] + share for n, missing in left.items() if missing}
+            # The archive may have more by now than when the plan was made.
+            until = {
+                n: min(start[n] + share, plan.partitions[n].last_offset + 1)
+                for n, missing in left.items()
+                if missing
+            }
             self._write(start, until)
             self._next = {**start, **until}
         done = min(plan.records, sum(written.values()) + share * len(until))
