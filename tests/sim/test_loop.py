@@ -1,6 +1,7 @@
 """The loop of a simulated world: virtual time, and hosts that crash, pause and go on."""
 
 import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -56,6 +57,28 @@ def test_tasks_and_callbacks_belong_to_the_host_that_made_them(loop: SimLoop) ->
     loop.run_until_complete(asyncio.sleep(0))
     note()
     assert seen == ["broker-7", "broker-7", "broker-7", "None"]
+
+
+def test_a_task_that_fails_unseen_is_told_of_also_after_another_host_crashed(
+    loop: SimLoop,
+) -> None:
+    told: list[str] = []
+    loop.set_exception_handler(lambda _, context: told.append(repr(context["exception"])))
+    lives = loop.boot("lives")
+
+    async def fail() -> None:
+        await asyncio.sleep(2)
+        raise ValueError("a bug")
+
+    async def work() -> None:
+        loop.call_soon(asyncio.create_task, fail())
+        await asyncio.sleep(3)
+
+    loop.boot("dies")
+    loop.call_later(1, loop.crash, "dies")
+    loop.run_until_complete(loop.spawn(lives, work()))
+    gc.collect()
+    assert told == ["ValueError('a bug')"]
 
 
 def test_nothing_of_a_crashed_host_runs_again_not_even_what_should_end_it(loop: SimLoop) -> None:

@@ -10,10 +10,12 @@ from barnabas.base.ids import TopicPartition
 from barnabas.sim.clients_admin import Admin
 from barnabas.sim.clients_producer import Producer
 from barnabas.sim.ending import read_all
-from barnabas.sim.fault_kinds import KINDS
+from barnabas.sim.fault_kinds import KINDS, Fault
 from barnabas.sim.faults import Faults
 from barnabas.sim.history import History, Outcome, Send
+from barnabas.sim.run import run
 from barnabas.sim.setting import broker_stream, setting_of
+from barnabas.sim.workloads import Reading
 from barnabas.sim.world import World
 
 AT = TopicPartition("orders", 0)
@@ -158,3 +160,17 @@ def test_an_exception_that_nobody_catches_breaks_the_run() -> None:
         play(world, asyncio.sleep(1))
     assert len(world.broken) == 1
     assert "ZeroDivisionError" in world.broken[0]
+
+
+def test_faults_and_clients_that_fail_themselves_are_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(*_: object) -> bool:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Reading, "run", broken)
+    report = run(setting_of(7, 3.0), kinds=[Fault("broken", 1, broken)])
+    assert report.broken == (
+        "a fault could not be injected: ValueError('a bug')",
+        "reader-0 has a bug: ValueError('a bug')",
+    )

@@ -28,8 +28,11 @@ Result = TypeVar("Result")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S), append=False)
+        if (
+            item.path.is_relative_to(Path(__file__).parent)
+            and item.get_closest_marker("timeout") is None
+        ):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 def started(run: Callable[[], Result]) -> Result:

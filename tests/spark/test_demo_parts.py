@@ -165,7 +165,6 @@ def test_the_report_holds_all_plots_and_the_proof(tmp_path: Path, ledger: Ledger
     assert text.count('class="bad"') == 1
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # PySpark, of pandas
 def test_the_project_is_one_that_spark_can_read(tmp_path: Path) -> None:
     from pyspark.pipelines.cli import load_pipeline_spec
 

@@ -40,7 +40,9 @@ class Faults:
             await asyncio.sleep(self._random.uniform(*APART_S))
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                self._world.on_broken(f"a fault could not be injected: {ended!r}")
 
     async def _befall(self, fault: Fault) -> None:
         world = self._world

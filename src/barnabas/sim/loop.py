@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, cast
+from weakref import WeakSet
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -33,13 +34,14 @@ BEGIN_S: Final = 1_000.0
 class Host:
     """One life of a machine; the life after a crash is another object of the same name."""
 
-    __slots__ = ("context", "held", "is_dead", "is_paused", "name")
+    __slots__ = ("context", "held", "is_dead", "is_paused", "name", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
         self.is_paused = False
         self.held: list[asyncio.Handle] = []
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         # What is called from outside, as what comes over the network, runs in this.
         self.context = Context()
         self.context.run(HOST.set, self)
@@ -107,8 +109,8 @@ class SimLoop(asyncio.BaseEventLoop):
         host = self._hosts[name]
         host.is_dead = True
         host.held.clear()
-        # Those of others, too: it does not matter, and a task does not tell whose it is.
-        self._buried += asyncio.all_tasks(self)
+        # Not those of others: one of which nobody holds on to tells that it failed when it goes.
+        self._buried += (task for task in host.tasks if not task.done())
 
     def pause(self, name: str) -> None:
         self._hosts[name].is_paused = True
@@ -159,6 +161,19 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers_set += 1
         heapq.heappush(self._timers, (when, self._timers_set, host, handle))
         return handle
+
+    def create_task(  # type: ignore[override]  # of coroutines only: nobody has others
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        task = super().create_task(coro, name=name, context=context)
+        host = HOST.get() if context is None else context.get(HOST)
+        if host is not None:
+            host.tasks.add(task)
+        return task
 
     # As in asyncio, with what the brokers and their clients use of it.
     async def create_server(  # type: ignore[override]  # no option that nobody uses

@@ -66,6 +66,9 @@ async def _play(world: World, kinds: Sequence[Fault]) -> None:
         each.stop()
     if not await world.until(lambda: all(task.done() for task in working), ENDED_WITHIN_S):
         world.on_broken("clients do not come to an end")
+    for each, task in zip(chosen, working, strict=True):
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            world.on_broken(f"{each.name} has a bug: {error!r}")
     if not await world.until(lambda: world.onlooker.what_is_missing() is None, WHOLE_WITHIN_S):
         world.on_broken(f"the cluster is not whole again: {world.onlooker.what_is_missing()}")
         return
