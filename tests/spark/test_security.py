@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import PeerGone
 from barnabas.base.randomness import Random
 from barnabas.spark.connection import connect
 from barnabas.spark.failures import SparkFailure, WrongOption
@@ -196,6 +197,17 @@ def test_a_broker_that_is_not_trusted_is_told(serve: Callable[..., int], certifi
         connect("localhost", port, read_options(**{"kafka.security.protocol": "SSL"}))
 
     assert str(told.value).startswith("TLS with the broker at localhost fails: self-signed cert")
+
+
+def test_a_broker_that_goes_away_amid_tls_is_asked_again(serve: Callable[..., int]) -> None:
+    port = serve(lambda connection: connection.recv(1))
+
+    with pytest.raises(PeerGone, match="localhost: went away before TLS was agreed on"):
+        connect("localhost", port, read_options(**{"kafka.security.protocol": "SSL"}))
+
+
+def test_passwords_are_not_told_by_what_holds_them() -> None:
+    assert "3c" not in repr(read_options(**PLAIN))
 
 
 @pytest.mark.parametrize(

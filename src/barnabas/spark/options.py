@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn
 
 from barnabas.spark.failures import WrongOption
@@ -86,7 +86,7 @@ class SourceOptions:
     """The options of one read, checked; `kafka` are the client's properties without prefix."""
 
     bootstrap: tuple[tuple[str, int], ...]
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)  # may hold passwords
     subscribe: tuple[str, ...] | None
     subscribe_pattern: str | None
     assign: tuple[TopicPartition, ...] | None

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, PeerGone
 from barnabas.base.randomness import Random
 from barnabas.spark.failures import SparkFailure, WrongOption
 from barnabas.spark.scram import ScramClient
@@ -52,13 +52,16 @@ def wrap(raw: socket.socket, host: str, kafka: Mapping[str, str]) -> socket.sock
     """The socket itself, or TLS over it.
 
     Raises  SparkFailure, if the two sides do not agree or the broker's certificate is not
-            trusted; the socket is closed then
+            trusted; PeerGone, if the broker went away meanwhile; the socket is closed then
     """
     context = _tls_context(kafka)
     if context is None:
         return raw
     try:
         return context.wrap_socket(raw, server_hostname=host)
+    except (ConnectionError, TimeoutError, ssl.SSLEOFError):
+        raw.close()
+        raise PeerGone(f"{host}: went away before TLS was agreed on") from None
     except OSError as failure:  # ssl.SSLError is one
         raw.close()
         why = getattr(failure, "verify_message", "") or failure.strerror or str(failure)

@@ -51,6 +51,10 @@ _WHY: Final = {
     int(ErrorCode.message_too_large): "a record is larger than the topic's max.message.bytes",
     int(ErrorCode.record_list_too_large): "a batch is larger than the topic's segment.bytes",
     int(ErrorCode.topic_authorization_failed): "writing to it is not allowed",
+    int(ErrorCode.out_of_order_sequence_number): (
+        "it lacks what was written before, since it was truncated, or another process writes the"
+        " same; see that one driver alone runs the query [OUT_OF_ORDER_SEQUENCE_NUMBER]"
+    ),
     int(ErrorCode.invalid_record): "it is compacted, and a record has no key",
 }
 
