@@ -1,8 +1,6 @@
 # cython: boundscheck=False, wraparound=False
 """The compiled twin of `repeated_fetch`."""
 
-import struct
-
 from barnabas.base.errors import BrokerError, DiskFault
 
 from barnabas.log._ends cimport LogEnd
@@ -42,11 +40,9 @@ cdef class RepeatedFetch:
         cdef int64_t offset
         PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
         try:
-            if buffer.len < self._offset_at + 8:
-                raise struct.error("the frame ends before its offset")
-            at = <uint8_t *>buffer.buf + self._offset_at
             if buffer.len != self._offset_at + 8 + rest:
                 return None
+            at = <uint8_t *>buffer.buf + self._offset_at
             if memcmp(at + 8, PyBytes_AS_STRING(self._rest), rest):
                 return None
             offset = long_at(at)
