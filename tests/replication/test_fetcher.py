@@ -62,6 +62,37 @@ async def test_what_is_to_be_flushed_is_flushed_before_the_leader_hears_of_it(
 
 
 @on_a_loop
+async def test_what_was_not_flushed_before_it_is_followed_is_flushed_first(tmp_path: Path) -> None:
+    async with Setting(tmp_path, config=replace(CONFIG, flush_messages=1)) as here:
+        follower = here.follower()
+        append(follower.log)
+        append(here.lead().log)
+        asked: list[int] = []
+        here.offload.before = lambda: asked.append(len(here.leader.requests))
+        here.follow(follower)
+        await until(lambda: len(here.leader.requests) == 1)
+        assert (follower.log.recovery_point, asked) == (1, [0])
+
+
+@on_a_loop
+async def test_what_cannot_be_flushed_is_not_told_to_the_leader(tmp_path: Path) -> None:
+    async with Setting(tmp_path, config=replace(CONFIG, flush_messages=1)) as here:
+        led = here.lead()
+        follower = here.follow(here.follower())
+        await until(lambda: len(here.leader.requests) == 1)
+
+        def fail() -> None:
+            raise DISK_FULL
+
+        here.offload.before = fail
+        led.append(1)
+        here.leader.tell()
+        await until(lambda: bool(here.faults))
+        await until(lambda: not here.fetchers._tasks)
+        assert (follower.log.log_end_offset, len(here.leader.requests)) == (1, 1)
+
+
+@on_a_loop
 async def test_a_session_names_only_what_has_changed(tmp_path: Path) -> None:
     async with Setting(tmp_path, QUICK._replace(wait_max_ms=20)) as here:
         orders, payments = here.lead(), here.lead(OTHER)

@@ -128,6 +128,7 @@ class FetchLoop:
         await self._taking.cut_first()
         if self._peer is None or self._peer.closed:
             await self._connect(settings)
+            await self._taking.cut_first()  # those that came meanwhile
         now = asyncio.get_running_loop().time()
         self._woken.clear()
         ready, wait_s = self.followings.decide_ready(now, self._ports.throttle, settings.backoff_s)

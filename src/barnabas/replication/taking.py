@@ -52,7 +52,7 @@ class Taking:
     ) -> None:
         """Do what each partition's answer asks for. Raises PeerGone, LawBroken."""
         cut: list[FollowerReplica] = []
-        appended: list[FollowerReplica] = []
+        appended: list[Following] = []
         out_of_range: list[Following] = []
         for answer in answers:
             following = asked.get((answer.topic, answer.partition))
@@ -68,7 +68,7 @@ class Taking:
                     cut.append(following.follower)
             else:
                 await self._append(following, answer)
-                appended.append(following.follower)
+                appended.append(following)
         await self._flush(appended)
         await self._settle(cut)
         for following in out_of_range:
@@ -106,16 +106,14 @@ class Taking:
         if followed.high_watermark_moved:
             ports.high_watermark_moved(follower)
 
-    async def _flush(self, appended: Sequence[FollowerReplica]) -> None:
+    async def _flush(self, followings: Sequence[Following]) -> None:
         """As `flush.messages` asks, before the next fetch tells the leader how far we are."""
-        for log in [each.log for each in appended]:
+        for following in followings:
+            log = following.follower.log
             if log.unflushed_messages >= log.config.flush_messages:
                 flush = log.start_flush()
-                try:
+                with self._alone(following):
                     await self._ports.offload(flush.run)
-                except DiskFault as fault:
-                    self._ports.disk_failed(fault)
-                else:
                     log.on_flushed(flush, self._ports.clock.now_ms())
 
     async def _gave_way(self, size: int) -> bool:
@@ -129,20 +127,24 @@ class Taking:
     # Truncation
 
     async def cut_first(self) -> None:
-        """Before a partition's first fetch: what epochs cannot tell goes by the high watermark."""
-        cut: list[FollowerReplica] = []
+        """Before a partition's first fetch: what epochs cannot tell goes by the high watermark.
+
+        And what is left is flushed, if need be: it may come from before a kill, or from another
+        leader's answer that was not taken to its end.
+        """
         by_epoch = self._ports.safeguards.epoch_truncation
-        for following in self._followings:
-            follower = following.follower
-            if following.is_cut:
-                continue
-            following.is_cut = True
-            if not by_epoch or follower.log.epochs.latest == NO_LEADER_EPOCH:
-                with self._alone(following):
-                    now_ms = self._ports.clock.now_ms()
-                    self._remove_later(follower.truncate_to(follower.high_watermark, now_ms))
-                    cut.append(follower)
-        await self._settle(cut)
+        while first := [each for each in self._followings if not each.is_cut]:
+            cut: list[FollowerReplica] = []
+            for following in first:
+                follower = following.follower
+                following.is_cut = True
+                if not by_epoch or follower.log.epochs.latest == NO_LEADER_EPOCH:
+                    with self._alone(following):
+                        now_ms = self._ports.clock.now_ms()
+                        self._remove_later(follower.truncate_to(follower.high_watermark, now_ms))
+                        cut.append(follower)
+            await self._settle(cut)
+            await self._flush(first)
 
     def _truncate(self, follower: FollowerReplica, leader: EpochEnd) -> None:
         self._remove_later(follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
