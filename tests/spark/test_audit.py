@@ -10,8 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.log_files import find_folders
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.epochs import EpochEntry
+from barnabas.spark import audit_files
+from barnabas.spark.audit_files import find_replicas
 from barnabas.wire.records import Record, build_batch
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill
@@ -253,6 +256,23 @@ def test_an_archive_is_compared_with_the_log_of_a_running_broker(
         assert (
             f"{topic}-{number} on broker 0: of the offsets 0 to 999 the log has 1,000" in ended.out
         )
+
+
+def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it_is(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.write(0, 0, SOUND)
+    cluster.finish()
+    [listed], _ = find_folders([cluster.folder / "broker-0" / "data" / "orders-0"])
+    (listed.path / f"{0:020}.log").rename(listed.path / f"{0:020}.log.deleted")
+    (listed.path / f"{100:020}.log").write_bytes(b"")
+    monkeypatch.setattr(audit_files, "find_folders", lambda paths: ([listed], []))
+
+    [replica] = find_replicas([cluster.folder], ())
+
+    assert [each.base_offset for each in replica.segments] == [40, 100]
+    assert [each.is_last for each in replica.segments] == [False, True]
+    assert replica.first_offset == 40
 
 
 @pytest.mark.parametrize(

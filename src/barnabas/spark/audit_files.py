@@ -1,6 +1,7 @@
 """What an audit has before it: the replicas below some folders, their segments and checkpoints."""
 
 import base64
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,9 @@ def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replic
             brokers[data] = _broker_of(data)
             checkpoints[data] = _read_checkpoints(data)
         partition = TopicPartition(match[1], int(match[2]))
-        found.append(_replica(folder, brokers[data], partition, checkpoints[data]))
+        replica = _replica(folder, brokers[data], partition, checkpoints[data])
+        if replica.segments:  # else the topic has been deleted meanwhile
+            found.append(replica)
     if not found:
         which = f" of {', '.join(sorted(topics))}" if topics else ""
         raise CommandFailed(f"there is no partition{which} below {_listed(paths)}")
@@ -93,16 +96,15 @@ def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replic
 def _replica(
     folder: Folder, broker: int, partition: TopicPartition, checkpoints: _Checkpoints
 ) -> Replica:
-    bases = _segments(folder)
+    sizes = _sizes(folder)
     cleaned_to = checkpoints.cleaned.get(partition, 0)
     unreadable: list[str] = []
     segments = []
-    for base_offset in bases:
-        path = folder.path / f"{base_offset:020}.log"
-        is_last = base_offset == bases[-1]
-        size = path.stat().st_size
+    for base_offset, size in sizes.items():
+        path = str(_log_file(folder, base_offset))
+        is_last = base_offset == max(sizes)
         segments.append(
-            SegmentFile(broker, *partition, base_offset, str(path), size, is_last, cleaned_to)
+            SegmentFile(broker, *partition, base_offset, path, size, is_last, cleaned_to)
         )
     epochs: list[EpochEntry] = []
     topic_id: str | None = None
@@ -134,6 +136,25 @@ def _as_kafka_writes(topic_id: UUID) -> str:
 def _segments(folder: Folder) -> list[int]:
     found = (SEGMENT_FILE.fullmatch(name) for name in folder.names)
     return sorted(int(match[1]) for match in found if match and match[2] == "log")
+
+
+def _sizes(folder: Folder) -> dict[int, int]:
+    """The size of each segment, by its base offset, as it is now: after checkpoints were read.
+
+    A broker that runs may have rolled the log since it was listed, and retention have shortened it.
+    """
+    asked = _segments(folder)
+    sizes = {}
+    with contextlib.suppress(FileNotFoundError):  # the folder
+        asked += [base for base in folder.bases if base > asked[-1]]
+    for base_offset in asked:
+        with contextlib.suppress(FileNotFoundError):
+            sizes[base_offset] = _log_file(folder, base_offset).stat().st_size
+    return sizes
+
+
+def _log_file(folder: Folder, base_offset: int) -> Path:
+    return folder.path / f"{base_offset:020}.log"
 
 
 def _broker_of(data: Path) -> int:
