@@ -273,6 +273,8 @@ def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it
     assert [each.base_offset for each in replica.segments] == [40, 100]
     assert [each.is_last for each in replica.segments] == [False, True]
     assert replica.first_offset == 40
+    (listed.path / f"{40:020}.log").unlink()
+    assert replica.without_removed().first_offset == 100
 
 
 @pytest.mark.parametrize(

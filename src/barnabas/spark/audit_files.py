@@ -2,9 +2,10 @@
 
 import base64
 import contextlib
+import os
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -55,6 +56,11 @@ class Replica:
     def first_offset(self) -> int:
         """The first that consumers can ask for."""
         return max(self.segments[0].base_offset, self.log_start or 0)
+
+    def without_removed(self) -> "Replica":
+        """Less what retention has removed from its beginning since it was found."""
+        there = [n for n, each in enumerate(self.segments) if os.path.exists(each.path)]
+        return replace(self, segments=self.segments[there[0] :]) if there else self
 
 
 class _Checkpoints(NamedTuple):
