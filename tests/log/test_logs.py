@@ -274,6 +274,23 @@ def test_a_partition_made_anew_knows_nothing_of_its_former_life_after_a_crash(
         assert A not in logs.high_watermarks
 
 
+def test_a_partition_made_anew_undoes_no_checkpoint_that_is_about_to_be_written(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as logs:
+        log = logs.create(A, None, CONFIG)
+        fill(logs.create(B, None, CONFIG), 3)
+        for write in logs.checkpoints({}):
+            write.run()
+        fill(log, 20)
+        log.flush(NOW)
+        pending = logs.recovery_checkpoint(log)
+        logs.delete(B)
+        logs.create(B, None, CONFIG)
+        pending.run()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nmy-topic 0 20\n"
+
+
 def test_a_checkpoint_is_written_by_several_threads_and_the_latest_decision_stays(
     tmp_path: Path,
 ) -> None:

@@ -45,8 +45,9 @@ class OffsetCheckpoint:
         self._decided = self._written = 0
         # Two duties may write at the same time, and each by way of the same temporary file.
         self._lock = Lock()
-        # What is on disk, as far as it was read or written here.
+        # What is on disk, as far as it was read or written here, and what shall be next.
         self.offsets: Offsets = {}
+        self.latest: Offsets = {}
 
     def read(self) -> dict[TopicPartition, int]:
         """What the file holds: nothing, if it is absent or damaged, so more is scanned."""
@@ -54,11 +55,12 @@ class OffsetCheckpoint:
             offsets = decode_offset_checkpoint(self._disk.load(self._name) or b"")
         except CorruptCheckpoint:
             offsets = {}
-        self.offsets = offsets
+        self.offsets = self.latest = offsets
         return offsets
 
     def decide(self, offsets: Offsets) -> CheckpointWrite:
         self._decided += 1
+        self.latest = offsets
         return CheckpointWrite(self, self._decided, offsets)
 
     def write(self, number: int, offsets: Offsets) -> None:
@@ -127,8 +129,9 @@ class LogFolder:
         one's start. What is not `left` of other partitions goes with it. Blocks if so.
         """
         for checkpoint in self._checkpoints.values():
-            known = checkpoint.offsets
-            if partition in known:
+            # A write that was decided on and not done yet will not be done after this one.
+            known = checkpoint.latest
+            if partition in known or partition in checkpoint.offsets:
                 checkpoint.decide({each: known[each] for each in known if each in left}).run()
 
     def stored(self, name: str) -> str | None:
