@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import ErrorCode
 from barnabas.server.configs import Alteration, Operation, Resource
 from barnabas.server.connection import LONGEST_SHORTCUT, Connection
 from barnabas.wire.batch import headers
@@ -147,6 +148,17 @@ def test_an_idempotent_producers_request_is_not_tried_twice(tmp_path: Path) -> N
         client = await insight.connect()
         first = batch(b"x", producer_id=1000, producer_epoch=0, base_sequence=0)
         await client.ask(produce(("orders", 0, first)))
+        assert not connection_of(insight, client)._shortcuts
+
+    with_broker(tmp_path, scenario)
+
+
+def test_internal_topics_are_not_written_by_the_short_way_either(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("__consumer_offsets", cleanup_policy="delete")
+        client = await insight.connect()
+        answer = await client.ask(produce(("__consumer_offsets", 0, batch(b"x"))))
+        assert produced(answer)[0] is ErrorCode.invalid_topic_exception
         assert not connection_of(insight, client)._shortcuts
 
     with_broker(tmp_path, scenario)

@@ -100,7 +100,7 @@ class Produce:
         connection: Connection,
     ) -> Reply:
         single = read_single(version, frame, position)
-        if single is not None and -1 <= single.acks <= 1:
+        if single is not None and -1 <= single.acks <= 1 and not is_internal(single.topic):
             leader = self._replicas.find(single.topic, single.partition)
             if leader is not None and leader.is_plain and version >= ZSTD_SINCE:
                 return self._single(version, correlation_id, single, leader, frame, connection)
@@ -357,7 +357,6 @@ def _checked(
     """The records, if there is nothing to refuse before looking into them."""
     if not -1 <= acks <= 1:
         raise BrokerError(ErrorCode.invalid_required_acks)
-    # These are compacted, so that nothing for them comes by the short way.
     if is_internal(leader.topic_partition.topic):
         raise BrokerError(
             ErrorCode.invalid_topic_exception, "Only the broker itself writes to internal topics."
