@@ -14,6 +14,7 @@ from barnabas.spark.replay import Replayer, Step
 from barnabas.spark.replay_plan import PartitionPlan, ReplayPlan, Selection, parse_plan
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, create_topic, produce
+from tests.spark.written import topics_of
 from tests.support.broker import BrokerProcess
 
 Read = Callable[..., DataFrame]
@@ -62,16 +63,20 @@ def values(rows: DataFrame) -> list[int]:
     return [int(row.value[1:]) for row in ordered]
 
 
+@pytest.mark.parametrize("master", ["local[*]", "spark://elsewhere:7077"])
 def test_records_come_back_as_they_were_and_only_once(
-    replay: Callable[..., Ended], read: Read, topic: str
+    replay: Callable[..., Ended], read: Read, served: BrokerProcess, topic: str, master: str
 ) -> None:
-    ended = replay()
+    """The session of the tests is used either way; on a cluster tasks write aside first."""
+    before = set(topics_of(served.bootstrap))
+    ended = replay("--master", master)
     assert (ended.code, json.loads(ended.out)["records"]) == (0, 20), ended.err
     copy = read(subscribe=f"{topic}-again", includeHeaders="true")
     assert content(copy) == content(read(includeHeaders="true"))
 
-    assert json.loads(replay().out)["records"] == 0
+    assert json.loads(replay("--master", master).out)["records"] == 0
     assert read(subscribe=f"{topic}-again").count() == 20
+    assert set(topics_of(served.bootstrap)) - before == {f"{topic}-again"}
 
 
 def test_a_replay_goes_on_where_it_was_ended(

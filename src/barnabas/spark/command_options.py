@@ -42,6 +42,15 @@ def spark_place(master: str, remote: str | None, conf: list[str] | None) -> Spar
     return SparkPlace(master, remote, parse_pairs(conf, "--conf"))
 
 
+def sink_options(options: Mapping[str, str], place: SparkPlace) -> Mapping[str, str]:
+    """The same for a write of which every task's part shall be there once.
+
+    In the embedded Spark no task is repeated, or outlives the command. Elsewhere that may happen,
+    whatever the command asks for, so what tasks write counts only when all of them are done.
+    """
+    return options if place.is_embedded else {**options, "exactlyOnce": "true"}
+
+
 def source_options(bootstrap: str, properties: list[str] | None) -> Mapping[str, str]:
     """What the data source needs to reach the same brokers as the commands do."""
     given = {f"kafka.{key}": value for key, value in parse_pairs(properties, "-X").items()}

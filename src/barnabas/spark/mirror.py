@@ -15,7 +15,15 @@ from barnabas.cli.options import (
     parse_pairs,
 )
 from barnabas.cli.show import counted, show_json, show_table
-from barnabas.spark.command_options import Conf, Continuous, Every, Master, Remote, source_options
+from barnabas.spark.command_options import (
+    Conf,
+    Continuous,
+    Every,
+    Master,
+    Remote,
+    sink_options,
+    source_options,
+)
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Progress, Rate, Show, shown
 
@@ -84,15 +92,15 @@ def mirror(
     from barnabas.spark.mirror_state import MirrorState
 
     source, target = Cluster(bootstrap, properties), Cluster(to, to_properties)
+    place = SparkPlace(master, remote, {**_ONCE, **parse_pairs(conf, "--conf")})
     wanted = Mirroring(
         {name: prefix + name for name in topics},
         source_options(bootstrap, properties),
-        source_options(to, to_properties),
+        sink_options(source_options(to, to_properties), place),
         step,
         allow_gaps,
     )
     _refuse_itself(source, target, wanted)
-    place = SparkPlace(master, remote, {**_ONCE, **parse_pairs(conf, "--conf")})
     run = _Run(source, target, wanted, None if not groups else tuple(group or ()))
     state = MirrorState(target)
     copier = Mirror(source, target, state, wanted)

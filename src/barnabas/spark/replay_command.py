@@ -9,7 +9,7 @@ from barnabas.cli.failures import CommandFailed, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic, parse_pairs
 from barnabas.cli.positions import parse_moment, parse_partitions
 from barnabas.cli.show import counted, show_json, show_table
-from barnabas.spark.command_options import Conf, Master, Remote, source_options
+from barnabas.spark.command_options import Conf, Master, Remote, sink_options, source_options
 from barnabas.spark.failing import unless_late
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Progress, Rate, shown
@@ -74,11 +74,12 @@ def replay(
     if topic not in manifest.topics:
         known = ", ".join(sorted(manifest.topics)) or "nothing"
         raise CommandFailed(f"{folder} has no topic {topic}, only {known}")
-    wanted = Replaying(selection, to or topic, source_options(bootstrap, properties), step)
-    target_id = ensure_target(cluster, manifest, wanted)
     # A task that Spark repeats by itself would write some records twice; we repeat what is missing.
     once = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
     place = SparkPlace(master, remote, {**once, **parse_pairs(conf, "--conf")})
+    options = sink_options(source_options(bootstrap, properties), place)
+    wanted = Replaying(selection, to or topic, options, step)
+    target_id = ensure_target(cluster, manifest, wanted)
     with spark_session("barnabas replay", place) as spark:
         replayer = Replayer(spark, cluster, folder, wanted)
         plan = unless_late(lambda: replayer.begin(target_id, again=again))
