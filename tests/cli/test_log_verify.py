@@ -249,7 +249,7 @@ def test_a_running_broker_is_sound_while_it_writes(
     writer.start()
     try:
         for _ in range(10):
-            assert problems(barnabas, broker.data, "--deep") == []
+            assert problems(barnabas, broker.data / f"{topic}-0", "--deep") == []
     finally:
         enough.set()
         writer.join()

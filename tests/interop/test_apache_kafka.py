@@ -181,6 +181,7 @@ def carry(nodes: dict[str, bytes], zookeeper: ZooKeeper) -> None:
     zookeeper.enter(*(f"create {path} {data.decode()}".rstrip() for path, data in nodes.items()))
 
 
+@pytest.mark.long
 def test_a_real_kafka_takes_our_files_over_and_we_take_them_back(
     kafka: ApacheKafka, ours: tuple[BrokerProcess, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_real_kafka_takes_our_files_over_and_we_take_them_back(
         back.close()
 
 
+@pytest.mark.long
 def test_a_real_kafka_recovers_what_our_broker_left_when_it_was_killed(
     kafka: ApacheKafka, ours: tuple[BrokerProcess, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -85,8 +85,9 @@ def quiet_python() -> None:
     from pyspark.logger import PySparkLogger
 
     logging.getLogger().addFilter(_is_no_signal)
-    # The place in the user's code where a column was made that cannot be: there is none here.
-    PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
+    # The place in the user's code of what cannot be: there is none here.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\b.*")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
