@@ -167,6 +167,22 @@ def test_records_of_groups_are_compressed_as_configured(tmp_path: Path) -> None:
     assert {header.codec for header in batches} == {Codec.GZIP}
 
 
+def test_a_commit_is_on_the_medium_before_it_is_acknowledged_where_flush_messages_asks_for_it(
+    tmp_path: Path,
+) -> None:
+    with (
+        group_broker(tmp_path, log_flush_interval_messages="1") as running,
+        running.client() as client,
+    ):
+        client.create("t")
+        group = coordinated(client, new_group())
+        for offset in range(3):
+            commit(client, group, {("t", 0): offset})
+            logs = [leader.log for leader in running.running.broker.replicas]
+            assert sum(each.log_end_offset for each in logs) == offset + 1
+            assert all(each.recovery_point == each.log_end_offset for each in logs)
+
+
 def test_a_codec_that_does_not_exist_is_refused_at_the_start(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"offsets.topic.compression.codec=9: there is no such"),

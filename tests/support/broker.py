@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.base.ports import free_port
+from tests.support.suspend import suspend
 
 READY_WITHIN_S: Final = 90.0
 STOPPED_WITHIN_S: Final = 60.0
@@ -95,7 +96,7 @@ class BrokerProcess:
 
     def pause(self) -> None:
         """SIGSTOP: it does nothing any more, and does not know."""
-        os.kill(self.pid, signal.SIGSTOP)
+        suspend(self.pid)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

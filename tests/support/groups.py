@@ -13,6 +13,8 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from tests.support.suspend import suspend
+
 IN_TIME_S = 60.0
 
 
@@ -77,7 +79,7 @@ class Member:
 
     def pause(self, at_least_s: float) -> None:
         """SIGSTOP: what it owns is others' when its session is over, and no sooner than this."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        suspend(self._process.pid)
         self.over_at = time.monotonic() + at_least_s
 
     def resume(self) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.base.ports import free_port
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.confluent_client import admin
+from tests.support.suspend import suspend
 
 READY_WITHIN_S: Final = 60.0
 STOPPED_WITHIN_S: Final = 60.0
@@ -68,7 +69,7 @@ class JavaProcess:
     def pause(self) -> None:
         """SIGSTOP: it does nothing any more, and does not know."""
         assert self._process is not None, "it does not run"
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         assert self._process is not None, "it does not run"

@@ -210,6 +210,7 @@ class GroupCoordinator:
             lambda: self._configs.broker.int("offsets.commit.timeout.ms"),
             self._codec,
             self._disk_failed,
+            self._offload,
         )
 
     async def _load(self, active: ActiveShard, leader: LeaderReplica) -> None:

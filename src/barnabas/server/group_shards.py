@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.offload import Offload
 from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, LogRecord, Now, Outcome, Waiter
 from barnabas.groups.shard import Shard
 from barnabas.purgatory.operations import DelayedOperation
@@ -65,6 +66,7 @@ class ActiveShard:
         commit_timeout_ms: Callable[[], int],
         codec: Codec,
         disk_failed: Callable[[DiskFault], None],
+        offload: Offload,
     ) -> None:
         self.partition = partition
         self.shard = shard
@@ -77,6 +79,7 @@ class ActiveShard:
         self._commit_timeout_ms = commit_timeout_ms
         self._codec = codec
         self._disk_failed = disk_failed
+        self._offload = offload
         # How far the log is written from here; every answer rests on all of it.
         self._written: Offset = Offset(0)
         self._deleted: list[TopicPartition] = []  # while the log was read
@@ -93,7 +96,9 @@ class ActiveShard:
 
         Raises  BrokerError(not_coordinator, coordinator_not_available), if that cannot be
         """
-        return await self.carry_out(decide(self.shard, self.now()))
+        reply = await self.carry_out(decide(self.shard, self.now()))
+        await self._flush()
+        return reply
 
     def carry_out(self, outcome: Outcome[Reply]) -> "asyncio.Future[Reply]":
         """Do all that was decided. Does not suspend; the answer comes later."""
@@ -140,12 +145,27 @@ class ActiveShard:
         try:
             self._written = leader.append(memoryview(bytearray(batch)), now_ms).end
         except DiskFault as fault:
-            self._disk_failed(fault)
-            raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
+            raise self._failed(fault) from fault
         if not leader.is_sole:
             self._delayed.on_append(self.partition)
         if leader.high_watermark == leader.log.log_end_offset:
             self._delayed.on_high_watermark(self.partition)
+
+    async def _flush(self) -> None:
+        """As `flush.messages` asks, before anybody hears of what was written."""
+        leader = self._replicas.find(*self.partition)
+        if leader is None or leader.log.unflushed_messages < leader.log.config.flush_messages:
+            return
+        flush = leader.log.start_flush()
+        try:
+            await self._offload(flush.run)
+        except DiskFault as fault:
+            raise self._failed(fault) from fault
+        leader.log.on_flushed(flush, self._clock.now_ms())
+
+    def _failed(self, fault: DiskFault) -> BrokerError:
+        self._disk_failed(fault)
+        return BrokerError(told(ErrorCode.kafka_storage_error), str(fault))
 
     # -- answers -------------------------------------------------------------
 

@@ -129,6 +129,8 @@ class ZooKeeperServer:
     def pause(self) -> None:
         """SIGSTOP: its connections stand but nothing is answered, until `resume`."""
         self._running().send_signal(signal.SIGSTOP)
+        # The signal is under way, and a busy machine lets the process answer until it arrives.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
