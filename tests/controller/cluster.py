@@ -325,7 +325,7 @@ class Cluster:
         data, _ = await self.admin.get(paths.partition_state_path(partition))
         return layout.decode_partition_state(partition, data)
 
-    async def write_isr(self, name: str, index: int, *isr: int) -> None:
+    async def write_isr(self, name: str, index: int, *isr: int, recovering: bool = False) -> None:
         """Change the ISR as a leader does, and say so."""
         partition = TopicPartition(name, index)
         path = paths.partition_state_path(partition)
@@ -336,6 +336,7 @@ class Cluster:
             LeaderEpoch(now.leader_epoch),
             now.controller_epoch,
             tuple(map(BrokerId, isr)),
+            recovering,
         )
         await self.admin.set(path, layout.encode_partition_state(new), stat.version)
         await self.admin.create(

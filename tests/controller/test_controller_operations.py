@@ -390,8 +390,10 @@ async def test_leaders_may_have_their_isr_changed_for_them(cluster: Cluster) -> 
     await cluster.create_topic("t", (1, 2))
     epoch = cluster.controller.describe()["brokers"]["1"]["epoch"]
 
-    async def alter(leader_epoch: int, version: int, *isr: int) -> ErrorCode | Led:
-        wish = {T0: (leader_epoch, version, brokers(*isr))}
+    async def alter(
+        leader_epoch: int, version: int, *isr: int, recovering: bool = False
+    ) -> ErrorCode | Led:
+        wish = {T0: events.IsrWish(leader_epoch, version, brokers(*isr), recovering)}
         ask = events.AlterPartition(BrokerId(1), epoch, wish)
         return (await cluster.controller.ask(ask))[T0]
 
@@ -405,10 +407,29 @@ async def test_leaders_may_have_their_isr_changed_for_them(cluster: Cluster) -> 
     assert await alter(1, 1, 1, 2) is ErrorCode.not_controller
     assert await alter(0, 2, 1, 2) is ErrorCode.not_controller
     assert await alter(0, 1) is ErrorCode.invalid_request
+    assert await alter(0, 1, 1, recovering=True) is ErrorCode.invalid_request
     assert await alter(-1, 1, 1, 2) is ErrorCode.fenced_leader_epoch
     with pytest.raises(BrokerError) as stale:
         await cluster.controller.ask(events.AlterPartition(BrokerId(1), epoch - 1, {}))
     assert stale.value.code is ErrorCode.stale_broker_epoch
+
+
+@scenario
+async def test_a_leader_by_unclean_election_recovers_when_it_says_so(cluster: Cluster) -> None:
+    await cluster.start(0, 1, 2)
+    await cluster.create_topic("t", (1, 2))
+    epoch = cluster.controller.describe()["brokers"]["1"]["epoch"]
+    await cluster.write_isr("t", 0, 1, recovering=True)
+    await cluster.quiet()
+
+    async def alter(recovering: bool) -> ErrorCode | Led:
+        wish = {T0: events.IsrWish(0, 1, brokers(1, 2), recovering)}
+        return (await cluster.controller.ask(events.AlterPartition(BrokerId(1), epoch, wish)))[T0]
+
+    assert await alter(recovering=True) is ErrorCode.invalid_request
+    assert isinstance(await alter(recovering=False), Led)
+    state = await cluster.state("t")
+    assert (state.isr, state.recovering) == ((1, 2), False)
 
 
 @scenario

@@ -67,7 +67,7 @@ def alter(broker: BrokerProcess, made: Any, version: int, leader_epoch: int, *is
         new_isr_with_epochs=tuple(parts(broker_id=each, broker_epoch=-1) for each in isr),
         partition_epoch=0,
     )
-    topic = parts(topic_id=made.topic_id, partitions=(partition,))
+    topic = parts(topic_id=made.topic_id, topic_name=made.name, partitions=(partition,))
     epoch = registered_epoch(broker)
     fields: dict[str, Any] = {"broker_id": 0, "broker_epoch": epoch, "topics": (topic,)}
     answer = ask(broker.port, ApiKey.ALTER_PARTITION, version, **fields)
@@ -80,18 +80,20 @@ def registered_epoch(broker: BrokerProcess) -> int:
     return int(line.rpartition("=")[2])
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_an_isr_is_granted_only_to_the_leader_of_now(
     broker: BrokerProcess, made: Any, version: int
 ) -> None:
     granted = alter(broker, made, version, 0, 0)
     assert (granted.error_code, granted.leader_id, granted.isr) == (ErrorCode.none, 0, (0,))
     assert alter(broker, made, version, -1, 0).error_code is ErrorCode.fenced_leader_epoch
-    assert alter(broker, made, version, 0, 0, 5).error_code is ErrorCode.ineligible_replica
+    not_alive = ErrorCode.ineligible_replica if version >= 2 else ErrorCode.operation_not_attempted
+    assert alter(broker, made, version, 0, 0, 5).error_code is not_alive
     # Whoever knows of a later epoch has heard of another controller.
     assert alter(broker, made, version, 1, 0).error_code is ErrorCode.not_controller
-    unknown = parts(topic_id=uuid.UUID(int=9))
-    assert alter(broker, unknown, version, 0, 0).error_code is ErrorCode.unknown_topic_id
+    unknown = parts(topic_id=uuid.UUID(int=9), name="unknown")
+    not_there = ErrorCode.unknown_topic_id if version >= 2 else ErrorCode.unknown_topic_or_partition
+    assert alter(broker, unknown, version, 0, 0).error_code is not_there
 
 
 def test_an_isr_asked_for_by_a_broker_before_it_started_again_is_refused(

@@ -27,7 +27,7 @@ def to_json(message: Any) -> str:
 
 
 def _class(message: Any) -> str:
-    return type(message).__name__.removesuffix("V4")
+    return type(message).__name__.removesuffix("V4").removesuffix("V1")
 
 
 def _plain(value: Any) -> Any:

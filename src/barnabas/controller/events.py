@@ -6,7 +6,7 @@ one at a time. An event of a client owns the future of its answer in the queue, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
@@ -114,16 +114,25 @@ class IsrNotified:
     """The children of /isr_change_notification changed: leaders wrote new ISRs."""
 
 
+class IsrWish(NamedTuple):
+    """The ISR that a leader wants, and what it knows: its epoch, and that of the partition."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[BrokerId, ...]
+    recovering: bool = False  # from an unclean election
+
+
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
     """A leader asks that its ISR be changed (Kafka's brokers do, since 2.7).
 
-    `isrs` maps to (leader epoch, partition epoch, ISR). Answered with a code, or the Led now.
+    Answered for each partition with a code, or the Led now.
     """
 
     broker_id: BrokerId
     broker_epoch: int
-    isrs: Mapping[TopicPartition, tuple[int, int, tuple[BrokerId, ...]]]
+    isrs: Mapping[TopicPartition, IsrWish]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Context, Led
+from barnabas.controller.events import IsrWish
 from barnabas.znodes.layout import PartitionState as Leading
-
-# Leader epoch, partition epoch and ISR, as the leader knows and wants them.
-Wish: TypeAlias = tuple[int, int, tuple[BrokerId, ...]]
 
 
 class Isrs(NamedTuple):
@@ -20,7 +18,9 @@ class Isrs(NamedTuple):
     answers: dict[TopicPartition, ErrorCode | Led]
 
 
-def decide_isrs(context: Context, leader: BrokerId, wishes: Mapping[TopicPartition, Wish]) -> Isrs:
+def decide_isrs(
+    context: Context, leader: BrokerId, wishes: Mapping[TopicPartition, IsrWish]
+) -> Isrs:
     """Grant what the newest leader asks for on what is so now, if all of the ISR is alive."""
     decided = Isrs({}, {})
     for partition, wish in wishes.items():
@@ -32,25 +32,30 @@ def decide_isrs(context: Context, leader: BrokerId, wishes: Mapping[TopicPartiti
         if answer is not None:
             decided.answers[partition] = answer
         else:
-            state = replace(led.state, isr=wish[2], controller_epoch=context.epoch)
+            state = replace(
+                led.state,
+                isr=wish.isr,
+                recovering=wish.recovering,
+                controller_epoch=context.epoch,
+            )
             decided.updates[partition] = (state, led.version)
     return decided
 
 
-def _answer(context: Context, led: Led, leader: BrokerId, wish: Wish) -> ErrorCode | Led | None:
+def _answer(context: Context, led: Led, leader: BrokerId, wish: IsrWish) -> ErrorCode | Led | None:
     """What is answered at once; None if the wish is to be written."""
-    leader_epoch, partition_epoch, isr = wish
+    leader_epoch, partition_epoch, isr, recovering = wish
     if leader_epoch > led.state.leader_epoch or partition_epoch > led.version:
         # It has heard of more than we have: then we are not the controller any more.
         return ErrorCode.not_controller
     if leader_epoch < led.state.leader_epoch or leader != led.state.leader:
         return ErrorCode.fenced_leader_epoch
-    if isr == led.state.isr:
+    if (isr, recovering) == (led.state.isr, led.state.recovering):
         # Granted before, and the answer was lost: said again whatever the partition epoch is.
         return led
     if partition_epoch < led.version:
         return ErrorCode.invalid_update_version
-    if not isr or (led.state.recovering and len(isr) > 1):
+    if not isr or (recovering and (len(isr) > 1 or not led.state.recovering)):
         return ErrorCode.invalid_request
     if any(broker not in context.available() for broker in isr):
         return ErrorCode.ineligible_replica

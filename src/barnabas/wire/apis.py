@@ -108,7 +108,7 @@ APIS: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.OFFSET_DELETE: _api(0, 0, 1),
-    ApiKey.ALTER_PARTITION: _api(2, 3, 0),
+    ApiKey.ALTER_PARTITION: _api(0, 3, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0),

@@ -2,11 +2,15 @@
 
 Our own leaders write the tree themselves; Kafka's brokers, from 2.7 on, ask here.
 
-Version notes. From version 3 each replica of the new ISR comes with the epoch of its broker.
+Version notes. Version 1 says whether the leader recovers from an unclean election; version 2
+has ids of topics instead of names, and a code of its own for replicas that are not alive. From
+version 3 each replica of the new ISR comes with the epoch of its broker.
 """
 
+from dataclasses import replace
+from typing import Final
+
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
-from kio.schema.alter_partition.v3.request import PartitionData as Asked
 from kio.schema.alter_partition.v3.response import (
     AlterPartitionResponse,
     PartitionData,
@@ -16,62 +20,101 @@ from kio.schema.alter_partition.v3.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Led
-from barnabas.controller.events import AlterPartition
+from barnabas.controller.events import AlterPartition, IsrWish
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.wire.control.alter_partition import (
+    AlterPartitionResponseV1,
+    NamedPartitionAnswer,
+    NamedTopicAnswer,
+)
+from barnabas.wire.schema import NO_THROTTLE, Message, adapt
+
+RECOVERY_SINCE: Final = 1
+IDS_SINCE: Final = 2
 
 
 async def handle(
     broker: Broker, request: AlterPartitionRequest, call: Call
-) -> AlterPartitionResponse:
-    names = {}
-    isrs = {}
-    for topic in call.sent.topics:
-        image = broker.metadata.topic_by_id(topic.topic_id)
-        names[topic.topic_id] = None if image is None else image.name
-        if image is None:
-            continue
-        for asked in topic.partitions:
-            isrs[TopicPartition(image.name, asked.partition_index)] = (
-                asked.leader_epoch,
-                asked.partition_epoch,
-                _isr(asked, call.version),
-            )
+) -> AlterPartitionResponse | AlterPartitionResponseV1:
+    named = [(_name(broker, topic, call.version), topic) for topic in call.sent.topics]
+    isrs = {
+        TopicPartition(name, asked.partition_index): _wish(asked, call.version)
+        for name, topic in named
+        if name is not None
+        for asked in topic.partitions
+    }
     try:
         answers = await broker.controller.ask(
             AlterPartition(BrokerId(request.broker_id), request.broker_epoch, isrs)
         )
     except BrokerError as e:
         return AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=e.code, topics=())
+    if call.version < IDS_SINCE:
+        return AlterPartitionResponseV1(
+            error_code=ErrorCode.none,
+            topics=tuple(
+                NamedTopicAnswer(
+                    topic_name=topic.topic_name,
+                    partitions=tuple(
+                        _as_before_ids(answer) for answer in _answers(name, topic, answers)
+                    ),
+                )
+                for name, topic in named
+            ),
+        )
     return AlterPartitionResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         topics=tuple(
-            TopicData(
-                topic_id=topic.topic_id,
-                partitions=tuple(
-                    _answer(names[topic.topic_id], asked.partition_index, answers)
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            TopicData(topic_id=topic.topic_id, partitions=_answers(name, topic, answers))
+            for name, topic in named
         ),
     )
 
 
-def _isr(asked: Asked, version: int) -> tuple[BrokerId, ...]:
+def _name(broker: Broker, topic: Message, version: int) -> str | None:
+    if version < IDS_SINCE:
+        name: str = topic.topic_name
+        return name
+    image = broker.metadata.topic_by_id(topic.topic_id)
+    return None if image is None else image.name
+
+
+def _wish(asked: Message, version: int) -> IsrWish:
+    return IsrWish(
+        asked.leader_epoch,
+        asked.partition_epoch,
+        _isr(asked, version),
+        bool(version >= RECOVERY_SINCE and asked.leader_recovery_state),
+    )
+
+
+def _isr(asked: Message, version: int) -> tuple[BrokerId, ...]:
     if version < 3:
         return tuple(map(BrokerId, asked.new_isr))
     return tuple(BrokerId(state.broker_id) for state in asked.new_isr_with_epochs)
 
 
-def _answer(
-    name: str | None, index: int, answers: dict[TopicPartition, Led | ErrorCode]
-) -> PartitionData:
-    if name is None:
-        return _refused(index, ErrorCode.unknown_topic_id)
-    answer = answers[TopicPartition(name, index)]
+def _answers(
+    name: str | None, topic: Message, answers: dict[TopicPartition, Led | ErrorCode]
+) -> tuple[PartitionData, ...]:
+    return tuple(
+        _refused(asked.partition_index, ErrorCode.unknown_topic_id)
+        if name is None
+        else _answer(asked.partition_index, answers[TopicPartition(name, asked.partition_index)])
+        for asked in topic.partitions
+    )
+
+
+def _as_before_ids(answer: PartitionData) -> NamedPartitionAnswer:
+    named: NamedPartitionAnswer = adapt(answer, NamedPartitionAnswer)
+    if named.error_code is ErrorCode.ineligible_replica:
+        return replace(named, error_code=ErrorCode.operation_not_attempted)
+    return named
+
+
+def _answer(index: int, answer: Led | ErrorCode) -> PartitionData:
     if isinstance(answer, ErrorCode):
         return _refused(index, answer)
     return PartitionData(

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.control.alter_partition import AlterPartitionRequestV1, AlterPartitionResponseV1
 from barnabas.wire.control.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -38,6 +39,8 @@ _RESPONSES: Final[dict[ApiKey, type[Any]]] = {
 
 def control_request(key: ApiKey, version: int) -> type[Any] | None:
     """The type of this request; None if kio knows it."""
+    if key is ApiKey.ALTER_PARTITION and version <= 1:
+        return at_version(AlterPartitionRequestV1, version)
     newest = _REQUESTS.get(key)
     if newest is None or version == APIS[key].highest:
         return newest
@@ -48,6 +51,8 @@ def control_response(key: ApiKey, version: int) -> type[Any] | None:
     """The type of this response; None if kio knows it."""
     if (key, version) == (ApiKey.LEADER_AND_ISR, 4):
         return LeaderAndIsrResponseV4
+    if key is ApiKey.ALTER_PARTITION and version <= 1:
+        return at_version(AlterPartitionResponseV1, version)
     newest = _RESPONSES.get(key)
     if newest is None or version == APIS[key].highest:
         return newest
