@@ -44,12 +44,23 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 # Our controller
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["3.9", pytest.param("2.7", marks=pytest.mark.long)])
 def led_by_us(
-    kafka: ApacheKafka, zookeeper_address: str, tmp_path_factory: pytest.TempPathFactory
+    kafka: ApacheKafka,
+    zookeeper_address: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Mixed]:
-    """Broker 0 of ours is the controller; all brokers run, and do again after each test."""
-    mixed = Mixed(kafka, tmp_path_factory.mktemp("ours"), f"{zookeeper_address}/led-by-us", {})
+    """Broker 0 of ours is the controller; all brokers run, and do again after each test.
+
+    With the requests of 2.7 leaders ask for their ISR by the topic's name.
+    """
+    mixed = Mixed(
+        kafka,
+        tmp_path_factory.mktemp("ours"),
+        f"{zookeeper_address}/led-by-us-{request.param}",
+        {"inter.broker.protocol.version": request.param},
+    )
     try:
         mixed.ours.start([0])
         mixed.ours.start([1])
