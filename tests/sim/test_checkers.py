@@ -291,6 +291,15 @@ def test_replicas_that_are_the_same_pass() -> None:
     assert found(ideal.history, with_replicas(ideal.final, broker_0=log, broker_2=log)) == []
 
 
+@pytest.mark.parametrize("topic", ["orders", COMPACTED])
+def test_a_replica_that_is_not_there_is_told(topic: str) -> None:
+    end = FinalPartition(
+        TopicPartition(topic, 0), TOPIC_ID, 0, (), assigned=(0, 1, 2), replicas={0: b"", 2: b""}
+    )
+    (violation,) = check(Ideal().history, Final((end,)))
+    assert (violation.kind, violation.facts) == (Kind.MISSING, f"{topic}-0 on broker 1")
+
+
 @pytest.mark.parametrize("other", [b"", batch(0, b"a"), batch(0, b"a") + batch(1, b"c")])
 def test_replicas_that_differ_are_told_with_the_offset(other: bytes) -> None:
     ideal = Ideal()
@@ -335,7 +344,7 @@ def test_a_partition_is_where_it_was_last_moved_to() -> None:
     ideal = Ideal()
     ideal.logs[AT] = []
     (end,) = ideal.final.partitions
-    on_others = Final((replace(end, assigned=(1, 2)),))
+    on_others = Final((replace(end, assigned=(1, 2), replicas={1: b"", 2: b""}),))
     ideal.done("admin", Reassign(AT, (2, 1)))
     assert found(ideal.history, on_others) == []
     ideal.done("admin", Elect(AT))
@@ -352,7 +361,10 @@ def test_where_a_topic_was_moved_does_not_bind_the_next_of_its_name() -> None:
     ideal.done("admin", Reassign(AT, (0, 1)))
     ideal.done("admin", Delete(AT.topic))
     ideal.done("admin", Create(AT.topic, 1, 2))
-    assert found(ideal.history, Final((replace(end, assigned=(1, 2)),))) == []
+    assert (
+        found(ideal.history, Final((replace(end, assigned=(1, 2), replicas={1: b"", 2: b""}),)))
+        == []
+    )
 
 
 # -- groups ------------------------------------------------------------------

@@ -16,7 +16,7 @@ def broken_in(seeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
     return {report.seed: report.broken[:3] for report in reports if report.broken}
 
 
-@pytest.mark.parametrize("first", range(1, 121, AT_ONCE))
+@pytest.mark.parametrize("first", range(1, 101, AT_ONCE))
 def test_every_law_is_kept(first: int) -> None:
     assert broken_in(range(first, first + AT_ONCE)) == {}
 

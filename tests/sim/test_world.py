@@ -13,10 +13,11 @@ from barnabas.sim.ending import read_all
 from barnabas.sim.fault_kinds import KINDS, Fault
 from barnabas.sim.faults import Faults
 from barnabas.sim.history import History, Outcome, Send
+from barnabas.sim.ordeals import MIN_INSYNC
 from barnabas.sim.run import run
 from barnabas.sim.setting import broker_stream, setting_of
 from barnabas.sim.workloads import Reading
-from barnabas.sim.world import World
+from barnabas.sim.world import LOOK_S, World
 
 AT = TopicPartition("orders", 0)
 
@@ -133,6 +134,48 @@ def test_two_leaders_of_one_epoch_would_be_seen(world: World) -> None:
     (seen,) = world.onlooker.broken_laws()
     assert "both lead orders-0" in seen
     world.onlooker._leaders[key] = broker
+
+
+def test_a_leader_without_what_was_committed_would_be_seen(world: World) -> None:
+    produce(world, 2)
+    until(world, lambda: is_whole(world))
+    world.look()
+    ((key, (most, epoch)),) = [(k, v) for k, v in world.onlooker._committed.items() if k[0] == AT]
+    assert most == 6
+    world.onlooker._committed[key] = most + 1, epoch - 1
+    (seen,) = world.onlooker.broken_laws()
+    assert "without all that was committed: it has 6 of 7" in seen
+    world.onlooker._committed[key] = most, epoch
+
+
+def test_the_world_is_looked_at_when_a_fault_begins_and_when_it_ends(world: World) -> None:
+    looked: list[float] = []
+    world.look = lambda: looked.append(world.loop.time())  # type: ignore[method-assign]
+
+    async def lasting(*_: object) -> bool:
+        await asyncio.sleep(LOOK_S / 2)
+        return True
+
+    fault = Fault("lasting", 1, lasting)
+    began = world.loop.time()
+    play(world, Faults(world, [fault])._befall(fault))
+    assert min(looked) < began + LOOK_S / 10
+    assert max(looked) >= began + LOOK_S / 2
+    assert len(looked) >= 2
+
+
+def test_an_ordeal_waits_for_other_faults_and_leaves_them_alone(world: World) -> None:
+    produce(world, 1)
+    until(world, lambda: is_whole(world))
+    world.network.slow("broker-0", "broker-1", 5_000)
+    world.disturbances += 1
+    play(world, Faults(world, [MIN_INSYNC])._befall(MIN_INSYNC))
+    assert world.injected[MIN_INSYNC.kind] == 0
+    assert not any(line.what == "all faults end" for line in world.story.lines)
+    world.disturbances -= 1
+    play(world, Faults(world, [MIN_INSYNC])._befall(MIN_INSYNC))
+    assert world.injected[MIN_INSYNC.kind] == 1
+    assert any(line.what == "all faults end" for line in world.story.lines)
 
 
 @pytest.mark.parametrize("fault", KINDS, ids=[each.kind for each in KINDS])

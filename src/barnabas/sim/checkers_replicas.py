@@ -1,9 +1,10 @@
-"""Checks that all replicas of a partition are the same, byte by byte, as far as is committed.
+"""Checks that a partition has all its replicas, the same byte by byte as far as is committed.
 
-Those of a compacted topic are not: each broker compacts when it comes to it.
+Those of a compacted topic are not the same: each broker compacts when it comes to it.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from barnabas.sim.history import COMPACTED
 from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
@@ -12,15 +13,16 @@ from barnabas.wire.batch import headers
 
 def check_replicas(final: Final) -> Iterator[Violation]:
     for end in final.partitions:
+        for broker in end.assigned:
+            if broker not in end.replicas:
+                yield Violation(Kind.MISSING, f"{end.at} on broker {broker}")
         if end.at.topic != COMPACTED:
-            yield from _check_one(end)
+            yield from _check_same(end)
 
 
-def _check_one(end: FinalPartition) -> Iterator[Violation]:
-    if not end.replicas:
-        return
-    first, *others = sorted(end.replicas)
-    for other in others:
+def _check_same(end: FinalPartition) -> Iterator[Violation]:
+    brokers = sorted(end.replicas)
+    for first, other in pairwise(brokers):
         if end.replicas[first] != end.replicas[other]:
             one, two = _batches(end.replicas[first]), _batches(end.replicas[other])
             differ = sorted(one.items() ^ two.items())

@@ -70,6 +70,8 @@ class Connections:
         self._bootstrap = list(bootstrap)
         self._random = random
         self._peers: dict[Address, ClientPeer] = {}
+        # The latest leader of each partition that any broker ever told of.
+        self._latest: dict[tuple[uuid.UUID, int], Replicated] = {}
 
     def close(self) -> None:
         for peer in self._peers.values():
@@ -102,11 +104,13 @@ class Connections:
     def _newer(self, topic: Any, partition: Any) -> Replicated:
         """What a broker says, unless more is known: one that is cut off tells of past leaders."""
         said = _partition(topic, partition)
-        known = self.topics.get(topic.name, {}).get(partition.partition_index)
-        if known is None or known.leader is None or said.leader is None:
+        if said.leader is None:
             return said
-        is_older = said.leader.epoch < known.leader.epoch
-        return known if is_older and said.leader.topic_id == known.leader.topic_id else said
+        key = (topic.topic_id, partition.partition_index)
+        known = self._latest.setdefault(key, said)
+        if known.leader is None or known.leader.epoch <= said.leader.epoch:
+            self._latest[key] = known = said
+        return known
 
     async def back_off(self) -> None:
         """Wait a little, each time for another time, so that clients do not go in step."""

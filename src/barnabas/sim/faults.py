@@ -49,6 +49,7 @@ class Faults:
         world.disturbances += fault.befalls_brokers
         # Counted first, and taken back: what is cancelled in the middle has happened.
         world.injected[fault.kind] += 1
+        world.loop.call_soon(world.look)  # after what the fault does at once
         try:
             if not await fault.act(world, self._random):
                 world.injected[fault.kind] -= 1

@@ -31,6 +31,8 @@ class Onlooker:
         self._machines = machines
         # Who has led a partition in an epoch: nobody else may, ever.
         self._leaders: dict[tuple[TopicPartition, UUID | None, int], int] = {}
+        # How much of a partition was ever committed, and in which epoch that was seen.
+        self._committed: dict[tuple[TopicPartition, UUID | None], tuple[int, int]] = {}
         # Which controller's epoch each broker went by, in which of its lives.
         self._obeyed: dict[str, tuple[Partitions, int]] = {}
 
@@ -66,6 +68,8 @@ class Onlooker:
                 return f"{machine.name} does not serve"
             if paths.broker_path(BrokerId(machine.broker_id)) not in self._nodes:
                 return f"{machine.name} is not registered"
+            if machine.broker.logs.offline:
+                return f"{machine.name} lacks {', '.join(machine.broker.logs.offline)}"
         if self.controller is None:
             return "there is no controller"
         if deleted := sorted(self._nodes[paths.DELETE_TOPICS].children):
@@ -98,14 +102,27 @@ class Onlooker:
                         f" and has only {log.log_end_offset}"
                     )
                 if isinstance(replica, LeaderReplica):
-                    key = (at, replica.topic_id, replica.epoch)
-                    first = self._leaders.setdefault(key, machine.broker_id)
-                    if first != machine.broker_id:
-                        broken.append(
-                            f"brokers {first} and {machine.broker_id} both lead {at}"
-                            f" in epoch {replica.epoch}"
-                        )
+                    broken += self._misled(machine.broker_id, replica)
         return broken
+
+    def _misled(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
+        """An epoch has one leader, and whoever leads later has all that was committed before.
+
+        Of a topic that is being deleted, a new controller may let one lead that has nothing left.
+        """
+        at, epoch = leader.topic_partition, leader.epoch
+        first = self._leaders.setdefault((at, leader.topic_id, epoch), broker)
+        if first != broker:
+            yield f"brokers {first} and {broker} both lead {at} in epoch {epoch}"
+        most, since = self._committed.get((at, leader.topic_id), (0, epoch))
+        has_all = epoch <= since or leader.log.log_end_offset >= most
+        if not has_all and paths.delete_topic_path(at.topic) not in self._nodes:
+            yield (
+                f"broker-{broker} leads {at} in epoch {epoch} without all that was committed:"
+                f" it has {leader.log.log_end_offset} of {most}"
+            )
+        if leader.high_watermark > most:
+            self._committed[at, leader.topic_id] = leader.high_watermark, epoch
 
     def _disobedience(self, name: str, partitions: Partitions) -> Iterator[str]:
         life, epoch = self._obeyed.get(name, (partitions, 0))

@@ -28,16 +28,21 @@ Act = Callable[[World, Random], Awaitable[bool]]
 
 
 def _alone(act: Act) -> Act:
-    """An ordeal with nothing beside it: it begins when the cluster is whole."""
+    """An ordeal with nothing beside it: it begins when no other fault is under way, the cluster is
+    whole, and ends with all that it did. If that does not come, nothing happens."""
 
     async def acts(world: World, random: Random) -> bool:
         if world.is_delicate:
             return False
         world.is_delicate = True
         try:
-            return await _comes(lambda: _is_whole(world)) and await act(world, random)
+            if not await _comes(lambda: world.disturbances == 1 and _is_whole(world)):
+                return False
+            try:
+                return await act(world, random)
+            finally:
+                world.heal()
         finally:
-            world.heal()
             world.is_delicate = False
 
     return acts

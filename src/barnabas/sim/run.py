@@ -61,7 +61,7 @@ async def _play(world: World, kinds: Sequence[Fault]) -> None:
     chosen = choose(world.setting.bootstrap, random, world.history)
     working = [world.loop.spawn(world.client(each.name), each.run()) for each in chosen]
     await Faults(world, kinds).run(world.setting.duration_s)
-    world.heal()
+    world.conclude()
     for each in chosen:
         each.stop()
     if not await world.until(lambda: all(task.done() for task in working), ENDED_WITHIN_S):

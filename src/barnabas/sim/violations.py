@@ -22,6 +22,7 @@ class Kind(Enum):
     SKIPPED = "skipped poll"
     UNCOMMITTED = "read before committed"  # above the high watermark, or gone later
     DAMAGED = "damaged batch"
+    MISSING = "replica missing"  # where the partition is assigned, when all brokers serve
     DIVERGED = "replicas differ"
     OWNED_TWICE = "partition owned twice"
     GENERATION_WENT_BACK = "generation went back"
@@ -52,7 +53,7 @@ class FinalPartition:
     high_watermark: int
     records: tuple[tuple[int, int], ...]  # offset and value of all a consumer can read
     assigned: tuple[int, ...] = ()  # the brokers that shall have it
-    # By broker, the batches of its log up to the high watermark, byte by byte.
+    # By broker that has a log of it, the batches up to the high watermark, byte by byte.
     replicas: Mapping[int, bytes] = field(default_factory=dict)
 
 

@@ -42,7 +42,7 @@ class World:
         # no other may be.
         self.disturbances = 0
         self.is_delicate = False
-        self._is_healed = False
+        self._is_over = False
         around = Surroundings(
             self.loop,
             self.network,
@@ -116,9 +116,13 @@ class World:
             await asyncio.sleep(LOOK_S / 2)
         return True
 
+    def conclude(self) -> None:
+        """End every fault for good: from now on brokers that lack a folder start again, too."""
+        self._is_over = True
+        self.heal()
+
     def heal(self) -> None:
-        """End every fault; brokers that are down start, those that lack a folder start again."""
-        self._is_healed = True
+        """End every fault, whoever caused it; brokers that are down start."""
         self.network.heal()
         self.ensemble.start()
         for machine in self.machines:
@@ -136,7 +140,7 @@ class World:
             await asyncio.sleep(LOOK_S)
             self.look()
             for machine in self.machines:
-                if self._is_healed and machine.broker is not None and machine.broker.logs.offline:
+                if self._is_over and machine.broker is not None and machine.broker.logs.offline:
                     machine.stop()
                 if machine.is_running or machine.is_taken_down:
                     ended.pop(machine.name, None)
