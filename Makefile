@@ -35,7 +35,7 @@ format: venv    ## put the code into the house format
 	$(BIN)/ruff check --fix .
 
 test: venv      ## the test suite, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not long"
 
 long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others
 	$(BIN)/python -m pytest -m long

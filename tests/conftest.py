@@ -24,6 +24,7 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+_SPARK: Final = Path(__file__).parent / "spark"
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()
 
@@ -73,6 +74,15 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test uses; the topic does not exist."""
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name.removeprefix("test_"))
     return f"{name[:60].strip('-')}-{next(_numbers)}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests run in several processes: those of a file in one, and all of Spark's in one, which
+    then has the only session. Spark's come first: no other process has as much to do."""
+    items.sort(key=lambda item: not item.path.is_relative_to(_SPARK))
+    for item in items:
+        group = _SPARK if item.path.is_relative_to(_SPARK) else item.path
+        item.add_marker(pytest.mark.xdist_group(str(group.relative_to(_SPARK.parent))))
 
 
 @pytest.hookimpl(wrapper=True)
