@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import OFFSET_END
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient
 
 from barnabas.base.clock import SystemClock
 from barnabas.spark import exactly_once, exactly_once_publish
@@ -305,6 +308,72 @@ def test_sequences_go_on_after_the_largest(query: Query, monkeypatch: pytest.Mon
     query.check(0, 6, 7)
 
 
+def forget(query: Query, batch_id: int) -> None:
+    """Note a micro-batch as published that no topic has, as if its log had been cut since."""
+    staging = Staging(query.name, query.options.connection)
+    found = staging.found()
+    assert found is not None
+    history, _ = staging.history(found)
+    assert history.producer is not None
+    later = {each: next_ + 100 for each, next_ in history.sequences.items()}
+    entry = Published(batch_id, history.producer, later, history.own)
+    staging.append(entry, SystemClock())
+
+
+def test_a_log_that_lost_what_was_published_is_told_once_and_written_on(query: Query) -> None:
+    query.run(0)
+    forget(query, 1)
+
+    with pytest.raises(SparkFailure) as told:
+        query.run(2)
+    for partition in range(3):
+        assert f"{query.topic}-{partition}" in str(told.value)
+    assert "lost records of earlier micro-batches" in str(told.value)
+    query.run(2)
+    query.run(3)
+    forget(query, 4)
+    with pytest.raises(SparkFailure, match="lost records of earlier micro-batches"):
+        query.run(5)
+
+    query.check(0, 2, 3, 5)
+
+
+# It is decided, refused, decided anew, and so on, partition by partition.
+@pytest.mark.parametrize("number", [2, 3, 5, 9, 12])
+def test_a_driver_killed_while_a_log_is_written_on_is_made_good_by_the_next(
+    query: Query, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    query.run(0)
+    forget(query, 1)
+    with monkeypatch.context() as patched:
+        killed_at(patched, number, arrived=True)
+        with pytest.raises((Killed, SparkFailure)):
+            query.commit(query.run_tasks(2), 2)
+
+    for _ in range(2):
+        _tried(lambda: query.run(2))
+    query.run(3)
+
+    query.check(0, 2, 3)
+
+
+def test_what_retention_may_have_deleted_is_not_published_again(
+    served: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(served.bootstrap, topic)
+    query = Query(served.bootstrap, topic)
+    # More batches than those of which a broker remembers that it has them.
+    many = rows(f"0:{number}" for number in range(400))
+    written = [write_aside(query.name, 0, query.options, query.columns, many)]
+    query.killed(monkeypatch, written, 0, 10, arrived=True)
+    client = AdminClient({"bootstrap.servers": served.bootstrap})
+    for future in client.delete_records([Partition(topic, 0, OFFSET_END)]).values():
+        future.result(60)
+
+    with pytest.raises(SparkFailure, match="it lacks what was written before"):
+        query.commit(written, 0)
+
+
 # -- decisions, without a broker ---------------------------------------------
 
 P0, P1 = TopicPartition("a", 0), TopicPartition("b", 3)
@@ -314,7 +383,15 @@ DECIDED: Final = Decided(
 )
 
 
-@pytest.mark.parametrize("entry", [DECIDED, Published(4, ME, {P0: 35, P1: 10})])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        DECIDED,
+        DECIDED.revised(Share(P1, 0, 10, 0, ProducerId(8, 1))),
+        Published(4, ME, {P0: 35, P1: 10}),
+        Published(4, ME, {P0: 35, P1: 10}, {P1: ProducerId(8, 1)}),
+    ],
+)
 def test_what_is_noted_is_read_again(entry: Decided | Published) -> None:
     assert decode(encode(entry)) == entry
 
@@ -330,6 +407,20 @@ def test_the_first_decision_about_a_batch_counts() -> None:
         history.apply(entry)
 
     assert history.unpublished == DECIDED
+
+
+def test_a_revision_counts_once_and_only_of_the_decision_it_revises() -> None:
+    other = Share(P0, 0, 30, 20, ProducerId(8, 0))
+    revised = DECIDED.revised(other)
+    history = History()
+    for entry in (
+        *(DECIDED, DECIDED.revised(other)),
+        *(DECIDED.revised(other._replace(own=ME)), revised._replace(batch_id=3)),
+    ):
+        history.apply(entry)
+
+    assert history.unpublished == revised
+    assert revised.shares == (other, DECIDED.shares[1])
 
 
 def test_what_is_published_is_not_decided_again() -> None:

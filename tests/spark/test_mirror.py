@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from barnabas.cli.reassign_plan import Partition
 from barnabas.spark.mirror_groups import _translate as translate
-from barnabas.spark.mirror_state import STATE_TOPIC, MirrorState, Sync
+from barnabas.spark.mirror_state import MirrorState, Sync, superfluous
+from barnabas.spark.side_topics import MIRROR_STATE
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, create_topic, produce
 from tests.support.broker import BrokerProcess
@@ -171,6 +172,16 @@ def test_offsets_are_translated_by_what_lies_between() -> None:
     assert [at(200), at(900)] == [70, 70]
 
 
+def test_of_what_is_known_only_what_is_needed_is_kept() -> None:
+    dense = [Sync(n, n) for n in range(0, 100, 10)]
+    assert superfluous(dense) == dense[1:-1]
+    gaps = [Sync(0, 0), Sync(10, 10), Sync(20, 15), Sync(30, 25), Sync(40, 35)]
+    assert superfluous(gaps) == [Sync(30, 25)]
+    many = [Sync(10 * n, n) for n in range(600)]
+    left = [sync for sync in many if sync not in superfluous(many)]
+    assert (len(left), left[0], left[-300:]) == (450, many[0], many[300:])
+
+
 def test_what_cannot_be_mirrored_is_told_in_one_sentence(
     served: BrokerProcess, other: BrokerProcess, topic: str, fill: Fill
 ) -> None:
@@ -196,11 +207,13 @@ def test_the_state_is_read_as_it_was_written(other: BrokerProcess) -> None:
 
     state = MirrorState(Cluster(other.bootstrap, None))
     lineage = Lineage("cluster", "orders", "id", "copy", "other id")
-    state.write(lineage, {0: Sync(10, 0), 1: Sync(5, 0)})
-    state.write(lineage, {0: Sync(30, 20)})
+    state.write(lineage, {0: Sync(10, 0), 1: Sync(5, 0, 3)})
+    for more in range(10, 30):
+        state.write(lineage, {0: Sync(10 + more, more)})
+    state.write(lineage, {0: Sync(50, 30)})
     again = MirrorState(Cluster(other.bootstrap, None))
-    assert again.syncs(lineage, 0) == [Sync(10, 0), Sync(30, 20)]
-    assert again.syncs(lineage, 1) == [Sync(5, 0)]
+    assert again.syncs(lineage, 0) == [Sync(10, 0), Sync(39, 29), Sync(50, 30)]
+    assert again.syncs(lineage, 1) == [Sync(5, 0, 3)]
     assert again.copied_from("copy", "other id") == lineage
     assert again.copied_from("copy", "a new id") is None
-    assert STATE_TOPIC in client(other).list_topics(timeout=ANSWERED_WITHIN_S).topics
+    assert MIRROR_STATE in client(other).list_topics(timeout=ANSWERED_WITHIN_S).topics

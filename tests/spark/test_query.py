@@ -249,6 +249,36 @@ def _lose_batches(folder: Path, number: int) -> None:
         file.truncate(size - size // 6 * number)
 
 
+def test_a_new_partition_whose_beginning_is_gone_is_told_or_read_from_where_it_begins(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(2))
+    query, goes_on = open_query(), open_query(failOnDataLoss="false")
+    end = query.latest(query.initial(), ALL)
+    client = admin.AdminClient({"bootstrap.servers": served.bootstrap})
+    client.create_partitions([admin.NewPartitions(topic, 2)])[topic].result(60)
+    produce(served.bootstrap, topic, some(5, 1))
+    for future in client.delete_records([Partition(topic, 1, 3)]).values():
+        future.result(60)
+
+    with pytest.raises(DataLoss, match=rf"{topic}-1 came since .* before offset 3 were deleted"):
+        open_query().latest(end, ALL)
+    ranges, _ = goes_on.ranges(end, goes_on.latest(end, ALL))
+    assert [(each.start, each.end) for each in ranges] == [(3, 5)]
+
+
+def test_topics_that_belong_to_queries_and_mirrors_are_not_meant_by_a_pattern(
+    fill: Fill, open_query: Open, served: BrokerProcess, topic: str
+) -> None:
+    fill(some(2))
+    create_topic(served.bootstrap, f"__spark-sink-{topic}")
+
+    assert list(open_query(subscribePattern=f".*{topic}").initial()) == [topic]
+    everything = open_query(subscribePattern=".*").initial()
+    assert topic in everything
+    assert "__consumer_offsets" not in everything
+
+
 def test_a_checkpoint_of_another_topic_is_told(
     fill: Fill, open_query: Open, served: BrokerProcess, topic: str
 ) -> None:

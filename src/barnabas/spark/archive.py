@@ -22,9 +22,11 @@ from barnabas.spark.archive_manifest import (
     ArchivedTopic,
     Manifest,
     Part,
+    Partition,
 )
 from barnabas.spark.archive_source import Range, TopicNow, cut, decide_ranges, topics_now
 from barnabas.spark.failing import spark_failures
+from barnabas.spark.truncation import Taken, refuse_truncated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +41,8 @@ _COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp", "timestam
 # The UTC day, whatever time zone the session has.
 _DAY: Final = "string(date_from_unix_date(int(floor(unix_millis(timestamp) / 86400000))))"
 RECORDS_IN_A_FILE: Final = 1_000_000
+# What an aborted transaction wrote is left out, unless the user says otherwise.
+_COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
 
 class Archiving(NamedTuple):
@@ -72,7 +76,17 @@ class Archiver:
         Raises  CommandFailed if topics are missing, or are not those that were archived
         """
         now = topics_now(self._cluster, self._wanted.topics)
-        return now, decide_ranges(self.manifest, now, allow_gaps=self._wanted.allow_gaps)
+        ranges = decide_ranges(self.manifest, now, allow_gaps=self._wanted.allow_gaps)
+        refuse_truncated(self._wanted.options, self._taken(), "archived")
+        return now, ranges
+
+    def _taken(self) -> dict[Partition, Taken]:
+        return {
+            Partition(name, number): Taken(each.end, each.leader_epoch)
+            for name, topic in self.manifest.topics.items()
+            if name in self._wanted.topics
+            for number, each in topic.partitions.items()
+        }
 
     def step(self, spark: "SparkSession") -> Step | None:
         """Archive the next range of every topic; None if the archive has all there is.
@@ -87,7 +101,7 @@ class Archiver:
             files = write_checked(
                 spark,
                 self._folder,
-                read_ranges(spark, self._wanted.options, chosen),
+                read_ranges(spark, {**_COMMITTED, **self._wanted.options}, chosen),
                 self.manifest.sequence + 1,
                 sum(each.size for each in chosen),
             )

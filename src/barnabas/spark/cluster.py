@@ -62,6 +62,7 @@ class Topic(NamedTuple):
     name: str
     topic_id: uuid.UUID
     leaders: Mapping[int, Leader | None]
+    is_internal: bool = False
 
 
 class EpochOffset(NamedTuple):
@@ -132,6 +133,7 @@ class Cluster:
                     else None
                     for each in topic.partitions
                 },
+                topic.is_internal,
             )
         return found
 

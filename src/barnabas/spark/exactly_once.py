@@ -19,13 +19,13 @@ from pyspark.sql.datasource import (
 from pyspark.taskcontext import TaskContext
 
 from barnabas.base.clock import Clock, SystemClock
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.cluster import Cluster, Topic
 from barnabas.spark.exactly_once_log import Decided, History, Share, Staged
-from barnabas.spark.exactly_once_publish import already_there, publish, published
+from barnabas.spark.exactly_once_publish import already_there, publish, published, renewed
 from barnabas.spark.exactly_once_staging import DATA_PARTITIONS, DECISIONS, Staging
 from barnabas.spark.failures import SparkFailure, told_plainly
 from barnabas.spark.options import LATEST, SourceOptions, TopicPartition
-from barnabas.spark.sender import Sender, next_sequence, numbered
+from barnabas.spark.sender import OutOfSequence, Sender, next_sequence, numbered
 from barnabas.spark.sink_batches import batches
 from barnabas.spark.sink_cluster import new_producer_id, partition_count
 from barnabas.spark.sink_options import SinkOptions
@@ -137,22 +137,22 @@ def commit(
     topic = staging.awaited() if mine else staging.found()
     if topic is None:
         return  # no task of this query ever had a row
-    history, _ = staging.history(topic)
-    _finish(history, staging, options, clock)
-    if batch_id <= history.published_id or not mine:
-        return
-    decided = decide(history, batch_id, mine, options)
-    staging.append(decided, clock)
-    history, _ = staging.history(topic)
-    if history.unpublished == decided:
-        publish(decided, staging, options, {})
-        _conclude(history, staging, clock)
-    else:
-        _finish(history, staging, options, clock)
-    if history.published_id < batch_id:
+    history, lost = _finish(staging, topic, options, clock)
+    if batch_id > history.published_id and mine:
+        decided = decide(history, batch_id, mine, options)
+        staging.append(decided, clock)
+        history, more = _finish(staging, topic, options, clock, decided)
+        lost += more
+        if history.published_id < batch_id:
+            raise SparkFailure(
+                f"what was noted about micro-batch {batch_id} in {staging.topic} is gone: its log"
+                " was truncated; start the query again, which writes the micro-batch then"
+            )
+    if lost:
         raise SparkFailure(
-            f"what was noted about micro-batch {batch_id} in {staging.topic} is gone: its log was"
-            " truncated; start the query again, which writes the micro-batch then"
+            f"{', '.join(map(str, lost))} lost records of earlier micro-batches, which were"
+            " acknowledged: an unclean election has cut the log. They are not written again; what"
+            " came after them is, and the query goes on when it is started again"
         )
 
 
@@ -170,24 +170,52 @@ def decide(
     with Cluster(options) as cluster:
         ends = cluster.offsets(dict.fromkeys(counts, LATEST))
     shares = tuple(
-        Share(target, history.sequences.get(target, 0), count, ends[target].offset)
+        Share(
+            target,
+            history.sequences.get(target, 0),
+            count,
+            ends[target].offset,
+            history.own.get(target),
+        )
         for target, count in counts.items()
     )
     return Decided(batch_id, history.producer or new_producer_id(options), tuple(tasks), shares)
 
 
-def _finish(history: History, staging: Staging, options: SourceOptions, clock: Clock) -> None:
-    """Publish what another attempt has decided, as far as it had not come itself."""
-    if (decided := history.unpublished) is not None:
-        publish(decided, staging, options, already_there(decided, options))
-        _conclude(history, staging, clock)
+def _finish(
+    staging: Staging,
+    topic: Topic,
+    options: SourceOptions,
+    clock: Clock,
+    mine: Decided | None = None,
+) -> tuple[History, list[TopicPartition]]:
+    """Publish what is decided, as far as another attempt had not come; nothing is of `mine`.
+
+    Returns the history after it, and the partitions that lack what was published before.
+    """
+    lost: list[TopicPartition] = []
+    history, _ = staging.history(topic)
+    while (decided := history.unpublished) is not None:
+        try:
+            there = {} if decided == mine else already_there(decided, options)
+            publish(decided, staging, options, there)
+            _conclude(history, staging, clock)
+        except OutOfSequence as refused:
+            revised = renewed(decided, refused.partition, options)
+            if revised is None:
+                raise
+            staging.append(revised, clock)
+            history, _ = staging.history(topic)
+            if revised.share_of(refused.partition).own != decided.share_of(refused.partition).own:
+                lost.append(refused.partition)
+    return history, lost
 
 
 def _conclude(history: History, staging: Staging, clock: Clock) -> None:
     """Note that all that is decided is published, and delete what is needed no more."""
     decided = history.unpublished
     assert decided is not None, "nothing is decided"
-    entry = published(decided, history.sequences)
+    entry = published(decided, history)
     staging.append(entry, clock)
     history.apply(entry)
     unneeded: defaultdict[int, int] = defaultdict(int)

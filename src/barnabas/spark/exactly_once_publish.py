@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.spark.cluster import Cluster, Topic
-from barnabas.spark.exactly_once_log import Decided, Published, Share, Staged
+from barnabas.spark.exactly_once_log import Decided, History, Published, Share, Staged
 from barnabas.spark.exactly_once_staging import Staging
 from barnabas.spark.failures import SparkFailure
 from barnabas.spark.fetcher import PartitionFetcher
-from barnabas.spark.options import LATEST, SourceOptions, TopicPartition
+from barnabas.spark.options import EARLIEST, LATEST, SourceOptions, TopicPartition
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.sender import ProducerId, Sender, next_sequence, numbered
+from barnabas.spark.sink_cluster import new_producer_id
 from barnabas.wire.batch import LOG_OVERHEAD, BatchHeader, stamp
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -45,7 +46,8 @@ def publish(decided: Decided, staging: Staging, options: SourceOptions, there: C
                 sequence = next_sequence(shares[target].base_sequence, passed[target])
                 passed[target] += count
                 if passed[target] > there.get(target, 0):
-                    sender.send(target, numbered(batch, decided.producer, sequence))
+                    producer = shares[target].own or decided.producer
+                    sender.send(target, numbered(batch, producer, sequence))
         sender.flush()
     for share in decided.shares:
         if passed[share.partition] != share.record_count:
@@ -87,7 +89,7 @@ def already_there(decided: Decided, options: SourceOptions) -> Counts:
         )
         with PartitionFetcher(wanted, lenient) as fetcher:
             headers = (header for batches in fetcher for header, _ in batches)
-            found[share.partition] = _furthest(headers, share, decided.producer)
+            found[share.partition] = _furthest(headers, share, share.own or decided.producer)
     return found
 
 
@@ -101,10 +103,39 @@ def _furthest(headers: Iterator[BatchHeader], share: Share, producer: ProducerId
     return furthest
 
 
-def published(decided: Decided, sequences: Counts) -> Published:
-    """What to note when it is done; `sequences` are those before the micro-batch."""
+def renewed(decided: Decided, refused: TopicPartition, options: SourceOptions) -> Decided | None:
+    """The decision as a partition can take it that refuses its numbers; None if there is no way.
+
+    A broker refuses a number if the one before it is not the last it knows. If nothing of the
+    micro-batch is there, then what came before it is gone: an unclean election has cut the log. No
+    driver can publish there any more by the numbers it has, so others are safe. If some of it is
+    there, then earlier in the log than was thought. What retention may have deleted, may have been
+    read: of that nothing is published again.
+    """
+    share = decided.share_of(refused)
+    with Cluster(options) as cluster:
+        start = cluster.offsets({refused: EARLIEST})[refused].offset
+        end = cluster.offsets({refused: LATEST})[refused].offset
+    if start > share.start_offset:
+        return None
+    whole = share._replace(start_offset=start)
+    if already_there(decided._replace(shares=(whole,)), options)[refused]:
+        return decided.revised(whole) if whole != share else None
+    return decided.revised(
+        share._replace(base_sequence=0, start_offset=end, own=new_producer_id(options))
+    )
+
+
+def published(decided: Decided, history: History) -> Published:
+    """What to note when it is done; `history` is that before the micro-batch."""
     after = {
         share.partition: next_sequence(share.base_sequence, share.record_count)
         for share in decided.shares
     }
-    return Published(decided.batch_id, decided.producer, {**sequences, **after})
+    own = {share.partition: share.own for share in decided.shares if share.own is not None}
+    return Published(
+        decided.batch_id,
+        decided.producer,
+        {**history.sequences, **after},
+        {**history.own, **own},
+    )

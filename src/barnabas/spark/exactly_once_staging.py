@@ -14,11 +14,11 @@ from barnabas.spark.fetcher import PartitionFetcher
 from barnabas.spark.options import EARLIEST, LATEST, SourceOptions, TopicPartition
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.sender import Sender
+from barnabas.spark.side_topics import SINK_PREFIX
 from barnabas.spark.sink_cluster import create_topic, delete_records, delete_topic, until
 from barnabas.spark.transactions import Batches
 from barnabas.wire.records import Record, build_batch, read_records
 
-PREFIX: Final = "__spark-sink-"
 DECISIONS: Final = 0
 DATA_PARTITIONS: Final = 8
 
@@ -36,7 +36,7 @@ class Staging:
     """One query's topic; made by the first task that has something to write aside."""
 
     def __init__(self, query: str, options: SourceOptions) -> None:
-        self.topic = PREFIX + query
+        self.topic = SINK_PREFIX + query
         self._options = options
 
     # -- the topic -----------------------------------------------------------

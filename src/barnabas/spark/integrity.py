@@ -104,3 +104,13 @@ def has_lost(partition: TopicPartition, end: int, latest: int, options: SourceOp
     _lose(
         f"{partition} ends at offset {latest}, though it was read to offset {end} before", options
     )
+
+
+def begins_late(partition: TopicPartition, start: int, options: SourceOptions) -> None:
+    """Raises  DataLoss, unless it shall be gone on, for a new partition that begins after 0"""
+    if start > 0:
+        _lose(
+            f"{partition} came since the query began, and its records before offset {start} were"
+            " deleted before they were read",
+            options,
+        )

@@ -15,6 +15,7 @@ from barnabas.spark.archive_manifest import Partition
 from barnabas.spark.archive_source import Bounds, Range, TopicNow, cut, topics_now
 from barnabas.spark.failing import spark_failures
 from barnabas.spark.mirror_state import Lineage, MirrorState, Sync
+from barnabas.spark.truncation import Taken, refuse_truncated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +82,9 @@ class Mirror:
         there, here = self._now()
         for source, lineage in self._lineages(there, here).items():
             starts = {
-                number: Sync(bounds.start, here[lineage.target].bounds[number].end)
+                number: Sync(
+                    bounds.start, here[lineage.target].bounds[number].end, bounds.leader_epoch
+                )
                 for number, bounds in there[source].bounds.items()
                 if not self._state.syncs(lineage, number)
             }
@@ -95,6 +98,7 @@ class Mirror:
         """
         there, here = self._now()
         lineages = self._lineages(there, here)
+        refuse_truncated(self._wanted.source, self._taken(lineages, there), "copied")
         with spark_failures("finding out what is copied already"):
             ranges = self._ranges(spark, lineages, there, here)
         if not ranges:
@@ -130,6 +134,16 @@ class Mirror:
             )
             for source, target in self._wanted.topics.items()
             if target in here
+        }
+
+    def _taken(
+        self, lineages: Mapping[str, Lineage], there: Mapping[str, TopicNow]
+    ) -> dict[Partition, Taken]:
+        return {
+            Partition(source, number): Taken(sync.source, sync.leader_epoch)
+            for source, lineage in lineages.items()
+            for number in there[source].bounds
+            for sync in self._state.syncs(lineage, number)[-1:]
         }
 
     def _ranges(
@@ -188,7 +202,7 @@ class Mirror:
                 f"{partition}: the records from {start} to {bounds.start} were deleted before they"
                 " were copied; --allow-gaps goes on without them"
             )
-        return Range(partition, max(start, bounds.start), bounds.end)
+        return Range(partition, max(start, bounds.start), bounds.end, bounds.leader_epoch)
 
     def _read(self, spark: "SparkSession", ranges: list[Range]) -> "DataFrame":
         return read_ranges(spark, self._committed, ranges)
@@ -232,7 +246,7 @@ class Mirror:
             target = self._wanted.topics[topic]
             end = after[target].bounds[number].end
             grown += end - before[target].bounds[number].end
-            syncs.setdefault(topic, {})[number] = Sync(each.end, end)
+            syncs.setdefault(topic, {})[number] = Sync(each.end, end, each.leader_epoch)
         if grown != records:
             raise CommandFailed(
                 f"{records} records were read, but the target has {grown} more: somebody else"

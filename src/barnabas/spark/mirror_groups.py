@@ -77,6 +77,7 @@ def _translate(syncs: Sequence[Sync], partition: Partition, offset: int, count: 
         return syncs[-1].target
     before = max(sync for sync in syncs if sync.source <= offset)
     after = min(sync for sync in syncs if sync.source > offset)
-    if after.source - before.source == after.target - before.target:
-        return before.target + offset - before.source  # no gaps between the two
-    return after.target - count(partition.topic, partition.partition, offset, after.source)
+    if after.follows(before):
+        return before.target + offset - before.source
+    # Where compaction has removed some since, it is too early, and never too late.
+    return before.target + count(partition.topic, partition.partition, before.source, offset)

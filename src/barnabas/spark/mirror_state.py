@@ -2,13 +2,13 @@
 
 A topic there, `__barnabas_mirror`, gets a record for every partition after every step: the next
 offset to copy, and the offset that it will have. Between two of them records lie in the same order
-in both clusters, so how many there are tells where each is, whatever gaps the source has.
+in both clusters, so how many there are tells where each is, whatever gaps the source has. Those
+that say no more than their neighbours are deleted, and of very many the older ones are thinned.
 """
 
 import json
-from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
@@ -16,9 +16,12 @@ from barnabas.cli.client import Cluster, admin, await_all
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.positions import Kind, Positions, Start
 from barnabas.cli.reading import Reader
+from barnabas.spark.side_topics import MIRROR_STATE
 
-STATE_TOPIC: Final = "__barnabas_mirror"
 _DELIVERED_WITHIN_S: Final = 60.0
+_MOST_SYNCS: Final = 500  # of one partition
+# In small segments, so that what was deleted or replaced goes soon.
+_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 
 
 class Lineage(NamedTuple):
@@ -32,10 +35,26 @@ class Lineage(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """The record at `source` in one cluster is, or will be, at `target` in the other."""
+    """The record at `source` in one cluster is, or will be, at `target` in the other.
+
+    The source's log had that leader epoch when it was read up to there; -1 if that is not known.
+    """
 
     source: int
     target: int
+    leader_epoch: int = -1
+
+    def follows(self, before: "Sync") -> bool:
+        """Whether there are no gaps between the two, so that what lies between is known."""
+        return self.source - before.source == self.target - before.target
+
+
+def superfluous(syncs: Sequence[Sync]) -> list[Sync]:
+    """Which of these, by rising offsets, can be forgotten; never the first or the last."""
+    inner = list(zip(syncs, syncs[1:], syncs[2:], strict=False))
+    told = [sync for before, sync, after in inner if sync.follows(before) and after.follows(sync)]
+    kept = [sync for sync in syncs if sync not in told]
+    return [*told, *(kept[1 : len(kept) // 2 : 2] if len(kept) > _MOST_SYNCS else [])]
 
 
 class MirrorState:
@@ -44,18 +63,17 @@ class MirrorState:
     def __init__(self, target: Cluster) -> None:
         """Read all there is; the topic is made if it is missing. Raises CommandFailed."""
         self._target = target
-        self._syncs: dict[tuple[Lineage, int], list[Sync]] = {}
+        self._syncs: dict[tuple[Lineage, int], dict[int, Sync]] = {}
         client, metadata = target.admin()
-        if STATE_TOPIC not in metadata.topics:
-            config = {"cleanup.policy": "compact"}
-            topic = admin.NewTopic(STATE_TOPIC, 1, min(3, len(metadata.brokers)), config=config)
+        if MIRROR_STATE not in metadata.topics:
+            topic = admin.NewTopic(MIRROR_STATE, 1, min(3, len(metadata.brokers)), config=_CONFIG)
             await_all(client.create_topics([topic]))
         else:
             self._read()
 
     def syncs(self, lineage: Lineage, partition: int) -> list[Sync]:
         """All that is known of a partition, by rising offsets."""
-        return self._syncs.get((lineage, partition), [])
+        return sorted(self._syncs.get((lineage, partition), {}).values())
 
     def copied_from(self, target: str, target_id: str) -> Lineage | None:
         """What the topic is a copy of, if it is one."""
@@ -66,6 +84,18 @@ class MirrorState:
 
     def write(self, lineage: Lineage, syncs: Mapping[int, Sync]) -> None:
         """Note where these partitions are now; on return it is safe. Raises CommandFailed."""
+        noted: dict[str, str | None] = {}
+        for partition, sync in syncs.items():
+            value = {"target": sync.target, "leaderEpoch": sync.leader_epoch}
+            noted[_key(lineage, partition, sync.source)] = json.dumps(value)
+            known = self._syncs.setdefault((lineage, partition), {})
+            known[sync.source] = sync
+            for each in superfluous(self.syncs(lineage, partition)):
+                noted[_key(lineage, partition, each.source)] = None
+                del known[each.source]
+        self._produce(noted)
+
+    def _produce(self, noted: Mapping[str, str | None]) -> None:
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -73,34 +103,35 @@ class MirrorState:
                 failed.append(error)
 
         producer, _ = self._target.producer({"acks": "all", "enable.idempotence": True})
-        for partition, sync in syncs.items():
-            key = json.dumps([*lineage, partition, sync.source])
-            value = json.dumps({"target": sync.target})
-            producer.produce(STATE_TOPIC, value, key, on_delivery=delivered)
+        for key, value in noted.items():
+            producer.produce(MIRROR_STATE, value, key, on_delivery=delivered)
         if producer.flush(_DELIVERED_WITHIN_S) or failed:
             why = failed[0].str() if failed else "no broker answers"
-            raise CommandFailed(f"{STATE_TOPIC} on {self._target.bootstrap}: {why}")
-        for partition, sync in syncs.items():
-            self._add(lineage, partition, sync)
+            raise CommandFailed(f"{MIRROR_STATE} on {self._target.bootstrap}: {why}")
 
     def _read(self) -> None:
         positions = Positions(Start(Kind.BEGINNING))
-        reader = Reader(self._target, STATE_TOPIC, [], positions, follow=False)
+        reader = Reader(self._target, MIRROR_STATE, [], positions, follow=False)
         try:
             for batch in reader.batches():
                 for message in batch:
-                    *lineage, partition, source = json.loads(message.key() or b"")
-                    value = json.loads(message.value() or b"")
-                    self._add(Lineage(*lineage), partition, Sync(source, value["target"]))
+                    self._on_read(json.loads(message.key() or b""), message.value())
         except (ValueError, KeyError, TypeError) as error:
             raise CommandFailed(
-                f"{STATE_TOPIC} on {self._target.bootstrap} is no state of a mirror: {error}"
+                f"{MIRROR_STATE} on {self._target.bootstrap} is no state of a mirror: {error}"
             ) from None
         finally:
             reader.close()
 
-    def _add(self, lineage: Lineage, partition: int, sync: Sync) -> None:
-        known = self._syncs.setdefault((lineage, partition), [])
-        place = bisect_left(known, sync)
-        if known[place : place + 1] != [sync]:
-            known.insert(place, sync)
+    def _on_read(self, key: list[Any], value: bytes | None) -> None:
+        *lineage, partition, source = key
+        known = self._syncs.setdefault((Lineage(*lineage), partition), {})
+        if value is None:
+            known.pop(source, None)
+        else:
+            found = json.loads(value)
+            known[source] = Sync(source, found["target"], found.get("leaderEpoch", -1))
+
+
+def _key(lineage: Lineage, partition: int, source: int) -> str:
+    return json.dumps([*lineage, partition, source])

@@ -9,6 +9,7 @@ from barnabas.spark.failures import SparkFailure, WrongOption
 from barnabas.spark.filters import Selection
 from barnabas.spark.options import EARLIEST, LATEST, Bound, SourceOptions, TopicPartition
 from barnabas.spark.ranges import OffsetRange, divide
+from barnabas.spark.side_topics import is_side_topic
 
 Offsets = dict[TopicPartition, EpochOffset]
 UNKNOWN_EPOCH = -1
@@ -21,7 +22,11 @@ def find_topics(cluster: Cluster, options: SourceOptions) -> dict[str, Topic]:
     """
     if options.subscribe_pattern is not None:
         pattern = re.compile(options.subscribe_pattern)
-        return {n: topic for n, topic in cluster.topics(None).items() if pattern.fullmatch(n)}
+        return {
+            name: topic
+            for name, topic in cluster.topics(None).items()
+            if pattern.fullmatch(name) and not topic.is_internal and not is_side_topic(name)
+        }
     assigned = options.assign or ()
     names = options.subscribe or tuple(dict.fromkeys(each.topic for each in assigned))
     topics = cluster.topics(names)

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from barnabas.base.clock import Stopwatch, machine_stopwatch
 from barnabas.spark.admission import available, limited
 from barnabas.spark.cluster import Cluster, Topic
-from barnabas.spark.integrity import has_lost, still_valid
+from barnabas.spark.integrity import begins_late, has_lost, still_valid
 from barnabas.spark.options import EARLIEST, LATEST, Bound, SourceOptions, TopicPartition
 from barnabas.spark.planning import find_topics, partitions_of, resolve
 from barnabas.spark.positions import Position, Positions, from_json, to_json
@@ -118,11 +118,16 @@ class Query:
         }
 
     def _with_new_partitions(self, begun: Positions, ended: Positions) -> Positions:
-        """With those that came since, from their beginning on."""
+        """With those that came since, from their beginning on.
+
+        Raises  DataLoss, if that is gone already
+        """
         new = [each for each in ended if each not in begun]
         if not new:
             return begun
         found = resolve(self._cluster, _BEGINNING, new, self._options)
+        for each, at in found.items():
+            begins_late(each, at.offset, self._options)
         return begun | {each: Position(at.offset, at.epoch) for each, at in found.items()}
 
     def _unmoved(

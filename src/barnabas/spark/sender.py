@@ -47,6 +47,7 @@ _SOON: Final = frozenset(
     )
 )
 _DUPLICATE: Final = int(ErrorCode.duplicate_sequence_number)
+_OUT_OF_SEQUENCE: Final = int(ErrorCode.out_of_order_sequence_number)
 _WHY: Final = {
     int(ErrorCode.message_too_large): "a record is larger than the topic's max.message.bytes",
     int(ErrorCode.record_list_too_large): "a batch is larger than the topic's segment.bytes",
@@ -63,6 +64,14 @@ OnAppended = Callable[[int], None]
 
 class WriteFailed(SparkFailure):
     """Records could not be written; the message says where to and why."""
+
+
+class OutOfSequence(WriteFailed):
+    """A partition does not have the number before the one it was sent."""
+
+    def __init__(self, partition: TopicPartition, message: str) -> None:
+        super().__init__(message)
+        self.partition = partition
 
 
 class ProducerId(NamedTuple):
@@ -184,7 +193,10 @@ class Sender:
             raise Unsettled(ErrorCode(produced.error).name.replace("_", " "))
         if produced.error not in (0, _DUPLICATE):
             why = _WHY.get(produced.error) or _name(produced.error)
-            raise WriteFailed(f"records could not be written to {waiting.partition}: {why}")
+            told = f"records could not be written to {waiting.partition}: {why}"
+            if produced.error == _OUT_OF_SEQUENCE:
+                raise OutOfSequence(waiting.partition, told)
+            raise WriteFailed(told)
         self._waiting[address].popleft()
         self._last_progress = machine_stopwatch()
         if waiting.on_appended is not None:
