@@ -17,6 +17,7 @@ TWINS = {
     "barnabas.wire.plain": ("barnabas.wire._plain", "Answer judge_plain last_records"),
     "barnabas.wire.whole": ("barnabas.wire._whole", "whole_batches"),
     "barnabas.wire.fetch_single": ("barnabas.wire._fetch_single", "SingleAnswer"),
+    "barnabas.base.open_file": ("barnabas.base._open_file", "OpenFile"),
     "barnabas.log.ends": ("barnabas.log._ends", "LogEnd SegmentEnd"),
     "barnabas.server.shortcuts": ("barnabas.server._shortcuts", "serve_known"),
     "barnabas.server.repeated_produce": ("barnabas.server._shortcuts", "RepeatedProduce"),

@@ -1,6 +1,5 @@
 """The contract of the Disk seam, on the real one."""
 
-import errno
 import gc
 import os
 from pathlib import Path
@@ -70,57 +69,6 @@ def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(
     assert disk.load("a.log") == data[:kept] + b"new"
     disk.remove("a.log")
     assert bytes(held) == data
-
-
-def test_a_failed_append_leaves_nothing_and_is_a_fault_of_the_folder(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = disk.open("a.log", create=True)
-    file.append(b"kept")
-    real = os.pwrite
-
-    def half(descriptor: int, data: bytes, position: int) -> int:
-        return real(descriptor, data[: len(data) // 2], position)
-
-    monkeypatch.setattr(os, "pwrite", half)
-    with pytest.raises(DiskFault) as fault:
-        file.append(b"half of this")
-    assert fault.value.folder == disk.folder
-    assert fault.value.cause.errno == errno.ENOSPC
-    monkeypatch.undo()
-    assert disk.load("a.log") == b"kept"
-    assert file.size == 4
-
-
-def test_data_that_is_not_cached_is_not_waited_for(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = disk.open("a.log", create=True)
-    file.append(bytes(3_000_000))
-
-    def would_block(*_: object) -> int:
-        raise BlockingIOError(errno.EAGAIN, "would block")
-
-    monkeypatch.setattr(os, "preadv", would_block)
-    assert file.warm(0, 100) is None
-    assert file.warm(2_999_000, 100) is None
-    assert file.warm(0, 1_000_000) is None
-
-
-def test_a_file_system_that_cannot_tell_is_taken_for_warm(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = disk.open("a.log", create=True)
-    file.append(b"in memory anyway")
-    real = os.preadv
-
-    def unsupported(descriptor: int, buffers: list[bytearray], at: int, flags: int = 0) -> int:
-        if flags:
-            raise OSError(errno.EOPNOTSUPP, "not supported")
-        return real(descriptor, buffers, at)
-
-    monkeypatch.setattr(os, "preadv", unsupported)
-    assert warm(file, 3, 6) == b"memory"
 
 
 def test_mapped_memory_is_the_file(disk: RealDisk) -> None:

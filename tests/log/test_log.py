@@ -32,6 +32,7 @@ from tests.log.batches import (
     open_partition,
     read_all,
 )
+from tests.support.full_disk import room_for
 
 FOLDER = "orders-0"
 DAY_MS = 86_400_000
@@ -198,20 +199,10 @@ def test_large_extents_are_served_from_memory_as_the_log_grows(tmp_path: Path) -
             assert content(extent) == b"".join(written[number : number + 9])
 
 
-def test_a_failed_write_leaves_the_log_as_it_was_and_stops_it(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_log_as_it_was_and_stops_it(log: Log) -> None:
     written = fill(log, 3)
-    real = os.pwrite
-
-    def fails(descriptor: int, data: bytes, position: int) -> int:
-        real(descriptor, data[:10], position)
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "pwrite", fails)
-    with pytest.raises(DiskFault):
+    with room_for(len(b"".join(written)) + 10), pytest.raises(DiskFault):
         append(log)
-    monkeypatch.undo()
     assert log.failure is not None
     with pytest.raises(DiskFault):
         append(log)

@@ -16,15 +16,9 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import DiskFault
+from barnabas.base.open_file import Buffer as Buffer
+from barnabas.base.open_file import OpenFile
 
-Buffer = bytes | bytearray | memoryview
-
-# Below this a copy is cheaper than a new mapping (10 to 20 us)...
-_MAP_FROM: Final = 128 * 1024
-# ...unless this much lies behind, which the same reader is likely to want next.
-_MAP_AHEAD: Final = 1024 * 1024
-# The kernel reads ahead about this much at once: one byte tells of its neighbours.
-_PROBE_EVERY: Final = 128 * 1024
 _COPY_AT_ONCE: Final = 1024 * 1024
 
 
@@ -225,31 +219,15 @@ class RealDisk:
             raise DiskFault(self.folder, error) from error
 
 
-class RealFile:
-    """A file by its descriptor, with one mapping from where it was last read to its end."""
+class RealFile(OpenFile):
+    """A file of the machine's file system."""
 
-    __slots__ = ("_descriptor", "_folder", "_handed_out", "_path", "_start", "_view", "size")
+    __slots__ = ("_path",)
 
     def __init__(self, folder: str, path: str, create: bool) -> None:
-        self._folder = folder
-        self._path = path
         self._descriptor = -1  # for __del__, should opening fail
-        self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
-        self.size = os.fstat(self._descriptor).st_size
-        self._view, self._start = memoryview(b""), 0
-        # Mappings that someone may still hold a slice of, and where in the file they end.
-        self._handed_out: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
-
-    def append(self, data: Buffer, /) -> None:
-        try:
-            written = os.pwrite(self._descriptor, data, self.size)
-            if written != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
-            raise DiskFault(self._folder, error) from error
-        self.size += written
+        self._path = path
+        super().__init__(folder, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644))
 
     def read(self, position: int, size: int, /) -> bytes:
         try:
@@ -259,21 +237,6 @@ class RealFile:
             return data
         except OSError as error:
             raise DiskFault(self._folder, error) from error
-
-    def warm(self, position: int, size: int, /) -> memoryview | None:
-        end = position + size
-        start = self._start
-        try:
-            if position < start or end > start + len(self._view):
-                if size < _MAP_FROM and self.size - end < _MAP_AHEAD:
-                    return _copy_if_cached(self._descriptor, position, size)
-                start = self._map_from(position)
-            for probe in range(position, end, _PROBE_EVERY):
-                if not _is_cached(self._descriptor, probe):
-                    return None
-        except OSError as error:
-            raise DiskFault(self._folder, error) from error
-        return self._view[position - start : end - start]
 
     def truncate(self, size: int, /) -> None:
         self._view = memoryview(b"")
@@ -294,14 +257,6 @@ class RealFile:
     def _rest(self, position: int, size: int, data: bytes) -> bytes:
         return os.pread(self._descriptor, size - len(data), position + len(data))
 
-    def _map_from(self, position: int) -> int:
-        start = position - position % mmap.ALLOCATIONGRANULARITY
-        length = self.size - start
-        mapped = mmap.mmap(self._descriptor, length, access=mmap.ACCESS_READ, offset=start)
-        self._handed_out[mapped] = self.size
-        self._view, self._start = memoryview(mapped), start
-        return start
-
     def _copy_aside(self, size: int) -> None:
         copy = f"{self._path}.tmp"
         with open(self._path, "rb") as source, open(copy, "wb") as target:
@@ -315,30 +270,3 @@ class RealFile:
         os.dup2(descriptor, self._descriptor, inheritable=False)
         os.close(descriptor)
         self._handed_out = weakref.WeakKeyDictionary()
-
-
-_PROBE: Final = [bytearray(1)]
-_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-
-
-def _is_cached(descriptor: int, position: int) -> bool:
-    try:
-        return os.preadv(descriptor, _PROBE, position, _NOWAIT) == 1
-    except OSError as error:
-        return _cannot_tell(error)
-
-
-def _copy_if_cached(descriptor: int, position: int, size: int) -> memoryview | None:
-    copy = bytearray(size)
-    try:
-        cached = os.preadv(descriptor, [copy], position, _NOWAIT)
-    except OSError as error:
-        cached = os.preadv(descriptor, [copy], position) if _cannot_tell(error) else 0
-    return memoryview(copy) if cached == size else None
-
-
-def _cannot_tell(error: OSError) -> bool:
-    """Whether the file system does not know of reads without waiting, as those in memory."""
-    if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
-        raise error
-    return error.errno == errno.EOPNOTSUPP

@@ -2,9 +2,10 @@
 """The compiled twin of `ends`."""
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.wire.whole import whole_batches
 
+from barnabas.base._open_file cimport OpenFile
 from barnabas.wire._plain cimport put_int, put_long
+from barnabas.wire._whole cimport walk
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -49,7 +50,11 @@ cdef class SegmentEnd:
         return waited_ms > <int64_t>config.segment_ms - self.jitter_ms
 
     cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp):
-        (self.file if self._file is None else self._file).append(batch)
+        file = self.file if self._file is None else self._file
+        if isinstance(file, OpenFile):
+            (<OpenFile>file).write(batch)
+        else:
+            file.append(batch)
         self.note(len(batch), last_offset, max_timestamp)
 
     cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp):
@@ -67,7 +72,8 @@ cdef class SegmentEnd:
         self.is_dirty = True
 
     cpdef read_on(self, int64_t offset, int64_t max_bytes, int64_t upto):
-        cdef int64_t start, left, size, next_offset
+        cdef int64_t start, left, next_offset = 0
+        cdef Py_ssize_t size = 0
         remembered = self._cursors.get(offset)
         if remembered is None or max_bytes <= 0:
             return None
@@ -76,25 +82,24 @@ cdef class SegmentEnd:
         if left <= 0:
             return None
         file = self.file if self._file is None else self._file
-        data = file.warm(start, min(left, max_bytes))
+        if isinstance(file, OpenFile):
+            data = (<OpenFile>file).warm_at(start, min(left, max_bytes))
+        else:
+            data = file.warm(start, min(left, max_bytes))
         if data is None:
             return None
         if left <= max_bytes and upto >= self.end_offset:
             self._remember(self.end_offset, self.size)
             return data
-        found = whole_batches(data, upto)
-        if found is None:
-            return None
-        size, next_offset = found
-        if not size:
+        if not walk(data, upto, &size, &next_offset) or not size:
             return None
         self._remember(next_offset, start + size)
         return data if size == len(data) else data[:size]
 
     cpdef _remember(self, int64_t offset, int64_t position):
-        if len(self._cursors) >= MAX_CURSORS:
-            self._cursors.clear()
         self._cursors[offset] = position
+        if len(self._cursors) > MAX_CURSORS:
+            del self._cursors[next(iter(self._cursors))]
 
 
 cdef class LogEnd:

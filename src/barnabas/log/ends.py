@@ -128,9 +128,9 @@ class SegmentEnd:
         return data if size == len(data) else data[:size]
 
     def _remember(self, offset: int, position: int) -> None:
-        if len(self._cursors) >= MAX_CURSORS:
-            self._cursors.clear()
         self._cursors[offset] = position
+        if len(self._cursors) > MAX_CURSORS:
+            del self._cursors[next(iter(self._cursors))]  # the one that waits for the longest time
 
 
 class LogEnd:

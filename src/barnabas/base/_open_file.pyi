@@ -1,0 +1,1 @@
+from barnabas.base.open_file import OpenFile as OpenFile

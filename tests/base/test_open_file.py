@@ -1,0 +1,88 @@
+"""An open file of the log: what it does when the disk is full, slow, or none at all; both twins."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from barnabas.base import page_cache
+from barnabas.base.errors import DiskFault
+from tests.support.full_disk import room_for
+from tests.support.twins import both
+
+pytestmark = pytest.mark.parametrize("twin", both("barnabas.base.open_file"))
+
+
+@contextmanager
+def opened(twin: ModuleType, path: Path) -> Iterator[Any]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        yield twin.OpenFile("folder", descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(("room", "code"), [(7, errno.ENOSPC), (4, errno.EFBIG)])
+def test_a_failed_append_leaves_nothing_and_is_a_fault_of_the_folder(
+    twin: ModuleType, tmp_path: Path, room: int, code: int
+) -> None:
+    path = tmp_path / "a.log"
+    with opened(twin, path) as file:
+        file.append(b"kept")
+        with room_for(room), pytest.raises(DiskFault) as fault:
+            file.append(b"half of this")
+        assert (fault.value.folder, fault.value.cause.errno) == ("folder", code)
+        assert (path.read_bytes(), file.size) == (b"kept", 4)
+        file.append(memoryview(b" on"))
+        assert (path.read_bytes(), file.size) == (b"kept on", 7)
+
+
+def test_a_descriptor_that_is_gone_is_a_fault_too(twin: ModuleType, tmp_path: Path) -> None:
+    with opened(twin, tmp_path / "a.log") as file:
+        file.append(bytes(3_000_000))
+        assert file.warm(0, 200_000) == bytes(200_000)
+        descriptor, file._descriptor = file._descriptor, -1
+        with pytest.raises(DiskFault, match="descriptor"):
+            file.append(b"x")
+        with pytest.raises(DiskFault, match="descriptor"):
+            file.warm(0, 10)
+        file._descriptor = descriptor
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_a_file_system_that_cannot_tell_is_taken_for_warm(twin: ModuleType, size: int) -> None:
+    descriptor = os.memfd_create("in memory anyway")
+    try:
+        file, data = twin.OpenFile("folder", descriptor), os.urandom(3_000_000)
+        file.append(data)
+        for position in (0, len(data) - size):
+            assert file.warm(position, size) == data[position : position + size]
+    finally:
+        os.close(descriptor)
+
+
+def evict(descriptor: int) -> None:
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@pytest.mark.parametrize(("position", "size"), [(0, 100), (2_999_000, 100), (0, 1_000_000)])
+def test_data_that_is_not_cached_is_not_waited_for(
+    twin: ModuleType, tmp_path: Path, position: int, size: int
+) -> None:
+    with opened(twin, tmp_path / "a.log") as file:
+        file.append(bytes(3_000_000))
+        evict(file._descriptor)
+        if page_cache.is_cached(file._descriptor, position):
+            pytest.skip("this file system keeps its pages")
+        # To ask is to have the kernel read ahead: what is found later is there.
+        for _ in range(20):
+            evict(file._descriptor)
+            if file.warm(position, size) is None:
+                return
+        pytest.fail("bytes were always there, or were waited for")
