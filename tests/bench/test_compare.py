@@ -1,7 +1,11 @@
 """Two systems side by side: what is measured in which order, and what is told of it."""
 
 import json
-from contextlib import nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,9 @@ from barnabas.bench import compare_cases, kafka_release
 from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.command import app
 from barnabas.bench.compare_cases import CASES, Case, Effort, Metric
+from barnabas.bench.compare_cold import StillCached, cached_share, forget
 from barnabas.bench.compare_run import Compared, compare
-from barnabas.bench.compare_show import as_html, write
+from barnabas.bench.compare_show import as_html, cells, draw, write
 from barnabas.bench.compare_sites import Site, System
 from barnabas.bench.kafka_release import Unavailable, find_kafka
 from barnabas.bench.processes import broker
@@ -62,15 +67,110 @@ def test_a_goal_is_a_least_ratio_or_where_less_is_better_a_greatest() -> None:
     assert Compared(Metric("no goal", "s"), [1.0], [1.0]).met is None
 
 
-def test_a_case_that_fails_on_one_of_them_is_told_of_and_stops_no_other(tmp_path: Path) -> None:
+def test_a_case_that_fails_is_told_of_tried_once_more_and_stops_no_other(tmp_path: Path) -> None:
     def fail(site: Site, effort: Effort) -> tuple[float]:
         raise RecordsMissing("three of four")
 
-    cases = [Case("bad", (RATE,), fail), Case("good", (RATE,), lambda *_: (1.0,), fresh=True)]
+    cases = [Case("bad", (TIME,), fail), Case("good", (RATE,), lambda *_: (1.0,), fresh=True)]
     found = compare(system("ours"), system("theirs"), cases, EFFORT, tmp_path, silent)
-    assert found.failures == ["bad: three of four"]
-    assert [row.metric for row in found.rows] == [RATE]
+    assert found.failures == ["bad, ours: three of four", "bad, theirs: three of four"]
+    assert [len(row.ratios) for row in found.rows] == [0, 3]
+    assert cells(found.rows[0]) == ["time", "", "", "not measured", "≤ 0.5"]
+    assert "not measured" in as_html(found, {}, b"")
+    assert draw(found)["png"], "a row without a ratio has no bar"
     assert list(tmp_path.iterdir()) == [], "no data is left behind"
+
+
+def test_a_round_that_failed_once_is_made_up_for(tmp_path: Path) -> None:
+    fails = iter([True])
+
+    def measure(site: Site, effort: Effort) -> tuple[float]:
+        if next(fails, False):
+            raise RecordsMissing("gone")
+        return (1.0,)
+
+    cases = [Case("a", (RATE,), measure)]
+    found = compare(system("ours"), system("theirs"), cases, EFFORT, tmp_path, silent)
+    assert len(found.rows[0].ratios) == EFFORT.repeat
+    assert len(found.failures) == 1
+
+
+def test_after_a_failure_the_next_case_gets_another_cluster(tmp_path: Path) -> None:
+    started: list[str] = []
+
+    def start(folder: Path, brokers: int) -> AbstractContextManager[Site]:
+        started.append("ours")
+        return nullcontext(Site("ours"))
+
+    def fail(site: Site, effort: Effort) -> tuple[float]:
+        raise RecordsMissing("gone")
+
+    cases = [Case("bad", (RATE,), fail), Case("good", (TIME,), lambda *_: (1.0,))]
+    effort = replace(EFFORT, repeat=1)
+    compare(System("ours", start), system("theirs"), cases, effort, tmp_path, silent)
+    assert started == ["ours", "ours"]
+
+
+def test_every_case_has_a_round_and_none_begins_that_would_end_too_late(tmp_path: Path) -> None:
+    cases = [Case(name, (RATE,), lambda *_: (1.0,), fresh=name == "b") for name in "abc"]
+    effort = replace(EFFORT, minutes=1e-9)
+    found = compare(system("ours"), system("theirs"), cases, effort, tmp_path, silent)
+    assert [len(row.ours) for row in found.rows] == [1, 1, 1]
+
+
+def test_rounds_go_over_all_cases_and_one_that_takes_long_has_fewer(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def measure(name: str, site: Site, effort: Effort) -> tuple[float]:
+        order.append(name)
+        return (1.0,)
+
+    cases = [
+        Case("a", (RATE,), partial(measure, "a")),
+        Case("b", (TIME,), partial(measure, "b"), most=1),
+    ]
+    compare(system("ours"), system("theirs"), cases, EFFORT, tmp_path, silent)
+    assert "".join(order) == "aabbaaaa"
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt, SystemError])
+def test_a_signal_ends_the_run_with_what_there_is_and_nothing_left(
+    tmp_path: Path, how: type[BaseException]
+) -> None:
+    stopped: list[str] = []
+
+    @contextmanager
+    def ending(folder: Path, brokers: int) -> Iterator[Site]:
+        try:
+            yield Site("ours")
+        finally:
+            stopped.append("ours")
+
+    def interrupted(site: Site, effort: Effort) -> tuple[float]:
+        raise how
+
+    cases = [Case("a", (RATE,), lambda *_: (1.0,)), Case("b", (TIME,), interrupted)]
+    found = compare(System("ours", ending), system("theirs"), cases, EFFORT, tmp_path, silent)
+    assert found.interrupted
+    assert [len(row.ours) for row in found.rows] == [1, 0]
+    assert stopped == ["ours"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not say what is cached")
+def test_a_file_is_read_from_the_disk_once_the_page_cache_forgot_it(tmp_path: Path) -> None:
+    path = tmp_path / "00.log"
+    path.write_bytes(b"v" * 8_000_000)
+    with path.open("rb") as file:
+        if cached_share(file.fileno()) == 0.0:
+            pytest.skip("this file system has no page cache")
+        try:
+            forget(path)
+        except StillCached:
+            pytest.skip("this file system is the page cache")
+        assert cached_share(file.fileno()) < 0.05
+        file.read()
+        assert cached_share(file.fileno()) > 0.5
 
 
 def test_a_comparison_is_written_as_json_page_and_picture(tmp_path: Path) -> None:

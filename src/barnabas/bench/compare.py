@@ -1,6 +1,9 @@
 """`barnabas bench compare`: Barnabas beside Apache Kafka, or any two clusters beside each other."""
 
+import signal
+import time
 from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,9 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
     from rich.console import Console
 
+    from barnabas.bench.compare_cases import Effort
+    from barnabas.bench.plan import Say
+
 RESULTS: Final = Path("bench/results")
+MINUTES: Final = 35.0
+WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
+TOO_LONG_S: Final = 100.0  # for a run that is to be quick
 AGAINST_LIMITS: Final = ("raw", "produce", "fetch", "clients", "latency", "idle")
 
 
@@ -21,11 +33,16 @@ def compare(
     ] = None,
     only: Annotated[str, typer.Option(help="Cases with one of these words in their name.")] = "",
     full: Annotated[
-        bool,
-        typer.Option(help="All combinations, and 10,000 partitions: for hours."),
+        bool, typer.Option(help="All combinations of what is varied: for hours.")
     ] = False,
     quick: Annotated[bool, typer.Option(help="Little of each, to see that it runs.")] = False,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds of each case.")] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds of each case; 5.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="No round that would end later is begun; 35, but --full has none."
+        ),
+    ] = None,
     results: Annotated[Path, typer.Option(help="Where table, JSON, PNG and HTML go.")] = RESULTS,
     folder: Annotated[
         Path | None, typer.Option(help="Where the data goes; deleted afterwards.")
@@ -46,15 +63,29 @@ def compare(
         raise typer.BadParameter("--bootstrap is given twice or not at all")
     from rich.console import Console
 
-    from barnabas.bench.compare_cases import CASES, Effort
+    from barnabas.bench.compare_cases import CASES
     from barnabas.bench.compare_run import compare as run
+    from barnabas.bench.compare_run import expected_seconds
     from barnabas.bench.compare_show import NO_PICTURE, show, write
     from barnabas.bench.compare_sites import apache_kafka, barnabas, elsewhere
     from barnabas.bench.kafka_release import VERSION, Unavailable, find_kafka
     from barnabas.bench.report import machine
 
     console, facts = Console(), machine()
+    if not console.is_terminal:
+        console.width = WIDTH
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
+    effort = _effort(quick, repeat, minutes if minutes or full else MINUTES)
+    cases = [
+        case
+        for case in CASES
+        if (full or not case.crossed)
+        and not (bootstrap and (case.local or case.fresh))
+        and not (quick and case.expected_s(effort) > TOO_LONG_S)
+        and _is_wanted(case.key, only)
+    ]
+    if not cases:
+        raise typer.BadParameter(f"no case has any of {only!r} in its name")
     if bootstrap:
         ours, theirs = map(elsewhere, bootstrap)
     else:
@@ -64,29 +95,74 @@ def compare(
             _against_limits(console, quick, folder)
             return
         ours, theirs = barnabas(), apache_kafka(found)
-    cases = [
-        case
-        for case in CASES
-        if (full or not case.full) and not (bootstrap and (case.local or case.fresh))
-    ]
-    cases = [case for case in cases if _is_wanted(case.key, only)]
-    if not cases:
-        raise typer.BadParameter(f"no case has any of {only!r} in its name")
-    effort = Effort(1, 4_000_000, 1.0, 500) if quick else Effort(5, 200_000_000, 10.0, 50_000)
-    if repeat is not None:
-        effort = Effort(repeat, effort.total_bytes, effort.seconds, effort.requests)
+    console.print(_plan(len(cases), expected_seconds(cases, effort), effort), highlight=False)
     with (
+        _signalled_once(),
         TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data,
-        console.status("starting both") as status,
+        _progress(console) as say,
     ):
-        outcome = run(ours, theirs, cases, effort, Path(data), status.update)
+        outcome = run(ours, theirs, cases, effort, Path(data), say)
     show(console, outcome)
     written = write(outcome, facts, results)
     if not any(path.suffix == ".png" for path in written):
         console.print(NO_PICTURE)
     console.print("written: " + ", ".join(map(str, written)), highlight=False)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     if outcome.failures:
         raise typer.Exit(1)
+
+
+def _effort(quick: bool, repeat: int | None, minutes: float | None) -> "Effort":
+    from barnabas.bench.compare_cases import FULL_BYTES, Effort
+
+    if quick:
+        return Effort(repeat or 1, 4_000_000, 1.0, 500, minutes)
+    return Effort(repeat or 5, FULL_BYTES, 20.0, 50_000, minutes)
+
+
+def _plan(cases: int, seconds: float, effort: "Effort") -> str:
+    most = f", {effort.minutes:.0f} at most" if effort.minutes else ""
+    rounds = "one round" if effort.repeat == 1 else f"up to {effort.repeat} rounds"
+    about = f"about {seconds / 60:.0f} minutes on two cores that have nothing else to do"
+    return f"{cases} cases, {rounds} each: {about}{most}"
+
+
+@contextmanager
+def _progress(console: "Console") -> "Iterator[Say]":
+    """One line that changes on a terminal; elsewhere a line for each step."""
+    begun = time.perf_counter()
+    if console.is_terminal:
+        with console.status("starting both") as status:
+            yield status.update
+        return
+
+    def say(text: str) -> None:
+        console.print(f"{(time.perf_counter() - begun) / 60:5.1f} min  {text}", highlight=False)
+
+    yield say
+
+
+@contextmanager
+def _signalled_once() -> "Iterator[None]":
+    """The first Ctrl-C or SIGTERM ends the run; a second must not break in while it clears up."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: "FrameType | None") -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        handler = before[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        raise KeyboardInterrupt
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _is_wanted(key: str, only: str) -> bool:

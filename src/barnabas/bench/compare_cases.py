@@ -1,6 +1,5 @@
 """What is compared, as one table of cases; each is a run that gives one number or several."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from barnabas.bench.compare_cold import forget
 from barnabas.bench.compare_load import (
     Load,
     consume,
@@ -28,14 +28,22 @@ from barnabas.bench.topics import PATIENCE_S, client_settings
 SETTLED_S: Final = 2.0  # after which a broker that has nothing to do is idle
 
 
+FULL_BYTES: Final = 200_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done for one number, and how often."""
+    """How much is done for one number, how often, and for how long in all (None: for ever)."""
 
     repeat: int
     total_bytes: int
     seconds: float
     requests: int
+    minutes: float | None = None
+
+    @property
+    def share(self) -> float:
+        return self.total_bytes / FULL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,9 @@ class Metric:
 class Case:
     """A run, and the rows that it fills, in the order of what `measure` returns.
 
-    `fresh`: it wants a cluster of its own. `local`: it looks at processes and files.
+    `fresh`: it wants a cluster of its own. `local`: it looks at processes and files. `crossed`: it
+    is one of many combinations. `set_up_s` and `work_s` are what a round of both systems was seen
+    to take on two cores; the latter grows with the effort. `most` is how many rounds it is worth.
     """
 
     key: str
@@ -61,23 +71,36 @@ class Case:
     brokers: int = 1
     fresh: bool = False
     local: bool = False
-    full: bool = False
+    crossed: bool = False
+    set_up_s: float = 2.0
+    work_s: float = 6.0
+    most: int = 1_000
+
+    def expected_s(self, effort: Effort) -> float:
+        return self.set_up_s + self.work_s * effort.share
+
+    def rounds(self, effort: Effort) -> int:
+        return min(effort.repeat, self.most)
 
 
 def moved(load: Load, site: Site, effort: Effort) -> tuple[float, float]:
     """MB a second in, and out again."""
     with topic(site, load.partitions) as name:
-        # Small messages cost the client more than the brokers.
-        total = effort.total_bytes // (4 if load.record_bytes < 1024 else 1)
-        count, seconds = produce(site, name, load, total)
+        count, seconds = produce(site, name, load, _total_bytes(load, effort))
         megabytes = count * load.record_bytes / 1e6
-        if load.acks == 0:  # those on their way when the producer ended need not have arrived
-            return (megabytes / seconds, 0.0)
         return megabytes / seconds, megabytes / consume(site, name, load.partitions, count)
 
 
 def produced(load: Load, site: Site, effort: Effort) -> tuple[float]:
-    return (moved(load, site, effort)[0],)
+    """MB a second in."""
+    with topic(site, load.partitions) as name:
+        count, seconds = produce(site, name, load, _total_bytes(load, effort))
+        return (count * load.record_bytes / 1e6 / seconds,)
+
+
+def _total_bytes(load: Load, effort: Effort) -> int:
+    # Small messages cost the client more than the brokers.
+    return effort.total_bytes // (4 if load.record_bytes < 1024 else 1)
 
 
 def cost(site: Site, effort: Effort) -> tuple[float, float]:
@@ -114,13 +137,9 @@ def cold(site: Site, effort: Effort) -> tuple[float]:
     with topic(site, load.partitions) as name:
         count, _ = produce(site, name, load, effort.total_bytes)
         for path in _files(site, name):
-            _forget(path)
+            forget(path)
         seconds = consume(site, name, load.partitions, count)
     return (count * load.record_bytes / 1e6 / seconds,)
-
-
-def controller_killed(partitions: int, site: Site, effort: Effort) -> tuple[float]:
-    return (without_controller_seconds(site, partitions),)
 
 
 def _resident_mb(site: Site) -> float:
@@ -136,26 +155,39 @@ def _blocks(path: Path) -> int:
     return path.stat().st_blocks * 512
 
 
-def _forget(path: Path) -> None:
-    """Let the page cache drop a file; what is not on the medium yet is brought there first."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
-def _throughput(load: Load, goal: float | None = None, *, full: bool = False) -> Case:
-    metrics = [Metric(f"produce, {load.name}", "MB/s", goal=goal)]
-    if load.acks == 0:
-        return Case(f"produce {load.name}", tuple(metrics), partial(produced, load), full=full)
-    metrics.append(Metric(f"consume, {load.name}", "MB/s", goal=None if goal is None else 1.0))
-    return Case(f"produce {load.name}", tuple(metrics), partial(moved, load), full=full)
+def _throughput(load: Load, *, crossed: bool = False) -> Case:
+    work_s = 4.0 + 0.04 * load.partitions + 0.3 * load.producers
+    into = Metric(f"produce, {load.name}", "MB/s", goal=2.0 if load.batch_bytes < 100_000 else 1.0)
+    out_again = Metric(f"consume, {load.name}", "MB/s", goal=1.0)
+    both = Case(
+        f"produce {load.name}",
+        (into, out_again),
+        partial(moved, load),
+        crossed=crossed,
+        work_s=work_s,
+    )
+    if load.acks:
+        return both
+    # Those on their way when the producer ended need not have arrived.
+    return replace(both, metrics=(into,), measure=partial(produced, load))
 
 
 def _latency(site: Site, effort: Effort) -> tuple[float, float, float]:
     return latencies_ms(site, effort.seconds)
+
+
+def _controller(partitions: int, *, seconds: float, most: int) -> Case:
+    return Case(
+        f"controller {partitions}",
+        (Metric(f"controller killed, {partitions:,} partitions", "s", less=True),),
+        lambda site, effort: (without_controller_seconds(site, partitions),),
+        brokers=3,
+        fresh=True,
+        local=True,
+        set_up_s=seconds,
+        work_s=0.0,
+        most=most,
+    )
 
 
 BASE: Final = Load()
@@ -177,10 +209,9 @@ CROSSED: Final = tuple(
     )
 )
 CASES: Final = (
-    _throughput(BASE, goal=2.0),
-    *(_throughput(load) for load in VARIED),
-    _throughput(replace(BASE, record_bytes=10 * 1024, batch_bytes=1_000_000), goal=1.0),
-    *(_throughput(load, full=True) for load in CROSSED if load not in (BASE, *VARIED)),
+    *(_throughput(load) for load in (BASE, *VARIED)),
+    _throughput(replace(BASE, record_bytes=10 * 1024, batch_bytes=1_000_000)),
+    *(_throughput(load, crossed=True) for load in CROSSED if load not in (BASE, *VARIED)),
     Case(
         "latency",
         (
@@ -189,6 +220,7 @@ CASES: Final = (
             Metric("end-to-end latency, p99.9", "ms", less=True, goal=0.5),
         ),
         _latency,
+        work_s=42.0,
     ),
     Case(
         "unbatched",
@@ -199,6 +231,8 @@ CASES: Final = (
         "rebalance",
         (Metric("a fourth member joins a group", "s", less=True),),
         lambda site, effort: (rebalance_seconds(site),),
+        set_up_s=9.0,
+        work_s=0.0,
     ),
     Case(
         "cost",
@@ -209,7 +243,7 @@ CASES: Final = (
         cost,
         local=True,
     ),
-    Case("cold", (Metric("consume, not in the page cache", "MB/s"),), cold, local=True),
+    Case("cold", (Metric("consume, not in the page cache", "MB/s", goal=1.0),), cold, local=True),
     Case(
         "start",
         (
@@ -220,6 +254,7 @@ CASES: Final = (
         started,
         fresh=True,
         local=True,
+        set_up_s=12.0,
     ),
     Case(
         "replicated",
@@ -227,6 +262,8 @@ CASES: Final = (
         partial(produced, replace(BASE, acks=-1)),
         brokers=3,
         fresh=True,
+        set_up_s=16.0,
+        work_s=10.0,
     ),
     Case(
         "leader",
@@ -235,17 +272,11 @@ CASES: Final = (
         brokers=3,
         fresh=True,
         local=True,
+        set_up_s=28.0,
+        work_s=0.0,
+        most=3,
     ),
-    *(
-        Case(
-            f"controller {count}",
-            (Metric(f"controller killed, {count:,} partitions", "s", less=True),),
-            partial(controller_killed, count),
-            brokers=3,
-            fresh=True,
-            local=True,
-            full=count > 1_000,
-        )
-        for count in (1, 1_000, 10_000)
-    ),
+    _controller(1, seconds=28.0, most=3),
+    _controller(1_000, seconds=42.0, most=3),
+    _controller(10_000, seconds=240.0, most=1),
 )

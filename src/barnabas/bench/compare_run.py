@@ -1,18 +1,25 @@
-"""Runs the cases on two systems in alternation, and makes ratios of what they gave."""
+"""Runs the cases on two systems in alternation, and makes ratios of what they gave.
 
+The rounds go over all cases, again and again, until each has had as many as it wants or the time
+is up: so a case is measured at several moments of the machine, and the end is known beforehand.
+"""
+
+import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Self
 
 from confluent_kafka import KafkaException
 
 from barnabas.base.errors import ConfigError
 from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.compare_cases import Case, Effort, Metric
+from barnabas.bench.compare_cold import StillCached
 from barnabas.bench.compare_sites import Site, System
 from barnabas.bench.plan import Say
 from barnabas.bench.processes import ServerFailed
@@ -20,18 +27,25 @@ from barnabas.bench.waiting import NotInTime
 
 # What a system under test can do wrong; anything else is a bug of the bench.
 FAILURES: Final = (
+    ArithmeticError,
+    BufferError,
     ConfigError,
     KafkaException,
+    LookupError,
     NotInTime,
     OSError,
     RecordsMissing,
     ServerFailed,
+    StillCached,
+    ValueError,
+    subprocess.SubprocessError,
 )
+MOST_FAILURES: Final = 2  # of one case, before it is left
 
 
 @dataclass(slots=True)
 class Compared:
-    """One row: what both gave in each round."""
+    """One row: what both gave in each round; nothing if no round succeeded."""
 
     metric: Metric
     ours: list[float] = field(default_factory=list)
@@ -48,9 +62,9 @@ class Compared:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is reached; None if there is none."""
+        """Whether the goal is reached; None if there is none, or no ratio."""
         goal = self.metric.goal
-        if goal is None:
+        if goal is None or not self.ratios:
             return None
         return self.ratio <= goal if self.metric.less else self.ratio >= goal
 
@@ -63,59 +77,139 @@ class Comparison:
     theirs: str
     rows: Sequence[Compared]
     failures: Sequence[str]
+    interrupted: bool = False
+
+
+@dataclass(slots=True)
+class _Course:
+    """A case on its way: its rows so far, and what its last round took."""
+
+    case: Case
+    rows: list[Compared]
+    failed: int = 0
+    took_s: float = 0.0
+
+    @property
+    def rounds(self) -> int:
+        return len(self.rows[0].ours)
+
+
+def expected_seconds(cases: Sequence[Case], effort: Effort) -> float:
+    """What all rounds take on two cores that have nothing else to do."""
+    return sum(case.expected_s(effort) * case.rounds(effort) for case in cases)
 
 
 def compare(
     ours: System, theirs: System, cases: Sequence[Case], effort: Effort, folder: Path, say: Say
 ) -> Comparison:
-    """Run every case `effort.repeat` times on both; which is first changes from round to round.
+    """Run the cases on both; which is first changes from round to round.
 
-    A case that fails on either system is left out, and stops no other.
+    Every case has one round at least, and no round is begun that would not end in time. One that
+    fails on either system is told of and stops no other. A signal ends the run: what was measured
+    until then is returned, with nothing left running.
     """
-    rows: list[Compared] = []
+    courses = [_Course(case, [Compared(metric) for metric in case.metrics]) for case in cases]
     failures: list[str] = []
-    shared = [case for case in cases if not case.fresh]
-    with ExitStack() as both:
-        sites = {
-            system.name: both.enter_context(_site(system, 1, folder))
-            for system in (ours, theirs)
-            if shared
-        }
-        for case in cases:
-            try:
-                rows += _rounds(case, ours, theirs, effort, folder, sites, say)
-            except FAILURES as problem:
-                failures.append(f"{case.key}: {str(problem) or type(problem).__name__}")
-    return Comparison(ours.name, theirs.name, rows, failures)
+    interrupted = False
+    try:
+        _run(courses, (ours, theirs), effort, folder, failures, say)
+    except (KeyboardInterrupt, SystemError):
+        # The Kafka client makes a SystemError of a signal that hits one of its calls.
+        interrupted = True
+    rows = [row for course in courses for row in course.rows]
+    return Comparison(ours.name, theirs.name, rows, failures, interrupted)
 
 
-def _rounds(
-    case: Case,
-    ours: System,
-    theirs: System,
+def _run(
+    courses: Sequence[_Course],
+    systems: tuple[System, System],
     effort: Effort,
     folder: Path,
-    sites: dict[str, Site],
+    failures: list[str],
     say: Say,
-) -> list[Compared]:
-    rows = [Compared(metric) for metric in case.metrics]
-    for number in range(effort.repeat):
-        order = (ours, theirs) if number % 2 == 0 else (theirs, ours)
-        for system in order:
-            say(f"{case.key}: {system.name}, round {number + 1} of {effort.repeat}")
-            values = _measured(case, system, effort, folder, sites)
-            for row, value in zip(rows, values, strict=True):
-                (row.ours if system is ours else row.theirs).append(value)
-    return rows
+) -> None:
+    start = time.perf_counter()
+    expected = expected_seconds([course.case for course in courses], effort)
+    done = 0.0
+    # Those that share a cluster first: it is gone when others start clusters of their own.
+    for fresh in (False, True):
+        part = [course for course in courses if course.case.fresh is fresh]
+        done += expected_seconds([course.case for course in part], effort)
+        share = done / expected if expected else 1.0
+        until = start + (60 * effort.minutes * share if effort.minutes else float("inf"))
+        with _Clusters(folder) as clusters:
+            for number in range(effort.repeat + MOST_FAILURES):
+                for course in part:
+                    if _is_due(course, effort, until):
+                        _round(course, number, systems, effort, clusters, failures, say)
 
 
-def _measured(
-    case: Case, system: System, effort: Effort, folder: Path, sites: dict[str, Site]
-) -> Sequence[float]:
-    if not case.fresh:
-        return case.measure(sites[system.name], effort)
-    with _site(system, case.brokers, folder) as site:
-        return case.measure(site, effort)
+def _is_due(course: _Course, effort: Effort, until: float) -> bool:
+    if course.rounds >= course.case.rounds(effort) or course.failed >= MOST_FAILURES:
+        return False
+    return course.rounds == 0 or time.perf_counter() + course.took_s < until
+
+
+def _round(
+    course: _Course,
+    number: int,
+    systems: tuple[System, System],
+    effort: Effort,
+    clusters: "_Clusters",
+    failures: list[str],
+    say: Say,
+) -> None:
+    case, start = course.case, time.perf_counter()
+    values: list[Sequence[float]] = [(), ()]
+    for index in (0, 1) if number % 2 == 0 else (1, 0):
+        system = systems[index]
+        say(f"{case.key}: {system.name}, round {course.rounds + 1} of {case.rounds(effort)}")
+        try:
+            with clusters.one_for(case, system) as site:
+                values[index] = case.measure(site, effort)
+        except FAILURES as problem:
+            said = " ".join(str(problem).split()) or type(problem).__name__
+            failures.append(f"{case.key}, {system.name}: {said}")
+            clusters.end(system)
+            course.failed += 1
+            return
+    for row, ours, theirs in zip(course.rows, *values, strict=True):
+        row.ours.append(ours)
+        row.theirs.append(theirs)
+    course.took_s = time.perf_counter() - start
+
+
+class _Clusters:
+    """What runs: a cluster of one broker of each system, that cases share, or one for one case."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._shared: dict[str, tuple[ExitStack, Site]] = {}
+
+    @contextmanager
+    def one_for(self, case: Case, system: System) -> Iterator[Site]:
+        """A cluster for one measurement; a shared one is started when it is first wanted."""
+        if case.fresh:
+            with _site(system, case.brokers, self._folder) as site:
+                yield site
+            return
+        if system.name not in self._shared:
+            stack = ExitStack()
+            self._shared[system.name] = stack, stack.enter_context(_site(system, 1, self._folder))
+        yield self._shared[system.name][1]
+
+    def end(self, system: System) -> None:
+        """After a failure: who knows what state it is in. The next case gets another."""
+        if system.name in self._shared:
+            self._shared.pop(system.name)[0].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as all_of_them:
+            for stack, _started in self._shared.values():
+                all_of_them.push(stack)
 
 
 @contextmanager

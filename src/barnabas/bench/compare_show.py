@@ -34,17 +34,23 @@ svg {{ max-width: 100%; height: auto }}
 def cells(row: Compared) -> list[str]:
     """Name, ours, theirs, ratio with its spread, goal."""
     unit, ratios = row.metric.unit, row.ratios
+    if not row.ours:
+        return [row.metric.name, "", "", "not measured", _goal(row)]
     spread = f" ({min(ratios):.2f}-{max(ratios):.2f})" if len(ratios) > 1 else ""
-    mark = {None: "", True: "✓ ", False: "✗ "}[row.met]
-    sign = "≤" if row.metric.less else "≥"
-    goal = "" if row.metric.goal is None else f"{sign} {row.metric.goal:g}"
     return [
         row.metric.name,
         f"{_number(median(row.ours))} {unit}",
         f"{_number(median(row.theirs))} {unit}",
         f"{row.ratio:.2f}{spread}" if ratios else "",
-        mark + goal,
+        _goal(row),
     ]
+
+
+def _goal(row: Compared) -> str:
+    if row.metric.goal is None:
+        return ""
+    mark = {None: "", True: "✓ ", False: "✗ "}[row.met]
+    return f"{mark}{'≤' if row.metric.less else '≥'} {row.metric.goal:g}"
 
 
 def heads(found: Comparison) -> list[str]:
@@ -59,7 +65,7 @@ def show(console: Console, found: Comparison) -> None:
         table.add_row(*cells(row), style=_STYLES[row.met])
     console.print(table)
     for failure in found.failures:
-        console.print(f"not measured: {failure}", markup=False)
+        console.print(f"failed: {failure}", markup=False, highlight=False)
 
 
 def write(found: Comparison, facts: Mapping[str, str | int], folder: Path) -> list[Path]:
@@ -90,7 +96,13 @@ def as_json(found: Comparison, facts: Mapping[str, str | int]) -> str:
         for row in found.rows
     ]
     content = {"machine": dict(facts), "ours": found.ours, "theirs": found.theirs, "rows": rows}
-    return json.dumps({**content, "failures": list(found.failures)}, indent=2) + "\n"
+    return (
+        json.dumps(
+            {**content, "failures": list(found.failures), "interrupted": found.interrupted},
+            indent=2,
+        )
+        + "\n"
+    )
 
 
 def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -> str:
@@ -99,7 +111,7 @@ def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -
     rows = "".join(
         f'<tr class="{kinds[row.met]}">{_row("td", cells(row))}</tr>' for row in found.rows
     )
-    failures = "".join(f"<p>not measured: {html.escape(each)}</p>" for each in found.failures)
+    failures = "".join(f"<p>failed: {html.escape(each)}</p>" for each in found.failures)
     return _PAGE.format(
         title=html.escape(f"{found.ours} beside {found.theirs}"),
         facts=html.escape(said),

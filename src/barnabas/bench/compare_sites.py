@@ -4,9 +4,11 @@ Of a cluster that was started elsewhere only its address is known; what needs it
 its files is then not measured.
 """
 
-import signal
+import compileall
+import ctypes
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,16 +19,20 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.ports import free_port
-from barnabas.bench.kafka_release import AS_SHIPPED, ApacheKafka
-from barnabas.bench.processes import BROKER, ServerFailed, last_words
+from barnabas.bench.kafka_release import AS_SHIPPED, ENDING_WITH_US, ApacheKafka
+from barnabas.bench.processes import BROKER, ServerFailed
 from barnabas.bench.topics import client_settings
 from barnabas.znodes.zookeeper_server import ZooKeeperServer
 
 HOST: Final = "127.0.0.1"
 READY_WITHIN_S: Final = 90.0
-STOPPED_WITHIN_S: Final = 30.0
 LOOKS_EVERY_S: Final = 0.005
 SESSION_TIMEOUT_MS: Final = 6_000
+# A broker's own default is the session's length: too short where three start at once on two cores.
+CONNECTED_WITHIN_MS: Final = 60_000
+_PACKAGE: Final = Path(__file__).parents[1]
+_LIBC: Final = ctypes.CDLL(None)
+_DEATH_SIGNAL, _SIGKILL = 1, 9
 
 
 class BrokerProcess:
@@ -39,7 +45,13 @@ class BrokerProcess:
         self._log = data.with_suffix(".log")
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for us: the brokers end when we say so, or with us at the latest.
+                process_group=0,
+                preexec_fn=_end_with_us if sys.platform == "linux" else None,
             )
 
     @property
@@ -55,21 +67,12 @@ class BrokerProcess:
         deadline = time.perf_counter() + READY_WITHIN_S
         while not _listens(self.port):
             if not self.is_running or time.perf_counter() > deadline:
-                raise ServerFailed(
-                    f"broker {self.broker_id} does not listen: {_last_line(self._log)}"
-                )
+                raise ServerFailed(f"broker {self.broker_id} does not listen: {_why(self._log)}")
             time.sleep(LOOKS_EVERY_S)
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
-
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOPPED_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,11 @@ class System:
 
 
 def barnabas() -> System:
-    """As `barnabas server` starts it; alone it needs no ZooKeeper."""
+    """As `barnabas server` starts it; alone it needs no ZooKeeper.
+
+    Its modules are compiled first, as whoever installs a package has them.
+    """
+    compileall.compile_dir(_PACKAGE, quiet=2)
 
     def command(
         broker_id: int, port: int, data: Path, properties: Mapping[str, str], zookeeper: str
@@ -128,7 +135,7 @@ def apache_kafka(release: ApacheKafka) -> System:
         }
         path = data.with_suffix(".properties")
         path.write_text("".join(f"{key}={value}\n" for key, value in written.items()))
-        return release.command("kafka.Kafka", path, options=AS_SHIPPED)
+        return release.java_command("kafka.Kafka", path, options=AS_SHIPPED)
 
     return System("Apache Kafka", lambda folder, count: _site(folder, count, command, True))
 
@@ -147,13 +154,18 @@ def _properties(brokers: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "log.segment.delete.delay.ms": "0",
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "zookeeper.connection.timeout.ms": str(CONNECTED_WITHIN_MS),
     }
 
 
 @contextmanager
 def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> Iterator[Site]:
-    """Brokers with ids from 0 on, until the block ends. Nothing is left running."""
-    zookeeper = ZooKeeperServer(folder / "zookeeper") if needs_zookeeper else None
+    """Brokers with ids from 0 on, until the block ends. Nothing is left running.
+
+    They are killed: nobody needs their data, and Kafka's last one takes long to say goodbye.
+    """
+    where = folder / "zookeeper"
+    zookeeper = ZooKeeperServer(where, launcher=ENDING_WITH_US) if needs_zookeeper else None
     brokers: list[BrokerProcess] = []
     try:
         if zookeeper is not None:
@@ -171,9 +183,9 @@ def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> 
         yield Site(bootstrap, tuple(brokers), launched_at)
     finally:
         for broker in brokers:
-            broker.stop()
+            broker.kill()
         if zookeeper is not None:
-            zookeeper.stop()
+            zookeeper.kill()
 
 
 def _wait_joined(bootstrap: str, count: int) -> None:
@@ -188,8 +200,15 @@ def _wait_joined(bootstrap: str, count: int) -> None:
         time.sleep(LOOKS_EVERY_S)
 
 
-def _last_line(log: Path) -> str:
-    return last_words(log).splitlines()[-1]
+def _why(log: Path) -> str:
+    """The first error that a broker told of, or the last line that it wrote."""
+    lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
+    errors = [line for line in lines if line.startswith(("ERROR", "FATAL", "barnabas:"))]
+    return (errors or lines[-1:])[0][:300]
+
+
+def _end_with_us() -> None:
+    _LIBC.prctl(_DEATH_SIGNAL, _SIGKILL)
 
 
 def _listens(port: int) -> bool:

@@ -1,0 +1,90 @@
+"""What comes from Maven Central: fetched once, then kept in the user's cache folder."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+FETCHED_WITHIN_S: Final = 120.0
+_POM: Final = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId> <artifactId>fetched</artifactId> <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>{}</dependencies>
+</project>
+"""
+_DEPENDENCY: Final = """<dependency>
+  <groupId>{}</groupId> <artifactId>{}</artifactId> <version>{}</version>{}
+</dependency>"""
+_NOTHING_ELSE: Final = """
+  <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
+
+
+class Unavailable(Exception):
+    """It cannot be had here; the message says why."""
+
+
+class Artifact(NamedTuple):
+    """One library with all that it needs to run, or without if it is to come `alone`."""
+
+    group: str
+    name: str
+    version: str
+    alone: bool = False
+
+
+def fetched(
+    name: str, artifacts: Sequence[Artifact], beside: Mapping[str, str] | None = None
+) -> Path:
+    """The folder with the jars, and beside them the files with these names and contents.
+
+    Asks the network only for what was never fetched before. Raises Unavailable, nothing kept.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
+    folder = base / name
+    if folder.exists():
+        return folder
+    base.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=base, prefix="fetching-") as work:
+        libraries = _fetch(Path(work), artifacts)
+        for file, content in (beside or {}).items():
+            (libraries / file).write_text(content)
+        try:
+            os.rename(libraries, folder)
+        except OSError:
+            if not folder.exists():  # else someone else was faster
+                raise
+    return folder
+
+
+def _fetch(work: Path, artifacts: Sequence[Artifact]) -> Path:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("there is no Maven to fetch it with")
+    wanted = "".join(
+        _DEPENDENCY.format(group, name, version, _NOTHING_ELSE if alone else "")
+        for group, name, version, alone in artifacts
+    )
+    (work / "pom.xml").write_text(_POM.format(wanted))
+    libraries = work / "libraries"
+    options = ("-q", "-B", "-DincludeScope=runtime", f"-DoutputDirectory={libraries}")
+    try:
+        ended = subprocess.run(
+            [maven, "dependency:copy-dependencies", *options],
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=FETCHED_WITHIN_S,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"Maven did not fetch it within {FETCHED_WITHIN_S:.0f} s") from None
+    if ended.returncode != 0 or not libraries.exists():
+        lines = [line for line in ended.stdout.splitlines() if "ERROR" in line]
+        said = lines[0].removeprefix("[ERROR] ") if lines else "it did not say why"
+        raise Unavailable(f"Maven could not fetch it: {said[:200]}")
+    return libraries
