@@ -16,6 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from barnabas.cli.failures import BROKEN_PIPE, MISUSED, OK, SIGNALLED, CommandFailed
+from barnabas.cli.plain_options import plain_options
+from barnabas.cli.server_command import server
 
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 # A dot before it leads out of this folder, to a part that this one must not import.
@@ -70,24 +72,29 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except (KeyboardInterrupt, SystemError) as error:
-            # The Kafka client makes a SystemError of a signal that hits one of its calls.
-            if isinstance(error, SystemError) and not _received:
-                raise
-            # One was enough: a second must not break in while clients are being closed.
-            for number in _STOPPING:
-                signal.signal(number, signal.SIG_IGN)
-            raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
-        except OSError as error:
-            # What is still buffered must not fail again when the interpreter ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(error, BrokenPipeError):
-                raise typer.Exit(BROKEN_PIPE) from None
-            raise CommandFailed(f"{error.filename or 'output'}: {error.strerror}") from None
-        return result
+        return _invoked(super().invoke, ctx)
+
+
+def _invoked(command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call it; a signal or an output that is closed ends it with the exit code for that."""
+    try:
+        result = command(*arguments, **options)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, SystemError) as error:
+        # The Kafka client makes a SystemError of a signal that hits one of its calls.
+        if isinstance(error, SystemError) and not _received:
+            raise
+        # One was enough: a second must not break in while clients are being closed.
+        for number in _STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+        raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
+    except OSError as error:
+        # What is still buffered must not fail again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(BROKEN_PIPE) from None
+        raise CommandFailed(f"{error.filename or 'output'}: {error.strerror}") from None
+    return result
 
 
 def _load(name: str) -> Any:
@@ -146,10 +153,15 @@ def barnabas(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and tell its exit code; whatever fails is one line on stderr."""
-    command = typer.main.get_command(app)
     try:
-        result = command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
+        options = _of_a_server(arguments)
+        if options is None:
+            result = _with_typer(arguments)
+        else:
+            result = _invoked(server, **options)
         return result if isinstance(result, int) else OK
+    except typer.Exit as ended:
+        return ended.exit_code
     except typer.Abort:
         return SIGNALLED + signal.SIGINT
     except typer.TyperException as error:
@@ -163,6 +175,16 @@ def run(arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         _complain(str(failure))
         return failure.exit_code
+
+
+def _with_typer(arguments: Sequence[str]) -> Any:
+    command = typer.main.get_command(app)
+    return command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
+
+
+def _of_a_server(arguments: Sequence[str]) -> dict[str, Any] | None:
+    """What starts a broker, if that is asked for in plain words: it shall be ready soon."""
+    return plain_options(server, arguments[1:]) if arguments[:1] == ["server"] else None
 
 
 def _plain(message: str) -> str:

@@ -17,6 +17,7 @@ from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.listeners import Listener
 from barnabas.base.properties import read_properties
+from barnabas.server import api
 from barnabas.server.compose import start
 from barnabas.server.settings import metrics_address
 from barnabas.znodes.tree import ZnodeError
@@ -24,6 +25,9 @@ from barnabas.znodes.tree import ZnodeError
 log = logging.getLogger("barnabas.server")
 
 _SLOW_S = 1.0
+# After which what the start left out is loaded, and how long clients have the loop in between.
+_LATER_S = 2.0
+_PAUSE_S = 0.05
 STOPPED = 0
 FAILED = 1
 
@@ -168,6 +172,18 @@ def _tell_if_slow(config: BrokerConfig) -> asyncio.TimerHandle:
     return loop.call_later(_SLOW_S, log.info, "waiting %suntil the logs are loaded", what)
 
 
+async def _load_the_rest() -> None:
+    """Import what nobody asked for yet, bit by bit, so that nobody has to wait for it one day.
+
+    It also keeps a running broker to the code it was started with, whatever is installed later.
+    """
+    await asyncio.sleep(_LATER_S)
+    for key in api.LOADED_WHEN_ASKED:
+        api.load(key)
+        await asyncio.sleep(_PAUSE_S)
+    gc.freeze()
+
+
 async def _run(config: BrokerConfig) -> int:
     _raise_open_files_limit()
     # Compaction computes in a thread: the loop shall get its turn within a millisecond, not five.
@@ -190,7 +206,9 @@ async def _run(config: BrokerConfig) -> int:
     gc.freeze()
     where = ", ".join(_shown(listener) for listener in running.endpoints)
     print(f"ready broker={running.broker.broker_id} listening on {where}", flush=True)
+    loading = loop.create_task(_load_the_rest())
     await stop.wait()
+    loading.cancel()
     log.info("stopping broker=%d", running.broker.broker_id)
     await running.stop()
     if running.failed.done():

@@ -23,7 +23,7 @@ from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
 from barnabas.server.metadata import BrokerImage
 from barnabas.server.seams import Seams
-from barnabas.znodes import layout, paths, zookeeper
+from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded import Tree
 from barnabas.znodes.tree import (
     Coordination,
@@ -67,6 +67,9 @@ async def join(
 
 
 async def _connect(config: BrokerConfig, address: str) -> Coordination:
+    # Here, since a broker that is alone need not wait for a client of ZooKeeper to be loaded.
+    from barnabas.znodes import zookeeper
+
     session_timeout_ms = config.int("zookeeper.session.timeout.ms")
     return await zookeeper.connect(
         address,

@@ -1,0 +1,77 @@
+"""The options of a broker without typer: the same as with it, or left to it."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from barnabas.cli import server_command
+from barnabas.cli.plain_options import plain_options
+
+# What a broker that nobody told much has to do without; each takes longer than the broker's own.
+NOT_NEEDED = ("pydantic", "kazoo", "rich", "confluent_kafka", "pyspark", "hypothesis")
+
+
+def as_typer_reads(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+
+    def run(*values: Any) -> int:
+        names = ("config", "listen", "data", "node_id", "zookeeper", "override", "metrics")
+        seen.update(zip(names, values, strict=True))
+        return 0
+
+    monkeypatch.setattr("barnabas.cli.server.server", run)
+    app = typer.Typer()
+    app.command()(server_command.server)
+    assert CliRunner().invoke(app, list(arguments)).exit_code == 0
+    return {name: value for name, value in seen.items() if value not in (None, [])}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--listen", ":9092", "--data", "./d"],
+        ["-l", "127.0.0.1:0", "-d", "/tmp/x", "-n", "7", "-z", "one:2181,two:2181/chroot"],
+        ["--override", "a=b", "-o", "c=d=e", "--override", "f=g h"],
+        ["--config", "server.properties", "--metrics", "127.0.0.1:9192", "--node-id", "0"],
+    ],
+)
+def test_plain_options_mean_what_they_mean_to_typer(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert plain_options(server_command.server, arguments) == as_typer_reads(arguments, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--listen"],
+        ["--listen", ""],
+        ["--listen=:9092", "--data"],
+        ["--listen", "--data"],
+        ["--lisen", ":9092"],
+        ["--node-id", "-1"],
+        ["--node-id", "one"],
+        ["--listen", ":9092", "--listen", ":9093"],
+        ["--data", "d\udcff"],
+        ["stray", "words"],
+    ],
+)
+def test_whatever_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
+    assert plain_options(server_command.server, arguments) is None
+
+
+def test_a_broker_loads_nothing_that_it_does_not_need() -> None:
+    asked = (
+        "import sys; from barnabas.cli import main, server;"
+        "assert main._of_a_server(['server', '--listen', ':0']) is not None;"
+        f"print([name for name in {NOT_NEEDED} if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert told.stdout == "[]\n", told.stderr
