@@ -4,8 +4,9 @@
 from barnabas.base.errors import BrokerError, DiskFault
 
 from barnabas.log._ends cimport LogEnd
+from barnabas.server._run cimport SEND_AT, Run, is_alike, length_at, pass_over
 from barnabas.wire._fetch_single cimport SingleAnswer
-from barnabas.wire._plain cimport long_at
+from barnabas.wire._plain cimport long_at, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -13,13 +14,6 @@ from libc.string cimport memcmp
 
 
 cdef class RepeatedFetch:
-    cdef object _topic, _partition, _find, _name_of
-    cdef SingleAnswer _ready
-    cdef int64_t _most, _least, _known_epoch
-    cdef bint _read_committed
-    cdef Py_ssize_t _offset_at
-    cdef bytes _rest
-
     def __init__(self, single, SingleAnswer ready not None, frame, find, name_of, max_bytes):
         self._topic = single.topic
         self._partition = single.partition
@@ -35,17 +29,12 @@ cdef class RepeatedFetch:
 
     def __call__(self, frame not None, int32_t correlation_id):
         cdef Py_buffer buffer
-        cdef Py_ssize_t rest = len(self._rest)
-        cdef const uint8_t *at
         cdef int64_t offset
         PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
         try:
-            if buffer.len != self._offset_at + 8 + rest:
+            if not self.is_as_usual(<uint8_t *>buffer.buf, buffer.len):
                 return None
-            at = <uint8_t *>buffer.buf + self._offset_at
-            if memcmp(at + 8, PyBytes_AS_STRING(self._rest), rest):
-                return None
-            offset = long_at(at)
+            offset = long_at(<uint8_t *>buffer.buf + self._offset_at)
         finally:
             PyBuffer_Release(&buffer)
         return self.answer(offset, correlation_id)
@@ -53,22 +42,71 @@ cdef class RepeatedFetch:
     cpdef answer(self, int64_t offset, int32_t correlation_id):
         cdef LogEnd log
         cdef int64_t high_watermark, stable
-        topic = self._topic
-        name = topic if type(topic) is str else self._name_of(topic)
-        leader = None if name is None else self._find(name, self._partition)
-        if leader is None or (self._known_epoch != -1 and self._known_epoch != leader.epoch):
+        leader = self.leader()
+        if leader is None:
             return None
-        log = leader.log
-        high_watermark = leader.high_watermark
-        stable = leader.last_stable_offset
-        try:
-            records = log.read_warm(
-                offset, self._most, stable if self._read_committed else high_watermark
-            )
-        except (BrokerError, DiskFault):
-            return None
-        if records is None or len(records) < self._least:
+        log, high_watermark, stable = leader.log, leader.high_watermark, leader.last_stable_offset
+        records = self.records(log, offset, stable if self._read_committed else high_watermark)
+        if records is None:
             return None
         return self._ready.response(
             correlation_id, high_watermark, stable, log.log_start_offset, records
         )
+
+    cdef int serve_run(self, Run *run, list out) except -1:
+        """Serve the next frame, and those behind it that ask for the same partition.
+
+        Nothing happens to the partition in between, so it is looked up once.
+        """
+        cdef LogEnd log
+        cdef int64_t high_watermark, stable, upto
+        cdef Py_ssize_t first = run.start, length = length_at(run, first), size
+        cdef const uint8_t *frame
+        leader = self.leader()
+        if leader is None:
+            return 0
+        log, high_watermark, stable = leader.log, leader.high_watermark, leader.last_stable_offset
+        upto = stable if self._read_committed else high_watermark
+        while length and is_alike(run, first, run.start) and run.queued < SEND_AT:
+            frame = run.frames + run.start + 4
+            if not self.is_as_usual(frame, length):
+                break
+            records = self.records(log, long_at(frame + self._offset_at), upto)
+            if records is None:
+                break
+            size = len(records)
+            run.queued += size + self._ready.add(
+                out,
+                <int32_t>uint_at(frame + 4),
+                high_watermark,
+                stable,
+                log.log_start_offset,
+                records,
+                size,
+            )
+            pass_over(run, length)
+            length = length_at(run, run.start)
+        return 0
+
+    cdef bint is_as_usual(self, const uint8_t *frame, Py_ssize_t length) noexcept:
+        cdef Py_ssize_t rest = len(self._rest)
+        if length != self._offset_at + 8 + rest:
+            return False
+        return not memcmp(frame + self._offset_at + 8, PyBytes_AS_STRING(self._rest), rest)
+
+    cdef leader(self):
+        """Who leads the partition, if that is who the client takes for its leader."""
+        topic = self._topic
+        name = topic if type(topic) is str else self._name_of(topic)
+        leader = None if name is None else self._find(name, self._partition)
+        if leader is None or self._known_epoch == -1 or self._known_epoch == leader.epoch:
+            return leader
+        return None
+
+    cdef records(self, LogEnd log, int64_t offset, int64_t upto):
+        """What to answer, if there is enough of it at hand."""
+        try:
+            records = log.read_warm(offset, self._most, upto)
+        except (BrokerError, DiskFault):
+            return None
+        return None if records is None or len(records) < self._least else records

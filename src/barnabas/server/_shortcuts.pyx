@@ -9,6 +9,8 @@ from barnabas.server.delayed_produce import ALL
 from barnabas.server.replies import Pending
 
 from barnabas.log._ends cimport LogEnd
+from barnabas.server._repeated_fetch cimport RepeatedFetch
+from barnabas.server._run cimport SEND_AT, Run, length_at, pass_over
 from barnabas.wire._plain cimport Answer, Plain, find_records, is_plain, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -16,7 +18,6 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-cdef Py_ssize_t SEND_AT = 256 * 1024
 cdef object TO_ALL = ALL
 
 
@@ -31,21 +32,21 @@ def serve_known(
     Py_ssize_t queued,
 ):
     cdef Py_buffer buffer
+    cdef Run run
     cdef const uint8_t *at
     cdef PyObject *known
-    cdef Py_ssize_t after, length, count = 0, last_size = 0
+    cdef Py_ssize_t length, served
     cdef int32_t correlation_id
-    pending = None
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
         if start < 0 or end > buffer.len or size < 8:
             raise ValueError("the frames do not lie in the buffer")
-        while end - start >= 12 and queued < SEND_AT:
-            at = <uint8_t *>buffer.buf + start
-            length = <int32_t>uint_at(at)
-            after = start + 4 + length
-            if length < size or length > most or after > end:
+        run = Run(<uint8_t *>buffer.buf, start, end, most, size, 0, 0, queued)
+        while run.queued < SEND_AT:
+            length = length_at(&run, run.start)
+            if not length:
                 break
+            at = run.frames + run.start
             key = PyBytes_FromStringAndSize(<char *>at + 12, size - 8)
             known = PyDict_GetItem(shortcuts, key)
             if known is NULL:
@@ -53,32 +54,35 @@ def serve_known(
             api_and_version, shortcut = <tuple>known
             if <int32_t>api_and_version != <int32_t>uint_at(at + 4):
                 break
+            served = run.served
+            if type(shortcut) is RepeatedFetch:
+                (<RepeatedFetch>shortcut).serve_run(&run, out)
+                if served == run.served:
+                    break
+                continue
             correlation_id = <int32_t>uint_at(at + 8)
             if type(shortcut) is RepeatedProduce:
                 reply = (<RepeatedProduce>shortcut).serve(
-                    view, at + 4, start + 4, length, correlation_id
+                    view, at + 4, run.start + 4, length, correlation_id
                 )
             else:
-                reply = shortcut(view[start + 4 : after], correlation_id)
+                reply = shortcut(view[run.start + 4 : run.start + 4 + length], correlation_id)
             if reply is None:
                 break
-            start = after
-            last_size = length
-            count += 1
+            pass_over(&run, length)
             if type(reply) is bytes:
                 out.append(reply)
-                queued += len(<bytes>reply)
+                run.queued += len(<bytes>reply)
             elif type(reply) is list:
                 for part in <list>reply:
                     out.append(part)
-                    queued += len(part)
+                    run.queued += len(part)
             else:
                 assert isinstance(reply, Pending)
-                pending = reply
-                break
+                return run.start, run.served, run.last_size, run.queued, reply
     finally:
         PyBuffer_Release(&buffer)
-    return start, count, last_size, queued, pending
+    return run.start, run.served, run.last_size, run.queued, None
 
 
 cdef class RepeatedProduce:

@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.server.request_statistics import TIMED_ONE_IN, RequestStatistics
+from barnabas.server.sending import send_now, unsent
 from barnabas.server.shortcuts import SEND_AT, Shortcut, serve_known
 from barnabas.wire.fetch import Buffer
 
@@ -71,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked_since",
         "_buffer",
         "_closing",
+        "_descriptor",
         "_end",
         "_last",
         "_last_large",
@@ -132,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_blocked = False
         self._read_paused = False
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1  # of the socket, if bytes may go there as they are
         self._closing = False
         self.last_active = 0.0
         # By what follows the correlation id: what the frame must begin with, and what serves it.
@@ -186,6 +189,9 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports are not asyncio's by class, only by what they do.
         self._transport = cast(asyncio.Transport, transport)
         self.last_active = self._now()
+        sock = transport.get_extra_info("socket")
+        if sock is not None and transport.get_extra_info("sslcontext") is None:
+            self._descriptor = sock.fileno()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.host, self.port = peer[0], peer[1]
@@ -247,11 +253,14 @@ class Connection(asyncio.BufferedProtocol):
                     repeated += served
                     if size >= LARGE:
                         self._last_large = size + 4
-                if queued >= SEND_AT:
+                is_enough = queued >= SEND_AT
+                if is_enough:
                     self._send(out, queued)
                     out, queued = [], 0
                 if end - start < 4 or self._pending is not None or self._write_blocked:
                     break
+                if is_enough and self._shortcut_size:
+                    continue
                 (size,) = _SIZE.unpack_from(view, start)
                 if not 0 <= size <= most:
                     refusal = _bad_size(size, most)
@@ -351,15 +360,27 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _send(self, out: list[Buffer], size: int) -> None:
-        if self._transport is None:
+        """Let the socket take what it can, and leave the rest to the loop."""
+        transport = self._transport
+        if transport is None:
             return
         self._statistics.sent_bytes += size
+        # A transport that closes may have let go of the descriptor, and another have got it.
+        if (
+            self._descriptor >= 0
+            and not transport.get_write_buffer_size()
+            and not transport.is_closing()
+        ):
+            sent = send_now(self._descriptor, out)
+            if sent == size:
+                return
+            out, size = unsent(out, sent), size - sent
         if len(out) == 1:
-            self._transport.write(out[0])
+            transport.write(out[0])
         elif size <= JOIN_BELOW:
-            self._transport.write(b"".join(out))
+            transport.write(b"".join(out))
         else:
-            self._transport.writelines(out)
+            transport.writelines(out)
 
     def _make_room(self) -> None:
         """Let the socket write more: behind the open frame, or with it moved to where it fits.

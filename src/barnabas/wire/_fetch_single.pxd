@@ -13,3 +13,13 @@ cdef class SingleAnswer:
         int64_t log_start_offset,
         records,
     )
+    cdef Py_ssize_t add(
+        self,
+        list parts,
+        int32_t correlation_id,
+        int64_t high_watermark,
+        int64_t last_stable_offset,
+        int64_t log_start_offset,
+        records,
+        Py_ssize_t size,
+    ) except -1

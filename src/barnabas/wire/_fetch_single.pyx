@@ -26,13 +26,35 @@ cdef class SingleAnswer:
         int64_t log_start_offset,
         records,
     ):
-        cdef Py_ssize_t size = len(records), head = len(self._head), middle = len(self._middle)
-        cdef bint flexible = len(self._tail) > 0
-        cdef int width = varint_width(size + 1) if flexible else 4
+        cdef list parts = []
+        self.add(
+            parts,
+            correlation_id,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            records,
+            len(records),
+        )
+        return parts
+
+    cdef Py_ssize_t add(
+        self,
+        list parts,
+        int32_t correlation_id,
+        int64_t high_watermark,
+        int64_t last_stable_offset,
+        int64_t log_start_offset,
+        records,
+        Py_ssize_t size,
+    ) except -1:
+        """Add the parts of the frame to `parts`; how many bytes it has beside its records."""
+        cdef Py_ssize_t head = len(self._head), middle = len(self._middle), tail = len(self._tail)
+        cdef int width = varint_width(size + 1) if tail else 4
         cdef Py_ssize_t whole = 8 + head + self._longs + middle + width
         cdef bytes frame = PyBytes_FromStringAndSize(NULL, whole)
         cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(frame)
-        put_int(at, <uint32_t>(whole - 4 + size + len(self._tail)))
+        put_int(at, <uint32_t>(whole - 4 + size + tail))
         put_int(at + 4, <uint32_t>correlation_id)
         memcpy(at + 8, PyBytes_AS_STRING(self._head), head)
         at += 8 + head
@@ -43,11 +65,14 @@ cdef class SingleAnswer:
         at += self._longs
         memcpy(at, PyBytes_AS_STRING(self._middle), middle)
         at += middle
-        if flexible:
+        parts.append(frame)
+        parts.append(records)
+        if tail:
             put_varint(at, <uint32_t>(size + 1))
-            return [frame, records, self._tail]
-        put_int(at, <uint32_t>size)
-        return [frame, records]
+            parts.append(self._tail)
+        else:
+            put_int(at, <uint32_t>size)
+        return whole + tail
 
 
 cdef inline int varint_width(Py_ssize_t value) noexcept:

@@ -1,0 +1,3 @@
+from barnabas.wire.fetch import Buffer
+
+def send_now(descriptor: int, parts: list[Buffer]) -> int: ...
