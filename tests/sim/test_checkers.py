@@ -11,15 +11,20 @@ from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers import check
 from barnabas.sim.history import (
     COMPACTED,
+    FADING,
     NOT_OURS,
+    RETAINED_BYTES,
     Create,
     Delete,
     Elect,
     Grow,
+    Hold,
     Outcome,
+    Owned,
     Poll,
     Reassign,
     Sent,
+    Trim,
     key_of,
 )
 from barnabas.sim.violations import Final, FinalPartition, Kind
@@ -28,6 +33,7 @@ from tests.sim.histories import AT, FAILED, OK, TOPIC_ID, UNKNOWN, Ideal, found,
 
 OTHER = TopicPartition("orders", 1)
 ACCOUNT = TopicPartition(COMPACTED, 0)
+EVENT = TopicPartition(FADING, 0)
 GROUP = "group"
 
 
@@ -125,10 +131,12 @@ def refused(ideal: Ideal, why: str, acks: int = -1) -> None:
     ideal.send(1, outcome=FAILED, acks=acks).why = why
 
 
-def test_a_batch_that_is_there_may_be_refused_as_no_longer_remembered() -> None:
+def test_a_batch_that_is_there_before_a_later_one_may_be_no_longer_remembered() -> None:
     ideal = Ideal()
     ideal.send(1)
     ideal.send(1, outcome=UNKNOWN).why = "out_of_order_sequence_number"
+    assert ideal.found() == [Kind.FORGOTTEN]
+    ideal.send(1, outcome=UNKNOWN)
     assert ideal.found() == []
 
 
@@ -198,11 +206,13 @@ def test_a_position_that_was_read_up_to_must_not_be_out_of_range() -> None:
     assert ideal.found() == [Kind.UNCOMMITTED]
 
 
-def test_a_past_leader_may_not_know_a_position_that_is_there() -> None:
+def test_a_past_leader_may_not_know_a_position_that_another_had_come_to() -> None:
     ideal = Ideal()
     ideal.send(3)
-    ideal.done("consumer", Poll(AT, TOPIC_ID, 3), outcome=FAILED, why="offset_out_of_range")
+    ideal.done("member", Poll(AT, TOPIC_ID, 3, GROUP), outcome=FAILED, why="offset_out_of_range")
     assert ideal.found() == []
+    ideal.done("consumer", Poll(AT, TOPIC_ID, 3), outcome=FAILED, why="offset_out_of_range")
+    assert ideal.found() == [Kind.UNCOMMITTED]
 
 
 def test_a_batch_whose_checksum_is_wrong_is_damaged() -> None:
@@ -275,6 +285,37 @@ def test_replicas_of_a_compacted_log_may_differ() -> None:
     ideal.send(2, at=ACCOUNT)
     final = with_replicas(compacted(ideal), broker_0=batch(0, b"a"), broker_1=b"")
     assert found(ideal.history, final) == []
+
+
+# -- what goes by its age ----------------------------------------------------
+
+
+def faded(ideal: Ideal, log_start: int, kept: int = RETAINED_BYTES) -> Final:
+    """Ten records without the first, of which so many bytes are left."""
+    ideal.send(10, at=EVENT)
+    records = tuple(enumerate(ideal.logs[EVENT]))[log_start:]
+    end = FinalPartition(EVENT, TOPIC_ID, 10, records, log_start, replicas={0: bytes(kept)})
+    return Final((end,))
+
+
+def test_the_oldest_records_may_go_if_enough_is_left_or_someone_asked() -> None:
+    by_size, by_wish = Ideal(), Ideal()
+    assert found(by_size.history, faded(by_size, 4)) == []
+    by_wish.done("admin", Trim(EVENT, 4))
+    assert found(by_wish.history, faded(by_wish, 4, kept=10)) == []
+
+
+def test_more_than_was_asked_for_must_not_go() -> None:
+    ideal = Ideal()
+    ideal.done("admin", Trim(EVENT, 3))
+    assert found(ideal.history, faded(ideal, 4, kept=10)) == [Kind.DELETED]
+
+
+def test_what_is_after_the_first_that_is_left_must_be_there() -> None:
+    ideal = Ideal()
+    (end,) = faded(ideal, 4).partitions
+    holed = Final((replace(end, records=(*end.records[:2], *end.records[3:])),))
+    assert found(ideal.history, holed) == [Kind.SKIPPED, Kind.LOST]
 
 
 # -- replicas ----------------------------------------------------------------
@@ -379,6 +420,34 @@ def test_a_partition_must_not_be_owned_twice_in_a_generation() -> None:
     assert ideal.found() == []
     ideal.owned("one", AT)
     assert ideal.found() == [Kind.OWNED_TWICE]
+
+
+def held(ideal: Ideal, member: str, *partitions: TopicPartition, epoch: int = 1) -> None:
+    ideal.done(
+        member, Hold(GROUP, member, epoch, partitions), Owned(member, epoch, tuple(partitions))
+    )
+
+
+def test_a_partition_may_go_from_one_member_to_the_next() -> None:
+    ideal = Ideal()
+    for member in ("one", "one", "two", "two", "one"):
+        held(ideal, member, AT)
+        held(ideal, "one" if member == "two" else "two", OTHER)
+    assert ideal.found() == []
+
+
+def test_a_partition_must_not_be_given_to_another_member_before_it_is_given_up() -> None:
+    ideal = Ideal()
+    for member in ("one", "two", "one"):
+        held(ideal, member, AT)
+    assert ideal.found() == [Kind.OWNED_TWICE]
+
+
+def test_an_epoch_of_a_member_must_not_go_back() -> None:
+    ideal = Ideal()
+    held(ideal, "one", AT, epoch=3)
+    held(ideal, "one", AT, epoch=2)
+    assert ideal.found() == [Kind.GENERATION_WENT_BACK]
 
 
 def test_a_generation_must_not_go_back() -> None:

@@ -9,6 +9,7 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import Address
+from barnabas.sim.clients_admin import Admin
 from barnabas.sim.clients_consumer import Consumer
 from barnabas.sim.clients_producer import Producer
 from barnabas.sim.history import History, Outcome, Poll, Polled, Send
@@ -118,6 +119,32 @@ def test_after_a_refusal_the_producer_goes_on_in_another_epoch(cluster: Cluster)
         assert after.outcome is Outcome.FAILED, "its turn comes only after the one that was refused"
         assert first.producer_epoch < last.producer_epoch or (first.producer_id != last.producer_id)
         assert len(await read(cluster, history, at, 2)) == 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_consumer_goes_on_from_the_first_record_that_is_left(
+    cluster: Cluster, by_name: bool
+) -> None:
+    at = TopicPartition(f"trimmed{by_name:d}", 0)
+    cluster.create_topic(at.topic)
+
+    async def scenario() -> None:
+        history = new_history()
+        producer = Producer("producer", bootstrap(cluster), Random(1), history, acks=-1)
+        admin = Admin("admin", bootstrap(cluster), Random(1), history)
+        consumer = Consumer("consumer", bootstrap(cluster), Random(2), history, by_name=by_name)
+        assert await producer.send(at, [5])
+        await admin.connections.refresh()
+        assert (await admin.trim(at, 3)).outcome is Outcome.OK
+        assert (await admin.trim(at, 6)).outcome is Outcome.FAILED
+        consumer.assign({at: 0})
+        while consumer.positions[at] < 5:
+            await consumer.poll()
+        assert polled(history, at) == [(3, 4), (4, 5)]
+        for client in (producer, admin, consumer):
+            client.close()
 
     run(scenario())
 

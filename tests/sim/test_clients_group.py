@@ -7,8 +7,11 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.checkers_groups import check_groups
-from barnabas.sim.clients_group import Member, MustJoin
-from barnabas.sim.history import Commit, History, Outcome, Own, Owned
+from barnabas.sim.clients_consumer_group import ConsumerMember
+from barnabas.sim.clients_group import Member
+from barnabas.sim.clients_membership import MustJoin
+from barnabas.sim.history import Commit, History, Hold, Outcome, Own, Owned
+from barnabas.sim.violations import Kind
 from barnabas.testing import Cluster
 from tests.sim.test_clients import bootstrap, new_history, run
 
@@ -91,6 +94,66 @@ def test_a_commit_without_an_answer_ends_the_membership(cluster: Cluster) -> Non
         assert (await joined(alone)).generation > max(generations)
         *_, (unsure, _) = history.of(Commit)
         assert unsure.outcome is Outcome.UNKNOWN
+        await alone.leave()
+        alone.close()
+
+    run(scenario())
+
+
+def newer(cluster: Cluster, history: History, group: str, name: str) -> ConsumerMember:
+    return ConsumerMember(name, group, bootstrap(cluster), Random(1), history)
+
+
+async def settled(members: list[ConsumerMember], count: int) -> None:
+    """Let all tell what they own until each owns so many partitions."""
+    while any(each.owned is None or len(each.owned.partitions) != count for each in members):
+        for each in members:
+            await each.heartbeat()
+
+
+def test_members_that_are_assigned_by_the_coordinator_share_what_there_is(
+    cluster: Cluster,
+) -> None:
+    async def scenario() -> None:
+        history = new_history()
+        first = newer(cluster, history, "shared", "first")
+        second = newer(cluster, history, "shared", "second")
+        while True:
+            try:
+                await first.join()
+                break
+            except MustJoin:
+                await first.connections.back_off()
+        await settled([first], 2)
+        await first.commit({ONE: 4, TWO: 5})
+        await second.join()
+        await settled([first, second], 1)
+        assert second.owned is not None
+        (at,) = second.owned.partitions
+        assert await second.recall() == {at: 4 if at == ONE else 5}
+        await first.leave()
+        await settled([second], 2)
+        await second.leave()
+        first.close()
+        second.close()
+        assert {each.kind for each in check_groups(history)} == {Kind.GROUP_SKIPPED}
+        assert len({hold.member for _, hold in history.of(Hold)}) == 2
+
+    run(scenario())
+
+
+def test_a_member_that_was_fenced_is_another_when_it_joins_again(cluster: Cluster) -> None:
+    async def scenario() -> None:
+        history = new_history()
+        alone = newer(cluster, history, "fenced", "alone")
+        before = await alone.join()
+        cluster.fail_next("consumer_group_heartbeat", "coordinator_not_available")
+        await alone.heartbeat()
+        assert alone.owned == before, "whoever hears nothing may still be a member"
+        cluster.fail_next("consumer_group_heartbeat", "fenced_member_epoch")
+        with pytest.raises(MustJoin):
+            await alone.heartbeat()
+        assert (await alone.join()).member != before.member
         await alone.leave()
         alone.close()
 

@@ -6,15 +6,26 @@ from barnabas.base.randomness import Random
 from barnabas.sim.checkers import check
 from barnabas.sim.clients import partitions
 from barnabas.sim.clients_consumer import Consumer
-from barnabas.sim.history import Commit, Create, History, Outcome, Own, Poll, Recall, Send
+from barnabas.sim.history import (
+    FADING,
+    Commit,
+    Create,
+    History,
+    Hold,
+    Outcome,
+    Own,
+    Poll,
+    Recall,
+    Send,
+)
 from barnabas.sim.violations import Final, FinalPartition
 from barnabas.sim.workloads_chosen import choose
 from barnabas.testing import Cluster
 from tests.server.raw import until
 from tests.sim.test_clients import bootstrap, polled, run
 
-SEED = 4  # one that has members of a group
-EVERYTHING = {Create, Send, Poll, Own, Recall, Commit}
+SEED = 2  # one that has all kinds of clients
+EVERYTHING = {Create, Send, Poll, Own, Hold, Recall, Commit}
 
 
 async def read_all(cluster: Cluster) -> Final:
@@ -32,9 +43,14 @@ async def read_all(cluster: Cluster) -> Final:
     return Final(
         tuple(
             FinalPartition(
-                at, leader.topic_id, consumer.high_watermarks[at], tuple(polled(history, at))
+                at,
+                leader.topic_id,
+                consumer.high_watermarks[at],
+                tuple(records),
+                records[0][0] if records and at.topic == FADING else 0,
             )
             for at in consumer.positions
+            for records in [polled(history, at)]
             for leader in [consumer.connections.leader(at)]
             if leader is not None
         )

@@ -148,9 +148,11 @@ def test_a_leader_without_what_was_committed_would_be_seen(world: World) -> None
     world.onlooker._committed[key] = most, epoch
 
 
-def test_the_world_is_looked_at_when_a_fault_begins_and_when_it_ends(world: World) -> None:
+def test_the_world_is_looked_at_when_a_fault_begins_and_when_it_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked: list[float] = []
-    world.look = lambda: looked.append(world.loop.time())  # type: ignore[method-assign]
+    monkeypatch.setattr(world, "look", lambda: looked.append(world.loop.time()))
 
     async def lasting(*_: object) -> bool:
         await asyncio.sleep(LOOK_S / 2)

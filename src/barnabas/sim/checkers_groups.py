@@ -2,14 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.history import (
     COMPACTED,
+    FADING,
     NO_OFFSET,
     Commit,
     Delete,
     History,
+    Hold,
     Operation,
     Outcome,
     Own,
@@ -24,8 +28,18 @@ from barnabas.sim.violations import Kind, Violation
 _Where = tuple[str, TopicPartition]  # group and partition
 
 
+@dataclass(order=True, slots=True)
+class _Span:
+    """A time in which a member surely owned something."""
+
+    since: float
+    until: float
+    member: str
+
+
 def check_groups(history: History) -> Iterator[Violation]:
     yield from _check_owners(history)
+    yield from _check_holders(history)
     yield from _check_commits(history)
     yield from _check_coverage(history)
 
@@ -59,6 +73,36 @@ def _check_generations(told: list[tuple[Operation, Owned]]) -> Iterator[Violatio
         if owned.generation < highest:
             facts = f"{owned.generation} after {highest}: {operation}"
             yield Violation(Kind.GENERATION_WENT_BACK, facts)
+
+
+def _check_holders(history: History) -> Iterator[Violation]:
+    """Where members keep what they own from one epoch to the next, times tell who owned it.
+
+    Whoever said that it owns something and was not contradicted owned it then; and if it says so
+    again, also in between. A member's epoch only grows.
+    """
+    before: dict[str, tuple[int, tuple[TopicPartition, ...]]] = {}
+    spans: dict[_Where, list[_Span]] = defaultdict(list)
+    for operation, hold in history.of(Hold):
+        if not isinstance(operation.got, Owned):
+            continue
+        epoch, had = before.get(hold.member, (0, ()))
+        if operation.got.generation < epoch:
+            facts = f"{operation.got.generation} after {epoch}: {operation}"
+            yield Violation(Kind.GENERATION_WENT_BACK, facts)
+        before[hold.member] = operation.got.generation, hold.partitions
+        for at in hold.partitions:
+            own = [each for each in spans[hold.group, at] if each.member == hold.member]
+            if at in had and own:
+                own[-1].until = operation.began
+            else:
+                span = _Span(operation.ended, operation.ended, hold.member)
+                spans[hold.group, at].append(span)
+    for (_, at), found in spans.items():
+        found.sort()
+        for one, two in combinations(found, 2):
+            if two.since < one.until and one.member != two.member:
+                yield Violation(Kind.OWNED_TWICE, f"{at}: {one} and {two}")
 
 
 def _check_commits(history: History) -> Iterator[Violation]:
@@ -104,7 +148,7 @@ def _check_coverage(history: History) -> Iterator[Violation]:
     for operation, poll in history.of(Poll):
         if poll.group and isinstance(operation.got, Polled):
             seen[poll.group, poll.at].update(offset for offset, _ in operation.got.records)
-    unsure = {COMPACTED, *(delete.topic for _, delete in history.of(Delete))}
+    unsure = {COMPACTED, FADING, *(delete.topic for _, delete in history.of(Delete))}
     ends: dict[_Where, int] = defaultdict(int)
     for operation, commit in history.of(Commit):
         for at, offset in commit.offsets:

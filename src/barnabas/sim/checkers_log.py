@@ -8,8 +8,10 @@ from itertools import pairwise
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.history import (
     COMPACTED,
+    FADING,
     NO_OFFSET,
     NOT_OURS,
+    RETAINED_BYTES,
     Delete,
     History,
     Operation,
@@ -18,11 +20,15 @@ from barnabas.sim.history import (
     Polled,
     Send,
     Sent,
+    Trim,
     key_of,
 )
 from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
 
 _ALL = -1  # acks
+# By how much a log can be shorter than it was when the oldest of it went: what a past leader had
+# alone is cut off.
+_CUT_OFF_BYTES = 4_096
 _Log = tuple[uuid.UUID, int]
 
 
@@ -57,6 +63,7 @@ def check_log(history: History, final: Final) -> Iterator[Violation]:
     ends = {(each.topic_id, each.at.partition): each for each in final.partitions}
     places = {log: _Places(end.at) for log, end in ends.items()}
     yield from _check_ends(final, places)
+    yield from _check_starts(history, final)
     yield from _check_acknowledged(history, final, places, deleted)
     yield from _check_polls(history, places, ends, deleted)
     yield from _check_origins(history, places)
@@ -69,7 +76,20 @@ def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation
         for offset, value in end.records:
             yield from places[end.topic_id, end.at.partition].claim(offset, value, "the end")
         offsets = [offset for offset, _ in end.records]
-        yield from _check_steps(end.at, 0, offsets, "the end")
+        yield from _check_steps(end.at, end.log_start, offsets, "the end")
+
+
+def _check_starts(history: History, final: Final) -> Iterator[Violation]:
+    """What goes first is what someone wanted deleted, or what is more than is retained.
+
+    That deleted records stay away is not promised: brokers that start anew may not know yet.
+    """
+    for end in final.partitions:
+        asked = max((trim.before for _, trim in history.of(Trim) if trim.at == end.at), default=0)
+        kept = min(map(len, end.replicas.values()), default=0)
+        if end.log_start > asked and kept + _CUT_OFF_BYTES < RETAINED_BYTES:
+            facts = f"{end.at} begins at {end.log_start}, {asked} was asked, {kept} bytes are left"
+            yield Violation(Kind.DELETED, facts)
 
 
 def _check_acknowledged(
@@ -85,6 +105,8 @@ def _check_acknowledged(
         lost = [value for value in send.values if value not in there]
         if send.at.topic == COMPACTED:
             lost = list(_not_superseded(operation, send, lost, ends.get(send.at)))
+        elif send.at.topic == FADING:
+            lost = list(_not_faded(operation, send, lost, ends.get(send.at)))
         if lost:
             yield Violation(Kind.LOST, f"{lost} of {operation}")
         elif isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:
@@ -102,6 +124,16 @@ def _not_superseded(
     for value in absent:
         own = NO_OFFSET if base == NO_OFFSET else base + send.values.index(value)
         if last.get(key_of(value), NO_OFFSET) <= own:
+            yield value
+
+
+def _not_faded(
+    operation: Operation, send: Send, absent: list[int], end: FinalPartition | None
+) -> Iterator[int]:
+    """The values that are not before the beginning of the log, as far as their place is known."""
+    base = operation.got.base_offset if isinstance(operation.got, Sent) else NO_OFFSET
+    for value in absent:
+        if end is None or (base != NO_OFFSET and base + send.values.index(value) >= end.log_start):
             yield value
 
 
@@ -134,9 +166,14 @@ def _check_polls(
 def _check_refused(
     operation: Operation, poll: Poll, end: FinalPartition | None
 ) -> Iterator[Violation]:
-    """A position that was read up to stays one; only a past leader may not know it yet."""
+    """A position that was read up to stays one, unless the oldest records go.
+
+    Whoever takes over another's may still ask the leader before the one that had given it: as
+    Kafka's, that one does not know of a later one while it is cut off.
+    """
     is_there = end is not None and poll.position <= end.high_watermark
-    if operation.why == "offset_out_of_range" and not is_there:
+    may_be_refused = is_there and (poll.group or poll.at.topic == FADING)
+    if operation.why == "offset_out_of_range" and not may_be_refused:
         facts = f"{poll.at} was read up to {poll.position}, which is out of range: {operation}"
         yield Violation(Kind.UNCOMMITTED, facts)
     elif operation.why == "corrupt":
@@ -188,12 +225,12 @@ def _check_order(history: History, final: Final) -> Iterator[Violation]:
 def _check_sequences(history: History, final: Final, deleted: set[str]) -> Iterator[Violation]:
     """A producer that wants to be sure of each batch is not told that one was missing.
 
-    But it may be told so of a batch that is there: brokers remember the last few only, and after
-    a clean start the very last.
+    But it may be told so of a batch that is there with a later one of its own: a broker that was
+    started again knows, as Kafka's, only the last of each producer.
     Nor does anybody know a later epoch of a producer than the producer itself.
     """
     unsure: set[tuple[int, int, TopicPartition]] = set()
-    there = {value for end in final.partitions for _, value in end.records}
+    last = _last_sequences(history, final)
     for operation, send in history.of(Send):
         if operation.outcome is Outcome.OK or send.at.topic in deleted:
             continue
@@ -201,9 +238,19 @@ def _check_sequences(history: History, final: Final, deleted: set[str]) -> Itera
         is_first = producer not in unsure
         unsure.add(producer)
         is_gap = operation.why == "out_of_order_sequence_number" and send.acks == _ALL
-        is_gap &= there.isdisjoint(send.values)
+        is_gap &= last.get(producer, -1) < send.sequence + len(send.values)
         if (is_gap and is_first) or operation.why in (
             "invalid_producer_epoch",
             "unknown_producer_id",
         ):
             yield Violation(Kind.FORGOTTEN, str(operation))
+
+
+def _last_sequences(history: History, final: Final) -> dict[tuple[int, int, TopicPartition], int]:
+    """The last number of each producer's that is in a log at the end."""
+    there = {value for end in final.partitions for _, value in end.records}
+    return {
+        (send.producer_id, send.producer_epoch, send.at): send.sequence
+        for _, send in history.of(Send)
+        if not there.isdisjoint(send.values)
+    }

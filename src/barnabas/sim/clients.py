@@ -65,6 +65,7 @@ class Connections:
     def __init__(self, name: str, bootstrap: Sequence[Address], random: Random) -> None:
         self.name = name
         self.topics: dict[str, dict[int, Replicated]] = {}
+        self.names: dict[uuid.UUID, str] = {}
         self.brokers: dict[int, Address] = {}
         self.controller = -1
         self._bootstrap = list(bootstrap)
@@ -99,6 +100,7 @@ class Connections:
             for topic in answer.topics
             if topic.error_code == ErrorCode.none
         }
+        self.names = {topic.topic_id: topic.name for topic in answer.topics}
         return True
 
     def _newer(self, topic: Any, partition: Any) -> Replicated:

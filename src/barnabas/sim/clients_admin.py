@@ -1,4 +1,4 @@
-"""An administrator: makes, deletes, grows and moves topics, and writes down what came of it."""
+"""An administrator: makes, deletes, grows, moves and trims topics; writes down what came of it."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -17,6 +17,7 @@ from barnabas.sim.history import (
     Operation,
     Outcome,
     Reassign,
+    Trim,
 )
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import duration
@@ -34,6 +35,7 @@ _REFUSED: Final = (
     _E.invalid_replica_assignment,
     _E.invalid_request,
     _E.no_reassignment_in_progress,
+    _E.offset_out_of_range,
     _E.preferred_leader_not_available,
     _E.reassignment_in_progress,
 )
@@ -107,6 +109,23 @@ class Admin:
             return results[0].partition_result[0] if results else answer
 
         return await self._perform(Elect(at), asking, found)
+
+    async def trim(self, at: TopicPartition, before: int) -> Operation:
+        wanted = parts(partition_index=at.partition, offset=before)
+        asking = self._ask_leader(
+            at,
+            ApiKey.DELETE_RECORDS,
+            topics=(parts(name=at.topic, partitions=(wanted,)),),
+            timeout=TIMEOUT,
+        )
+        return await self._perform(
+            Trim(at, before), asking, lambda answer: answer.topics[0].partitions[0]
+        )
+
+    async def _ask_leader(self, at: TopicPartition, key: ApiKey, **fields: object) -> Any:
+        if (leader := self.connections.leader(at)) is None:
+            raise PeerGone(f"nobody is known to lead {at}")
+        return await self.connections.ask(leader.broker, key, **fields)
 
     async def _ask(self, key: ApiKey, **fields: object) -> Any:
         connections = self.connections

@@ -8,8 +8,9 @@ from typing import Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.clients import REQUEST_S, Address, Connections, Leader
+from barnabas.sim.clients import REQUEST_S, Address, Connections, Leader, parts
 from barnabas.sim.history import History, Operation, Outcome, Poll, Polled, value_of
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.batch import check_crc, headers
 from barnabas.wire.fetch import NO_REPLICA, FetchPartition, FetchTopic
 from barnabas.wire.fetch_follower import (
@@ -22,6 +23,7 @@ from barnabas.wire.records import read_records
 from barnabas.wire.requests import MalformedResponse
 
 MAX_WAIT_MS: Final = 500
+_EARLIEST: Final = -2
 _E = ErrorCode
 # Whom to ask is to be found out again; nothing is wrong with what was asked.
 _LOOK_AGAIN: Final = (
@@ -48,7 +50,11 @@ class Consumer:
         random: Random,
         history: History,
         group: str = "",
+        *,
+        by_name: bool = False,
     ) -> None:
+        """With `by_name` it asks as librdkafka does, always in the same words: only for topics
+        whose names are never used again."""
         self.connections = Connections(name, bootstrap, random)
         self.positions: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -56,6 +62,9 @@ class Consumer:
         self._random = random
         self._history = history
         self._group = group
+        self._by_name = by_name
+        # Partitions that have to be read from their beginning, wherever that is.
+        self._begins_anew: dict[TopicPartition, None] = {}
 
     def close(self) -> None:
         self.connections.close()
@@ -70,6 +79,8 @@ class Consumer:
 
         A partition of which nothing came, for whatever reason, is asked for again next time.
         """
+        for at in list(self._begins_anew):
+            await self._find_beginning(at)
         by_leader = self._by_leader()
         if len(by_leader) == 0 or sum(map(len, by_leader.values())) < len(self.positions):
             await self.connections.refresh()
@@ -97,6 +108,30 @@ class Consumer:
             self._topic_ids[at] = topic_id
             self.positions[at] = 0
 
+    async def _find_beginning(self, at: TopicPartition) -> None:
+        """Go to the first offset that its leader has; if nobody tells, try again next time."""
+        leader = self.connections.leader(at)
+        if leader is None or at not in self.positions:
+            del self._begins_anew[at]
+            return
+        wanted = parts(
+            partition_index=at.partition, current_leader_epoch=leader.epoch, timestamp=_EARLIEST
+        )
+        try:
+            answer = await self.connections.ask(
+                leader.broker,
+                ApiKey.LIST_OFFSETS,
+                replica_id=NO_REPLICA,
+                isolation_level=0,
+                topics=(parts(name=at.topic, partitions=(wanted,)),),
+            )
+        except PeerGone:
+            return
+        found = answer.topics[0].partitions[0]
+        if found.error_code is _E.none:
+            self.positions[at] = found.offset
+        del self._begins_anew[at]
+
     async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
         """The number of records that came; -1, if someone else should be asked."""
         began = self._history.now()
@@ -111,29 +146,32 @@ class Consumer:
                 lambda number: write_fetch_request(number, self.connections.name, request),
                 REQUEST_S,
             )
-            fetched = read_fetch_response(answer)
+            fetched = read_fetch_response(answer, by_name=self._by_name)
         except (PeerGone, MalformedResponse):
             return -1
-        names = {leader.topic_id: at.topic for at, leader in wanted.items()}
+        names: dict[uuid.UUID | str, str] = {}
+        for at, leader in wanted.items():
+            names[at.topic] = names[leader.topic_id] = at.topic
         counts = [
-            self._take(asked[TopicPartition(names[uuid_of(each)], each.partition)], each, began)
+            self._take(asked[TopicPartition(names[each.topic], each.partition)], each, began)
             for each in fetched.partitions
         ]
         return -1 if -1 in counts or fetched.error is not _E.none else sum(counts)
 
     def _request(self, wanted: Mapping[TopicPartition, Leader]) -> FollowerFetch:
-        topics: dict[uuid.UUID, list[FetchPartition]] = {}
+        topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
         for at, leader in wanted.items():
             # Sometimes less than a batch: one is given whole all the same.
-            most = 1 << (5 + self._random.below(10))
-            of_topic = topics.setdefault(leader.topic_id, [])
+            most = 1 << (5 + (9 if self._by_name else self._random.below(10)))
+            of_topic = topics.setdefault((at.topic, leader.topic_id), [])
             of_topic.append(FetchPartition(at.partition, self.positions[at], most, leader.epoch))
         return FollowerFetch(
             replica_id=NO_REPLICA,
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
-            topics=[FetchTopic(None, topic_id, asked) for topic_id, asked in topics.items()],
+            topics=[FetchTopic(*topic, asked) for topic, asked in topics.items()],
+            by_name=self._by_name,
         )
 
     def _take(self, asked: Poll, fetched: FetchedPartition, began: float) -> int:
@@ -145,7 +183,7 @@ class Consumer:
         if fetched.error is not _E.none:
             self._note(asked, began, Outcome.FAILED, why=fetched.error.name)
             if fetched.error is _E.offset_out_of_range:
-                self.positions[asked.at] = 0
+                self._begins_anew[asked.at] = None
             return -1
         self.high_watermarks[asked.at] = fetched.high_watermark
         decoded = decode(fetched.records, asked.position)
@@ -164,11 +202,6 @@ class Consumer:
         operation = self._history.begin(self.connections.name, asked, began)
         self._history.end(operation, outcome, got, why)
         return operation
-
-
-def uuid_of(fetched: FetchedPartition) -> uuid.UUID:
-    assert isinstance(fetched.topic, uuid.UUID), "asked for by id"
-    return fetched.topic
 
 
 def decode(buffer: memoryview, position: int) -> tuple[list[tuple[int, int]], int] | None:

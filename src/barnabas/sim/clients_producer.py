@@ -136,6 +136,8 @@ class Producer:
         while True:
             await self._attempt(at, waiting[:together])
             waiting = [each for each in waiting if each.operation.outcome is not Outcome.OK]
+            for behind in waiting[1:]:
+                behind.why = ""  # what it was told was for the sake of the one before it
             if not waiting or waiting[0].is_hopeless or loop.time() >= until:
                 return waiting
             together = 1

@@ -1,13 +1,13 @@
 """The end of a run, when nothing is wrong any more: read everything, and look into every log."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final as Constant
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.log import Log
 from barnabas.server.offsets_topic import OFFSETS_TOPIC
 from barnabas.sim.clients_consumer import Consumer
-from barnabas.sim.history import History, Poll, Polled
+from barnabas.sim.history import FADING, History, Poll, Polled
 from barnabas.sim.observing import Seen
 from barnabas.sim.setting import broker_stream
 from barnabas.sim.violations import Final, FinalPartition
@@ -40,9 +40,9 @@ async def read_all(world: World) -> Final:
         await consumer.poll()
     consumer.close()
     read: dict[TopicPartition, list[tuple[int, int]]] = {at: [] for at in seen}
-    for operation in history.operations:
-        if isinstance(operation.asked, Poll) and isinstance(operation.got, Polled):
-            read[operation.asked.at].extend(operation.got.records)
+    for operation, poll in history.of(Poll):
+        if isinstance(operation.got, Polled):
+            read[poll.at].extend(operation.got.records)
     return Final(
         tuple(
             _partition(world, each, consumer.high_watermarks.get(at, 0), read[at])
@@ -56,34 +56,39 @@ def _is_read(consumer: Consumer, at: TopicPartition) -> bool:
 
 
 def _partition(
-    world: World, seen: Seen, high_watermark: int, records: Iterable[tuple[int, int]]
+    world: World, seen: Seen, high_watermark: int, records: Sequence[tuple[int, int]]
 ) -> FinalPartition:
     assert seen.topic_id is not None
+    at = seen.topic_partition
     logs = {
-        machine.broker_id: machine.broker.logs.get(seen.topic_partition)
+        machine.broker_id: log
         for machine in world.machines
-        if machine.broker is not None and machine.broker_id in seen.replicas
+        if machine.broker is not None and (log := machine.broker.logs.get(at)) is not None
     }
+    log_start = 0
+    if at.topic == FADING:
+        log_start = records[0][0] if records else high_watermark
+    start = max((log.log_start_offset for log in logs.values()), default=0)
     return FinalPartition(
-        seen.topic_partition,
+        at,
         seen.topic_id,
         high_watermark,
         tuple(records),
+        log_start,
         seen.replicas,
         {
-            broker: _committed(log, high_watermark)
+            broker: _between(log, start, high_watermark)
             for broker, log in logs.items()
-            if log is not None
+            if broker in seen.replicas
         },
     )
 
 
-def _committed(log: Log, high_watermark: int) -> bytes:
-    """The batches of a log, as its files have them, up to the high watermark."""
+def _between(log: Log, start: int, high_watermark: int) -> bytes:
+    """The batches of a log, as its files have them, from an offset on up to the high watermark."""
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
-    end = 0
-    for position, header in headers(data):
-        if header.last_offset >= high_watermark:
-            break
-        end = position + header.size
-    return data[:end]
+    return b"".join(
+        data[position : position + header.size]
+        for position, header in headers(data)
+        if start <= header.last_offset < high_watermark
+    )

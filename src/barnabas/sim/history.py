@@ -21,6 +21,9 @@ NO_OFFSET: Final = -1
 _LONGEST_PADDING: Final = 160
 # Of what is sent to this topic only the last record of each key is sure to stay.
 COMPACTED: Final = "accounts"
+# Of what is sent to this topic the oldest goes: by size, and when someone deletes it.
+FADING: Final = "events"
+RETAINED_BYTES: Final = 12_288
 _KEYS: Final = 6
 
 
@@ -82,6 +85,16 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Say what a member owns, and be told what it shall own from now on. Gives Owned."""
+
+    group: str
+    member: str
+    epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Remember how far the group has read. Gives nothing."""
 
@@ -137,9 +150,19 @@ class Elect:
     at: TopicPartition
 
 
-Asked = Send | Poll | Own | Commit | Recall | Create | Delete | Grow | Reassign | Elect
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Delete all records before an offset. Gives nothing."""
+
+    at: TopicPartition
+    before: int
+
+
+Asked = (
+    Send | Poll | Own | Hold | Commit | Recall | Create | Delete | Grow | Reassign | Elect | Trim
+)
 Got = Sent | Polled | Owned | Recalled
-A = TypeVar("A", Send, Poll, Own, Commit, Recall, Create, Delete, Grow, Reassign, Elect)
+A = TypeVar("A", Send, Poll, Own, Hold, Commit, Recall, Create, Delete, Grow, Reassign, Elect, Trim)
 
 
 @dataclass(slots=True)

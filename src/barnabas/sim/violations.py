@@ -22,6 +22,7 @@ class Kind(Enum):
     SKIPPED = "skipped poll"
     UNCOMMITTED = "read before committed"  # above the high watermark, or gone later
     DAMAGED = "damaged batch"
+    DELETED = "deleted too early"  # by nobody's wish, and not by size either
     MISSING = "replica missing"  # where the partition is assigned, when all brokers serve
     DIVERGED = "replicas differ"
     OWNED_TWICE = "partition owned twice"
@@ -52,8 +53,10 @@ class FinalPartition:
     topic_id: uuid.UUID
     high_watermark: int
     records: tuple[tuple[int, int], ...]  # offset and value of all a consumer can read
+    log_start: int = 0  # the first that it could
     assigned: tuple[int, ...] = ()  # the brokers that shall have it
-    # By broker that has a log of it, the batches up to the high watermark, byte by byte.
+    # By broker that has a log of it, the batches up to the high watermark, byte by byte; from
+    # where all have some.
     replicas: Mapping[int, bytes] = field(default_factory=dict)
 
 

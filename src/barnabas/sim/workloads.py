@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import Address, partitions
 from barnabas.sim.clients_consumer import Consumer
@@ -66,6 +67,27 @@ class Producing(Workload):
     def _counts(self) -> list[int]:
         batches = 1 + self.random.below(MOST_IN_FLIGHT)
         return [1 + self.random.below(MOST_RECORDS) for _ in range(batches)]
+
+
+class Tailing(Workload):
+    """Reads one partition as fast as it grows, always by the same request but for the offset."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: History,
+        at: TopicPartition,
+    ) -> None:
+        super().__init__(name, random)
+        self._consumer = Consumer(name, bootstrap, random, history, by_name=True)
+        self._consumer.assign({at: 0})
+
+    async def run(self) -> None:
+        while not self.is_over:
+            await self._consumer.poll()
+        self._consumer.close()
 
 
 class Reading(Workload):

@@ -7,21 +7,30 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import Address, partitions
 from barnabas.sim.clients_admin import Admin
-from barnabas.sim.history import COMPACTED, History, Outcome
+from barnabas.sim.history import COMPACTED, FADING, RETAINED_BYTES, History, Outcome
 from barnabas.sim.workloads import Workload
 
 REPLICATION_FACTOR: Final = 3
 # Partitions of topics that nobody deletes.
-LASTING: Final = {"orders": 2, "events": 1, COMPACTED: 1}
+LASTING: Final = {"orders": 2, FADING: 1, COMPACTED: 1}
 MOST_PARTITIONS: Final = 4
 MOST_PASSING: Final = 2  # topics that come and go
 MOST_PAUSE_MS: Final = 4_000
+MOST_TRIMMED: Final = 30
 # Nothing but a deletion may take records away.
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-COMPACTION: Final = {
-    "cleanup.policy": "compact",
-    "min.cleanable.dirty.ratio": "0.01",
-    "segment.bytes": "4096",
+# But for these.
+CONFIGS: Final = {
+    COMPACTED: {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.bytes": "4096",
+    },
+    FADING: {
+        "retention.ms": "-1",
+        "retention.bytes": str(RETAINED_BYTES),
+        "segment.bytes": "4096",
+    },
 }
 
 
@@ -45,11 +54,20 @@ class Administering(Workload):
         self._is_quiet = is_quiet
         self._passing: list[str] = []
         self._made = 0
+        self._trimmed = 0
 
     async def run(self) -> None:
         for topic, count in LASTING.items():
             await self._make_surely(topic, count)
-        changes = [self._create, self._delete, self._grow, self._move, self._cancel, self._elect]
+        changes = [
+            self._create,
+            self._delete,
+            self._grow,
+            self._move,
+            self._cancel,
+            self._elect,
+            self._trim,
+        ]
         while not self.is_over:
             await self.rest(MOST_PAUSE_MS)
             if not self._is_quiet and not self.is_over and await self._admin.connections.refresh():
@@ -58,7 +76,7 @@ class Administering(Workload):
 
     async def _make_surely(self, topic: str, count: int) -> None:
         while not self.is_over and topic not in self._admin.connections.topics:
-            config = COMPACTION if topic == COMPACTED else CONFIG
+            config = CONFIGS.get(topic, CONFIG)
             made = await self._admin.create(topic, count, REPLICATION_FACTOR, config)
             if made.outcome is not Outcome.OK:
                 await self._admin.connections.back_off()
@@ -100,6 +118,13 @@ class Administering(Workload):
     async def _elect(self) -> None:
         if (at := self._any()) is not None:
             await self._admin.elect(at)
+
+    async def _trim(self) -> None:
+        """A little more than the last time; refused, if so much is not committed."""
+        before = self._trimmed + 1 + self.random.below(MOST_TRIMMED)
+        trimmed = await self._admin.trim(TopicPartition(FADING, 0), before)
+        if trimmed.outcome is Outcome.OK:
+            self._trimmed = before
 
     def _any(self) -> TopicPartition | None:
         known = partitions(self._admin.connections)

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import Address
-from barnabas.sim.history import History
-from barnabas.sim.workloads import Producing, Reading, Workload
+from barnabas.sim.clients_consumer_group import ConsumerMember
+from barnabas.sim.history import FADING, History
+from barnabas.sim.workloads import Producing, Reading, Tailing, Workload
 from barnabas.sim.workloads_admin import Administering
 from barnabas.sim.workloads_group import Belonging
 
 _ALL, _LEADER, _NONE = -1, 1, 0  # acks
 ACKS: Final = (_ALL, _ALL, _ALL, _LEADER, _NONE)
+TAILED: Final = (TopicPartition("orders", 0), TopicPartition(FADING, 0))
 
 
 def choose(bootstrap: Sequence[Address], random: Random, history: History) -> list[Workload]:
@@ -32,6 +35,12 @@ def choose(bootstrap: Sequence[Address], random: Random, history: History) -> li
     chosen += [
         Reading(f"reader-{n}", bootstrap, own(), history) for n in range(1 + random.below(2))
     ]
+    if tailed := random.below(len(TAILED) + 1):
+        chosen.append(Tailing("tail", bootstrap, own(), history, TAILED[tailed - 1]))
     members = random.below(4)
     chosen += [Belonging(f"member-{n}", bootstrap, own(), history, "group") for n in range(members)]
+    chosen += [
+        Belonging(f"newer-{n}", bootstrap, own(), history, "newer group", ConsumerMember)
+        for n in range(random.below(4))
+    ]
     return chosen

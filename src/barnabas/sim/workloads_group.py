@@ -7,7 +7,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.clients import Address
 from barnabas.sim.clients_consumer import Consumer
-from barnabas.sim.clients_group import Member, MustJoin
+from barnabas.sim.clients_consumer_group import ConsumerMember
+from barnabas.sim.clients_group import Member
+from barnabas.sim.clients_membership import MustJoin
 from barnabas.sim.history import History
 from barnabas.sim.workloads import Workload
 
@@ -27,9 +29,10 @@ class Belonging(Workload):
         random: Random,
         history: History,
         group: str,
+        member: type[Member] | type[ConsumerMember] = Member,
     ) -> None:
         super().__init__(name, random)
-        self._member = Member(name, group, bootstrap, random, history)
+        self._member = member(name, group, bootstrap, random, history)
         self._consumer = Consumer(name, bootstrap, random, history, group)
         self._committed: dict[TopicPartition, int] = {}
 
@@ -47,15 +50,27 @@ class Belonging(Workload):
         self._consumer.close()
 
     async def _begin(self) -> None:
+        self._committed = {}
+        self._consumer.assign({})
         await self._member.join()
-        recalled = await self._member.recall()
-        self._committed = {at: max(0, offset) for at, offset in recalled.items()}
-        self._consumer.assign(self._committed)
+        await self._take_over()
+
+    async def _take_over(self) -> None:
+        """Read what is owned now and nothing else; what is new, from where the group is."""
+        owned = self._member.owned.partitions if self._member.owned else ()
+        new = tuple(at for at in owned if at not in self._committed)
+        recalled = await self._member.recall(new) if new else {}
+        if new or len(owned) < len(self._committed):
+            known = {**self._committed, **{at: max(0, n) for at, n in recalled.items()}}
+            self._committed = {at: known[at] for at in owned}
+            positions = self._consumer.positions
+            self._consumer.assign({at: positions.get(at, known[at]) for at in owned})
 
     async def _go_on(self) -> None:
         if self._consumer.positions:
             await self._consumer.poll()
         await self._member.heartbeat()
+        await self._take_over()
         positions = self._consumer.positions
         moved = {at: n for at, n in positions.items() if n > self._committed[at]}
         if moved and not self.random.below(_ONE_IN_COMMITS):
