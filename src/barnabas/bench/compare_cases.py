@@ -28,6 +28,7 @@ from barnabas.bench.topics import PATIENCE_S, client_settings
 SETTLED_S: Final = 2.0  # after which a broker that has nothing to do is idle
 
 
+READERS: Final = 3
 FULL_BYTES: Final = 200_000_000
 
 
@@ -88,7 +89,9 @@ def moved(load: Load, site: Site, effort: Effort) -> tuple[float, float]:
     with topic(site, load.partitions) as name:
         count, seconds = produce(site, name, load, _total_bytes(load, effort))
         megabytes = count * load.record_bytes / 1e6
-        return megabytes / seconds, megabytes / consume(site, name, load.partitions, count)
+        # Read by several in a row, since one is through before it has got going.
+        read_s = sum(consume(site, name, load.partitions, count) for _ in range(READERS))
+        return megabytes / seconds, READERS * megabytes / read_s
 
 
 def produced(load: Load, site: Site, effort: Effort) -> tuple[float]:
@@ -156,7 +159,7 @@ def _blocks(path: Path) -> int:
 
 
 def _throughput(load: Load, *, crossed: bool = False) -> Case:
-    work_s = 4.0 + 0.04 * load.partitions + 0.3 * load.producers
+    work_s = 6.0 + 0.04 * load.partitions + 0.3 * load.producers
     into = Metric(f"produce, {load.name}", "MB/s", goal=2.0 if load.batch_bytes < 100_000 else 1.0)
     out_again = Metric(f"consume, {load.name}", "MB/s", goal=1.0)
     both = Case(

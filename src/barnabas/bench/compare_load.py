@@ -25,6 +25,13 @@ from barnabas.bench.topics import PATIENCE_S, client_settings, delete_topic, log
 AT_ONCE: Final = 500  # messages handed to the client in one call
 PACE: Final = 400  # messages a second where latency is measured: far below saturation
 MEMBERS: Final = 3
+# A consumer whose queue is full asks for nothing for a second: the faster a broker is, the sooner
+# it would be made to wait.
+NEVER_FULL: Final = {
+    "queued.min.messages": 10_000_000,
+    "queued.max.messages.kbytes": 1_000_000,
+    "fetch.queue.backoff.ms": 10,
+}
 _NUMBERS = count()
 
 
@@ -107,7 +114,7 @@ def _hand_over(producer: Producer, name: str, messages: list[dict[str, Any]]) ->
 
 def consume(site: Site, name: str, partitions: int, wanted: int) -> float:
     """Seconds to read so many messages from the beginning of a topic."""
-    settings = {"group.id": name, "enable.auto.commit": False, "queued.min.messages": 500_000}
+    settings = {"group.id": name, "enable.auto.commit": False, **NEVER_FULL}
     consumer = Consumer(client_settings(site.bootstrap, **settings))
     try:
         consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
