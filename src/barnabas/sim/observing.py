@@ -74,15 +74,21 @@ class Onlooker:
             return "there is no controller"
         if deleted := sorted(self._nodes[paths.DELETE_TOPICS].children):
             return f"topic {deleted[0]} is not deleted yet"
-        for seen in self.partitions():
-            if seen.is_moving:
-                return f"{seen.topic_partition} is being moved"
-            if seen.state is None or seen.state.leader < 0:
-                return f"nobody leads {seen.topic_partition}"
-            if sorted(seen.state.isr) != sorted(seen.replicas):
-                return (
-                    f"{seen.topic_partition} has only {seen.state.isr} of {seen.replicas} in sync"
-                )
+        missing = (self._missing_of(seen) for seen in self.partitions())
+        return next((each for each in missing if each is not None), None)
+
+    def _missing_of(self, seen: Seen) -> str | None:
+        at = seen.topic_partition
+        if seen.is_moving:
+            return f"{at} is being moved"
+        if seen.state is None or seen.state.leader < 0:
+            return f"nobody leads {at}"
+        if sorted(seen.state.isr) != sorted(seen.replicas):
+            return f"{at} has only {seen.state.isr} of {seen.replicas} in sync"
+        for broker in seen.replicas:
+            machine = self._machines[broker]
+            if machine.broker is None or machine.broker.logs.get(at) is None:
+                return f"{machine.name} has no log of {at}"
         return None
 
     # -- inside the brokers --------------------------------------------------
@@ -96,10 +102,10 @@ class Onlooker:
             broken += self._disobedience(machine.name, machine.broker.partitions)
             for replica in machine.broker.replicas.all():
                 at, log = replica.topic_partition, replica.log
-                if replica.high_watermark > log.log_end_offset:
+                if not log.log_start_offset <= replica.high_watermark <= log.log_end_offset:
                     broken.append(
                         f"{machine.name} believes {replica.high_watermark} of {at} to be committed"
-                        f" and has only {log.log_end_offset}"
+                        f" and has {log.log_start_offset} to {log.log_end_offset}"
                     )
                 if isinstance(replica, LeaderReplica):
                     broken += self._misled(machine.broker_id, replica)
