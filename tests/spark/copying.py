@@ -1,7 +1,8 @@
-"""A streaming query as a process of its own, so that it can be killed: copies one topic to another.
+"""A query as a process of its own, so that it can be killed: copies one topic to another.
 
-`python -m tests.spark.copying BOOTSTRAP SOURCE TARGET FOLDER` goes on from FOLDER/checkpoint, in
-micro-batches of 300 records, and ends when all that was there at its start is copied exactly once.
+`python -m tests.spark.copying stream MASTER BOOTSTRAP SOURCE TARGET FOLDER` goes on from
+FOLDER/checkpoint, in micro-batches of 300 records, and ends when all that was there at its start is
+copied exactly once. `batch` instead of `stream` is one write of all, by many tasks, which are slow.
 """
 
 import ctypes
@@ -9,26 +10,36 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from tests.spark.spark_home import spark_home
+
 ROOT: Final = Path(__file__).parent.parent.parent
 BATCH_RECORDS: Final = 300
+BATCH_TASKS: Final = 12
+SLOW_RECORDS: Final = 20
+EMBEDDED: Final = "local[2,20]"
+EXECUTORS: Final = "local-cluster[2,1,1024]"
 _DIE_WITH_PARENT: Final = 1
 
 
-def main(bootstrap: str, source: str, target: str, folder: str) -> None:
+def main(how: str, master: str, bootstrap: str, source: str, target: str, folder: str) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     servers = {"kafka.bootstrap.servers": bootstrap}
     spark = (
-        SparkSession.builder.master("local[2,20]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
+        .config("spark.executor.memory", "512m")
+        .config("spark.task.maxFailures", "20")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", f"{folder}/local")
@@ -36,6 +47,13 @@ def main(bootstrap: str, source: str, target: str, folder: str) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    {"stream": stream, "batch": batch}[how](spark, servers, source, target, folder)
+    spark.stop()
+
+
+def stream(
+    spark: SparkSession, servers: dict[str, str], source: str, target: str, folder: str
+) -> None:
     read = spark.readStream.format("barnabas").options(
         **servers,
         subscribe=source,
@@ -52,14 +70,44 @@ def main(bootstrap: str, source: str, target: str, folder: str) -> None:
         .start()
     )
     query.awaitTermination()
-    spark.stop()
+
+
+def batch(
+    spark: SparkSession, servers: dict[str, str], source: str, target: str, folder: str
+) -> None:
+    """Each task takes some seconds, so that there is time to kill who runs it."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(SLOW_RECORDS))
+    read = spark.read.format("barnabas").options(
+        **servers, subscribe=source, minPartitions=str(BATCH_TASKS)
+    )
+    rows = read.load().select("key", "value")
+    slow = rows.mapInArrow(slowly, rows.schema)
+    slow.write.format("barnabas").options(**servers, topic=target, exactlyOnce="true").mode(
+        "append"
+    ).save()
+
+
+def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+    for each in batches:
+        threading.Event().wait(0.2)
+        yield each
 
 
 class Copying:
     """The query's process, with all that it started, in a session of its own."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, folder: Path) -> None:
-        self._arguments = (bootstrap, source, target, str(folder))
+    def __init__(
+        self,
+        bootstrap: str,
+        source: str,
+        target: str,
+        folder: Path,
+        *,
+        how: str = "stream",
+        master: str = EMBEDDED,
+    ) -> None:
+        self._arguments = (how, master, bootstrap, source, target, str(folder))
+        self._home = spark_home(folder)
         self._checkpoint = folder / "checkpoint"
         self._log = folder / "spark.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +117,7 @@ class Copying:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.copying", *self._arguments],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_HOME": str(self._home)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -115,9 +163,17 @@ class Copying:
 
     def workers(self) -> list[int]:
         """The Python workers that Spark's daemons have forked, which run the tasks."""
+        daemons = self._processes(b"pyspark.daemon")
+        return [pid for pid, parent in daemons.items() if parent in daemons]
+
+    def executors(self) -> list[int]:
+        """The JVMs that run tasks, where the driver's does not."""
+        return list(self._processes(b"CoarseGrainedExecutorBackend"))
+
+    def _processes(self, named: bytes) -> dict[int, int]:
+        """Those of this query with that in their command line, and the parents of each."""
         assert self._process is not None
-        parents: dict[int, int] = {}
-        daemons = []
+        found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal():
                 continue
@@ -126,10 +182,9 @@ class Copying:
                 command = (entry / "cmdline").read_bytes()
             except OSError:
                 continue  # it ended meanwhile
-            if int(fields[3]) == self._process.pid and b"pyspark.daemon" in command:
-                parents[int(entry.name)] = int(fields[1])
-                daemons.append(int(entry.name))
-        return [pid for pid, parent in parents.items() if parent in daemons]
+            if int(fields[3]) == self._process.pid and named in command:
+                found[int(entry.name)] = int(fields[1])
+        return found
 
 
 if __name__ == "__main__":

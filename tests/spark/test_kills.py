@@ -1,4 +1,4 @@
-"""SIGKILL to Spark's driver, to its Python workers and to brokers, amid micro-batches.
+"""SIGKILL to Spark's driver, executors and Python workers, and to brokers, amid batches.
 
 Whatever was killed: in the end every record was copied exactly once, to the record.
 """
@@ -16,9 +16,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from barnabas.spark.side_topics import SINK_PREFIX
 from tests.spark.conftest import produce
-from tests.spark.copying import BATCH_RECORDS, Copying
-from tests.spark.written import values
+from tests.spark.copying import BATCH_RECORDS, EXECUTORS, Copying
+from tests.spark.written import topics_of, values
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster, until
 from tests.support.zookeeper import zookeeper, zookeeper_chroot
@@ -35,17 +36,17 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1_500)]
 
 
 @pytest.fixture
-def copying(tmp_path: Path) -> Iterator[Callable[[str], Copying]]:
+def copying(tmp_path: Path) -> Iterator[Callable[..., Copying]]:
     """Fill a topic of a cluster, and give the query that copies it."""
     made: list[Copying] = []
 
-    def make(bootstrap: str, replicas: int = 1) -> Copying:
+    def make(bootstrap: str, replicas: int = 1, **more: str) -> Copying:
         client = AdminClient({"bootstrap.servers": bootstrap})
         topics = [NewTopic(name, PARTITIONS, replicas) for name in ("source", "target")]
         for created in client.create_topics(topics).values():
             created.result(ENDED_WITHIN_S)
         produce(bootstrap, "source", ({"key": str(n), "value": str(n)} for n in range(RECORDS)))
-        made.append(Copying(bootstrap, "source", "target", tmp_path))
+        made.append(Copying(bootstrap, "source", "target", tmp_path, **more))
         return made[-1]
 
     yield make
@@ -112,6 +113,47 @@ def test_python_workers_killed_amid_batches_leave_every_record_once(
 
     assert killed
     check(broker.bootstrap)
+
+
+def test_executors_killed_amid_batches_leave_every_record_once(
+    fresh_broker: Callable[..., BrokerProcess], copying: Callable[..., Copying]
+) -> None:
+    """Spark starts another, and runs again what it had; the query itself goes on."""
+    broker, chosen = fresh_broker(), random.Random(10)
+    query = copying(broker.bootstrap, master=EXECUTORS)
+    query.start()
+    for _ in range(KILLS):
+        amid_a_batch(query, query.done)
+        somewhat_later(chosen)
+        until(lambda: query.executors() or not query.is_running, "an executor", ENDED_WITHIN_S)
+        assert query.is_running, query.log_tail()
+        os.kill(chosen.choice(query.executors()), signal.SIGKILL)
+
+    query.end(ENDED_WITHIN_S)
+
+    check(broker.bootstrap)
+
+
+def test_executors_killed_amid_a_batch_write_leave_every_record_once(
+    fresh_broker: Callable[..., BrokerProcess], copying: Callable[..., Copying]
+) -> None:
+    broker, chosen = fresh_broker(), random.Random(11)
+    query = copying(broker.bootstrap, how="batch", master=EXECUTORS)
+    query.start()
+    for least in (1, RECORDS // 3):
+        while written_aside(broker.bootstrap) < least:
+            assert query.is_running, query.log_tail()
+        os.kill(chosen.choice(query.executors()), signal.SIGKILL)
+
+    query.end(ENDED_WITHIN_S)
+
+    check(broker.bootstrap)
+
+
+def written_aside(bootstrap: str) -> int:
+    """How many records tasks have written by now that do not count yet."""
+    sinks = [each for each in topics_of(bootstrap) if each.startswith(SINK_PREFIX)]
+    return sum(len(values(bootstrap, each)) for each in sinks)
 
 
 def test_brokers_killed_amid_batches_leave_every_record_once(

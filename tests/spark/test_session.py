@@ -21,6 +21,13 @@ def test_a_session_that_is_active_is_used_and_left_alone(spark: SparkSession) ->
     assert spark.range(3).count() == 3
 
 
+def test_only_a_spark_that_repeats_no_task_is_embedded() -> None:
+    masters = ("local", "local[2]", "local[*]", "local[*,3]", "local-cluster[2,1,1024]", "yarn")
+    embedded = [SparkPlace(master).is_embedded for master in masters]
+    assert embedded == [True, True, True, False, False, False]
+    assert not SparkPlace("local[*]", "sc://host").is_embedded
+
+
 def test_an_address_that_is_none_of_spark_connect_is_refused() -> None:
     with (
         pytest.raises(Misused, match=r"--remote localhost: expected sc://HOST"),

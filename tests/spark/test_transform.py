@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.cli.failures import CommandFailed
+from barnabas.spark.folder import Folder
 from barnabas.spark.transform import Transforming
 from barnabas.spark.transform_run import claim_state
 from tests.spark.commands import Ended, barnabas
@@ -117,6 +118,9 @@ def test_sql_that_makes_no_sense_is_one_sentence(
         (("--sql", "x", "--output-mode", "all"), "--output-mode all: expected append"),
         (("--sql", "x", "--starting", "now"), "--starting now: expected earliest or latest"),
         (("--sql", "x", "--to", "orders"), "orders would be read and written"),
+        (("--sql", "x", "--remote", "sc://spark"), "--state is missing: on a cluster of Spark"),
+        (("--sql", "x", "--master", "spark://a:1"), "--state is missing: on a cluster of Spark"),
+        (("--sql", "x", "--state", "ftp://a/b"), "ftp://a/b"),
     ],
 )
 def test_wrong_options_of_a_transformation_are_one_line(
@@ -128,11 +132,11 @@ def test_wrong_options_of_a_transformation_are_one_line(
 
 
 def test_the_state_of_another_transformation_is_not_gone_on_with(tmp_path: Path) -> None:
-    mine = Transforming("a", "b", "SELECT 1", {})
-    claim_state(tmp_path / "state", mine)
-    claim_state(tmp_path / "state", mine._replace(options={"kafka.bootstrap.servers": "elsewhere"}))
+    mine, state = Transforming("a", "b", "SELECT 1", {}), Folder(str(tmp_path / "state"))
+    claim_state(state, mine)
+    claim_state(state, mine._replace(options={"kafka.bootstrap.servers": "elsewhere"}))
     with pytest.raises(CommandFailed, match="has the state of another transformation"):
-        claim_state(tmp_path / "state", mine._replace(sql="SELECT 2"))
+        claim_state(state, mine._replace(sql="SELECT 2"))
 
 
 def test_a_topic_is_a_table_by_a_name_that_sql_can_read() -> None:

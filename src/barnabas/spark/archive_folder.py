@@ -12,41 +12,23 @@ import os
 import posixpath
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.failures import CommandFailed
 from barnabas.spark.archive_manifest import Manifest, parse_manifest
+from barnabas.spark.folder import Folder
 
 _MANIFEST: Final = "_manifest.json"
 _STAGING: Final = "_staging"
 _LOCK: Final = "_lock"
 
 
-class ArchiveFolder:
+class ArchiveFolder(Folder):
     """Reads and changes an archive's files; which of them belong to it, the manifest says."""
-
-    def __init__(self, place: str) -> None:
-        """`place` is a path, or a URI. Raises Misused if no file system is known for it."""
-        fs: Any = import_module("pyarrow.fs")
-        self.uri = place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"
-        try:
-            # Spark knows S3 by its own name for it, Arrow by the usual one.
-            found: Any = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
-        except (ValueError, OSError) as error:
-            raise Misused(f"{place}: {str(error).splitlines()[0]}") from None
-        self._fs, self._base = found
-        self._is_local = isinstance(self._fs, fs.LocalFileSystem)
-
-    def __str__(self) -> str:
-        return str(self._base) if self._is_local else self.uri
 
     @property
     def staging_uri(self) -> str:
         return f"{self.uri}/{_STAGING}"
-
-    def uri_of(self, path: str) -> str:
-        return f"{self.uri}/{path}"
 
     def load(self, *, must_exist: bool = False) -> Manifest:
         """The archive as it is; an empty one if there is none.
@@ -54,17 +36,16 @@ class ArchiveFolder:
         Raises  CommandFailed if it `must_exist` and does not, or if its manifest cannot be read
         """
         try:
-            with self._fs.open_input_stream(self._path(_MANIFEST)) as stream:
-                text = stream.read().decode()
-        except FileNotFoundError:
-            if must_exist:
-                raise CommandFailed(
-                    f"{self} is no archive: it has no {_MANIFEST};"
-                    " `barnabas pipeline archive` makes one"
-                ) from None
-            return Manifest()
+            text = self.read(_MANIFEST)
         except OSError as error:
             raise CommandFailed(f"{self._path(_MANIFEST)}: {error}") from None
+        if text is None and must_exist:
+            raise CommandFailed(
+                f"{self} is no archive: it has no {_MANIFEST};"
+                " `barnabas pipeline archive` makes one"
+            )
+        if text is None:
+            return Manifest()
         return parse_manifest(text, self._path(_MANIFEST))
 
     def commit(self, manifest: Manifest) -> None:
@@ -72,24 +53,6 @@ class ArchiveFolder:
         for file in manifest.files:
             self._check_local(file.path)
         self.write(_MANIFEST, manifest.to_json())
-
-    def write(self, path: str, text: str) -> None:
-        """Replace a small file in one step."""
-        new = self._path(f"{path}.new")
-        self._fs.create_dir(posixpath.dirname(new), recursive=True)
-        with self._fs.open_output_stream(new) as stream:
-            stream.write(text.encode())
-        self._sync(new)
-        self._fs.move(new, self._path(path))
-        self._sync(posixpath.dirname(new))
-
-    def read(self, path: str) -> str | None:
-        """A small file's text, or None if there is no such file."""
-        try:
-            with self._fs.open_input_stream(self._path(path)) as stream:
-                return str(stream.read().decode())
-        except FileNotFoundError:
-            return None
 
     def staged(self) -> list[tuple[str, int]]:
         """The data files that Spark has just written: path below the staging folder, and size."""
@@ -143,9 +106,6 @@ class ArchiveFolder:
         finally:
             os.close(lock)
 
-    def _path(self, path: str) -> str:
-        return posixpath.join(self._base, path) if path else str(self._base)
-
     def _data_files(self, below: str) -> list[tuple[str, int]]:
         fs: Any = import_module("pyarrow.fs")
         folder = self._path(below)
@@ -160,11 +120,3 @@ class ArchiveFolder:
     def _check_local(self, path: str) -> None:
         if self._is_local and not os.path.exists(self._path(path)):
             raise CommandFailed(f"{self._path(path)} belongs to the archive, but is gone")
-
-    def _sync(self, path: str) -> None:
-        if self._is_local:
-            opened = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(opened)
-            finally:
-                os.close(opened)

@@ -121,7 +121,7 @@ def run(
 
 def _place(project: "Project", master: str, remote: str | None, conf: dict[str, str]) -> SparkPlace:
     settings = {k: v for k, v in project.configuration.items() if k.startswith("spark.")}
-    if remote is None and master.startswith("local") and project.storage.startswith("file:"):
+    if SparkPlace(master, remote).is_embedded and project.storage.startswith("file:"):
         settings = {**_kept_in(project.storage), **settings}
     return SparkPlace(master, remote, {**settings, **conf})
 

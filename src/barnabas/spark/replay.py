@@ -93,13 +93,22 @@ class Replayer:
         self._next: dict[int, int] = {}  # the offset in the archive to go on with
 
     def begin(self, target_id: str, *, again: bool = False) -> ReplayPlan:
-        """The plan as it was written down, or a new one; with `again` always a new one."""
-        path = plan_path(self._wanted.selection, self._wanted.target, target_id)
+        """The plan as it was written down, or a new one; with `again` always a new one.
+
+        Once a plan is done, what the archive has got since is another plan.
+        """
+        selection = self._wanted.selection
+        path = plan_path(selection, self._wanted.target, target_id)
         text = None if again else self._folder.read(path)
-        if text is not None:
-            return parse_plan(text)
+        before = None if text is None else parse_plan(text)
+        if before is not None and not (
+            before.is_done and before.may_grow(selection, self._manifest)
+        ):
+            return before
         with spark_failures("reading the archive"):
-            plan = self._plan(self._bounds())
+            plan = self._plan(self._bounds(), before)
+        if before is not None and not plan.records:
+            return before
         self._folder.write(path, plan.to_json())
         return plan
 
@@ -155,13 +164,14 @@ class Replayer:
         files = selection.files(self._manifest)
         return read_files(self._spark, self._folder, files).where(selection.condition())
 
-    def _plan(self, bounds: Mapping[int, Bounds]) -> ReplayPlan:
+    def _plan(self, bounds: Mapping[int, Bounds], before: ReplayPlan | None) -> ReplayPlan:
         from pyspark.sql import functions as f
 
         if not self._wanted.selection.files(self._manifest):
             return ReplayPlan(self._wanted.target, {})
         rows = (
             self._rows()
+            .where("true" if before is None else before.rest())
             .groupBy("partition")
             .agg(
                 f.count(f.lit(1)),
@@ -175,6 +185,9 @@ class Replayer:
             number: PartitionPlan(records, first, last, checksum, bounds[number].end)
             for number, records, first, last, checksum in sorted(rows)
         }
+        for number, each in before.partitions.items() if before is not None else ():
+            # Nothing new; how far it was replayed is kept.
+            partitions.setdefault(number, each.nothing_after(bounds[number].end))
         return ReplayPlan(self._wanted.target, partitions)
 
     def _resume(self, plan: ReplayPlan, written: Mapping[int, int]) -> dict[int, int]:
@@ -188,7 +201,7 @@ class Replayer:
 
         place = f.row_number().over(Window.partitionBy("partition").orderBy("offset"))
         wanted = " OR ".join(f"(partition = {n} AND place = {c})" for n, c in begun.items())
-        last = self._rows().withColumn("place", place).where(wanted)
+        last = self._rows().where(plan.condition()).withColumn("place", place).where(wanted)
         found = {row[0]: row[1] + 1 for row in last.select("partition", "offset").collect()}
         return {**first, **found}
 
@@ -217,7 +230,10 @@ class Replayer:
         ranges = [
             Range(Partition(plan.target, n), each.base_offset, each.base_offset + each.records)
             for n, each in plan.partitions.items()
+            if each.records
         ]
+        if not ranges:
+            return {}
         rows = (
             read_ranges(self._spark, self._wanted.options, ranges)
             .groupBy("partition")

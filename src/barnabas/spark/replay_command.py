@@ -54,9 +54,9 @@ def replay(
 ) -> None:
     """Write archived records to a topic, with their keys, headers, timestamps and partitions.
 
-    The same command goes on where the last one ended, and does nothing once all is written. Nobody
-    else may write to the topic meanwhile. A topic that is not there is made, without a time limit
-    to what it keeps.
+    The same command goes on where the last one ended, and once all is written does nothing, until
+    the archive has more. Nobody else may write to the topic meanwhile. A topic that is not there is
+    made, without a time limit to what it keeps.
 
     \b
     Examples:

@@ -65,6 +65,10 @@ class PartitionPlan:
     checksum: int
     base_offset: int
 
+    def nothing_after(self, base_offset: int) -> "PartitionPlan":
+        """No records, as long as the archive has none after these."""
+        return PartitionPlan(0, self.last_offset + 1, self.last_offset, 0, base_offset)
+
 
 @dataclass(frozen=True)
 class ReplayPlan:
@@ -93,6 +97,30 @@ class ReplayPlan:
                     " records; somebody else writes to it. Replay to another topic"
                 )
         return found
+
+    def condition(self) -> str:
+        """The records of it among those of its selection, in SQL; those after it are taken too."""
+        return " OR ".join(
+            f"(partition = {n} AND offset >= {each.first_offset})"
+            for n, each in self.partitions.items()
+        )
+
+    def rest(self) -> str:
+        """The records of its selection that come after it, in SQL."""
+        before = [
+            f"NOT (partition = {n} AND offset <= {each.last_offset})"
+            for n, each in self.partitions.items()
+        ]
+        return " AND ".join(before) or "true"
+
+    def may_grow(self, selection: Selection, manifest: Manifest) -> bool:
+        """Whether the archive has files with what comes after it."""
+        last = {number: each.last_offset for number, each in self.partitions.items()}
+        return any(
+            part.last_offset > last.get(part.partition, -1)
+            for file in selection.files(manifest)
+            for part in file.parts
+        )
 
     def done(self) -> "ReplayPlan":
         return replace(self, is_done=True)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EMBEDDED: Final = "local[*]"
+# Not local[4,3], which tries tasks three times, nor local-cluster[...], which has executors.
+_EMBEDDED: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
 _LOG: Final = "spark.log"
 
-# For one machine and one command: no web server, no shuffle into 200 parts, nothing to the network.
-_EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -49,7 +45,8 @@ class SparkPlace:
 
     @property
     def is_embedded(self) -> bool:
-        return self.remote is None and self.master.startswith("local")
+        """Whether all of Spark is one process below this one, which repeats no task by itself."""
+        return self.remote is None and _EMBEDDED.fullmatch(self.master) is not None
 
 
 @contextmanager
@@ -144,8 +141,7 @@ def _start(name: str, place: SparkPlace, port: int | None, folder: Path) -> "Spa
 
     settings = {
         **_SETTINGS,
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        **(_EMBEDDED_SETTINGS if place.is_embedded else {}),
+        **(_embedded_settings(folder) if place.is_embedded else {}),
         **(_connect_settings(port) if port is not None else {}),
         **place.settings,
     }
@@ -161,6 +157,17 @@ def _start(name: str, place: SparkPlace, port: int | None, folder: Path) -> "Spa
         raise SparkFailed(f"Spark did not start on {place.master}: {explain(error)}") from None
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _embedded_settings(folder: Path) -> dict[str, str]:
+    """For one machine and one command: no web server, few parts, nothing to the network."""
+    return {
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
 
 
 def _connect_settings(port: int) -> dict[str, str]:

@@ -68,7 +68,7 @@ def transform(
         int | None, typer.Option("--batch", min=1, metavar="RECORDS", help="At most in a batch.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option("--state", metavar="FOLDER", help="Keeps how far it is.")
+        str | None, typer.Option("--state", metavar="FOLDER", help="Keeps how far it is.")
     ] = None,
     continuous: Continuous = False,
     every: Every = 1.0,
@@ -94,6 +94,7 @@ def transform(
           --sql "SELECT window.start, sum(cents) FROM orders GROUP BY window(at, '1 minute')"
     """
     from barnabas.cli.client import Cluster
+    from barnabas.spark.folder import Folder
     from barnabas.spark.transform import Transforming
     from barnabas.spark.transform_run import Transformation, claim_state, ensure_topics
 
@@ -117,14 +118,20 @@ def transform(
         batch,
     )
     _check_topics(wanted)
+    place = spark_place(master, remote, conf)
+    if state is None and not place.is_embedded:
+        raise Misused(
+            "--state is missing: on a cluster of Spark it must be a folder that all of its machines"
+            " see, such as hdfs://... or s3://..."
+        )
+    folder = Folder(state or f".barnabas-transform/{topic}-to-{to}")
     ensure_topics(Cluster(bootstrap, properties), wanted)
-    folder = state or Path(f".barnabas-transform/{topic}-to-{to}")
     claim_state(folder, wanted)
     trigger: dict[str, Any] = (
         {"processingTime": f"{every:g} seconds"} if continuous else {"availableNow": True}
     )
     rate = Rate()
-    with spark_session("barnabas transform", spark_place(master, remote, conf)) as spark:
+    with spark_session("barnabas transform", place) as spark:
         running = Transformation(spark, wanted, folder)
         running.start(trigger)
         try:

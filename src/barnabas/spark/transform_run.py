@@ -4,13 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.client import Cluster, admin, await_all, find_topic
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.failing import LATE, STARTS, spark_failures
+from barnabas.spark.folder import Folder
 from barnabas.spark.lag import lag_of
 from barnabas.spark.terminal import Progress, Show
 from barnabas.spark.transform import (
@@ -81,7 +81,7 @@ def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
     return missing
 
 
-def claim_state(folder: Path, wanted: Transforming) -> None:
+def claim_state(folder: Folder, wanted: Transforming) -> None:
     """Note whose checkpoints the folder has.
 
     Raises  CommandFailed if they are of another transformation, which cannot go on from them
@@ -91,14 +91,14 @@ def claim_state(folder: Path, wanted: Transforming) -> None:
          wanted.watermark, wanted.key, wanted.output_mode]
     )  # fmt: skip
     digest = hashlib.sha256(said.encode()).hexdigest()
-    file = folder / _QUERY
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            file.write_text(json.dumps({"sql": wanted.sql, "digest": digest}))
-        known = json.loads(file.read_text())["digest"]
+        text = folder.read(_QUERY)
+        if text is None:
+            text = json.dumps({"sql": wanted.sql, "digest": digest})
+            folder.write(_QUERY, text)
+        known = json.loads(text)["digest"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CommandFailed(f"{file}: {error}") from None
+        raise CommandFailed(f"{folder}/{_QUERY}: {error}") from None
     if known != digest:
         raise CommandFailed(
             f"{folder} has the state of another transformation: its SQL or options were different;"
@@ -109,10 +109,10 @@ def claim_state(folder: Path, wanted: Transforming) -> None:
 class Transformation:
     """The queries of one transformation; they go on from where the last run ended."""
 
-    def __init__(self, spark: "SparkSession", wanted: Transforming, state: Path) -> None:
+    def __init__(self, spark: "SparkSession", wanted: Transforming, state: Folder) -> None:
         self._spark = spark
         self._wanted = wanted
-        self._state = state.absolute().as_uri()
+        self._state = state
         self.result: Running | None = None
         self.bad: Running | None = None
 
@@ -160,7 +160,7 @@ class Transformation:
             .options(**self._wanted.options)
             .option("topic", topic)
             .option("exactlyOnce", "true")
-            .option("checkpointLocation", f"{self._state}/{name}")
+            .option("checkpointLocation", self._state.uri_of(name))
             .queryName(f"{self._wanted.source}-to-{topic}")
             .outputMode(mode)
             .trigger(**trigger)

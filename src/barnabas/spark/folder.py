@@ -1,0 +1,60 @@
+"""A folder for small files, on a disk or in any file system that Arrow reaches."""
+
+import os
+import posixpath
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from barnabas.cli.failures import Misused
+
+
+class Folder:
+    """Reads and replaces files by their path below the folder, which is made when needed."""
+
+    def __init__(self, place: str) -> None:
+        """`place` is a path, or a URI. Raises Misused if no file system is known for it."""
+        fs: Any = import_module("pyarrow.fs")
+        self.uri = place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"
+        try:
+            # Spark knows S3 by its own name for it, Arrow by the usual one.
+            found: Any = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
+        except (ValueError, OSError) as error:
+            raise Misused(f"{place}: {str(error).splitlines()[0]}") from None
+        self._fs, self._base = found
+        self._is_local = isinstance(self._fs, fs.LocalFileSystem)
+
+    def __str__(self) -> str:
+        return str(self._base) if self._is_local else self.uri
+
+    def uri_of(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
+    def write(self, path: str, text: str) -> None:
+        """Replace a small file in one step."""
+        new = self._path(f"{path}.new")
+        self._fs.create_dir(posixpath.dirname(new), recursive=True)
+        with self._fs.open_output_stream(new) as stream:
+            stream.write(text.encode())
+        self._sync(new)
+        self._fs.move(new, self._path(path))
+        self._sync(posixpath.dirname(new))
+
+    def read(self, path: str) -> str | None:
+        """A small file's text, or None if there is no such file."""
+        try:
+            with self._fs.open_input_stream(self._path(path)) as stream:
+                return str(stream.read().decode())
+        except FileNotFoundError:
+            return None
+
+    def _path(self, path: str) -> str:
+        return posixpath.join(self._base, path) if path else str(self._base)
+
+    def _sync(self, path: str) -> None:
+        if self._is_local:
+            opened = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
