@@ -21,7 +21,7 @@ TWINS = {
     "barnabas.log.ends": ("barnabas.log._ends", "LogEnd SegmentEnd"),
     "barnabas.server.sending": ("barnabas.server._sending", "send_now"),
     "barnabas.server.shortcuts": ("barnabas.server._shortcuts", "serve_known"),
-    "barnabas.server.repeated_produce": ("barnabas.server._shortcuts", "RepeatedProduce"),
+    "barnabas.server.repeated_produce": ("barnabas.server._repeated_produce", "RepeatedProduce"),
     "barnabas.server.repeated_fetch": ("barnabas.server._repeated_fetch", "RepeatedFetch"),
 }
 WITHOUT_TWINS = (

@@ -1,5 +1,9 @@
 from libc.stdint cimport int64_t
 
+cdef extern from "sys/uio.h" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
 
 cdef class OpenFile:
     cdef public int _descriptor
@@ -7,5 +11,6 @@ cdef class OpenFile:
     cdef public object _folder, _handed_out, _view
 
     cdef write(self, data)
+    cdef int write_parts(self, const iovec *parts, int count, Py_ssize_t size) except -1
     cdef undo(self, int problem)
     cdef warm_at(self, int64_t position, int64_t size)

@@ -1,7 +1,6 @@
 # cython: boundscheck=False, wraparound=False
 """The compiled twin of `open_file`."""
 
-import errno
 import os
 import weakref
 
@@ -9,22 +8,18 @@ from barnabas.base.errors import DiskFault
 from barnabas.base.page_cache import copy_if_cached, map_from
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EAGAIN, EINTR, EOPNOTSUPP, errno as last_error
+from libc.errno cimport EAGAIN, EINTR, ENOSPC, EOPNOTSUPP
+from libc.errno cimport errno as last_error
 from libc.stdint cimport int64_t
 from posix.types cimport off_t
 
 cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
 
-cdef extern from "unistd.h" nogil:
-    ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t position)
-
 cdef extern from "sys/uio.h" nogil:
-    cdef struct iovec:
-        void *iov_base
-        size_t iov_len
     enum:
         RWF_NOWAIT
+    ssize_t pwritev(int descriptor, const iovec *parts, int count, off_t position)
     ssize_t preadv2(int descriptor, const iovec *parts, int count, off_t position, int flags)
 
 cdef enum:
@@ -49,20 +44,26 @@ cdef class OpenFile:
 
     cdef write(self, data):
         cdef Py_buffer buffer
-        cdef ssize_t written
-        cdef int problem
+        cdef iovec part
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
-            with nogil:
-                written = pwrite(self._descriptor, buffer.buf, buffer.len, self.size)
-                while written < 0 and last_error == EINTR:
-                    written = pwrite(self._descriptor, buffer.buf, buffer.len, self.size)
-                problem = last_error
-            if written != buffer.len:
-                self.undo(problem if written < 0 else errno.ENOSPC)
-            self.size += written
+            part.iov_base, part.iov_len = buffer.buf, buffer.len
+            self.write_parts(&part, 1, buffer.len)
         finally:
             PyBuffer_Release(&buffer)
+
+    cdef int write_parts(self, const iovec *parts, int count, Py_ssize_t size) except -1:
+        """`append` for what lies in several places and comes to `size` bytes."""
+        cdef ssize_t written = -1
+        cdef int problem = EINTR
+        with nogil:
+            while written < 0 and problem == EINTR:
+                written = pwritev(self._descriptor, parts, count, self.size)
+                problem = last_error if written < 0 else 0
+        if written != size:
+            self.undo(problem or ENOSPC)
+        self.size += written
+        return 0
 
     cdef undo(self, int problem):
         try:

@@ -1,4 +1,17 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+
+cdef enum:
+    MOST_TOGETHER = 32  # batches in one write
+
+
+# A batch that was judged, in memory that may be written to.
+cdef struct Judged:
+    uint8_t *at
+    Py_ssize_t size
+    int32_t length
+    int32_t count
+    int64_t max_timestamp
 
 
 cdef class SegmentEnd:
@@ -13,6 +26,9 @@ cdef class SegmentEnd:
     ) except -1
     cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp)
     cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp)
+    cdef int fitting(
+        self, const Judged *batches, int count, int64_t offset, int64_t now_ms, config
+    ) except -1
     cpdef read_on(self, int64_t offset, int64_t max_bytes, int64_t upto)
     cpdef _remember(self, int64_t offset, int64_t position)
 
@@ -32,4 +48,7 @@ cdef class LogEnd:
         int64_t epoch,
         int64_t now_ms,
     ) except? -1
+    cdef int append_together(
+        self, Judged *batches, int count, int64_t epoch, int64_t now_ms
+    ) except -1
     cpdef read_warm(self, int64_t offset, int64_t max_bytes, int64_t upto)

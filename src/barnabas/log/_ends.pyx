@@ -3,7 +3,7 @@
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 
-from barnabas.base._open_file cimport OpenFile
+from barnabas.base._open_file cimport OpenFile, iovec
 from barnabas.wire._plain cimport put_int, put_long
 from barnabas.wire._whole cimport walk
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -70,6 +70,21 @@ cdef class SegmentEnd:
         self.size = position + size
         self.end_offset = last_offset + 1
         self.is_dirty = True
+
+    cdef int fitting(
+        self, const Judged *batches, int count, int64_t offset, int64_t now_ms, config
+    ) except -1:
+        """How many of these batches, from the first on, belong here whatever becomes of others."""
+        cdef int64_t size = 0
+        cdef int number
+        for number in range(count):
+            size += batches[number].size
+            offset += batches[number].count
+            if self.should_roll(size, offset - 1, batches[number].max_timestamp, now_ms, config):
+                return number
+            if not self.size:
+                return 1  # its time decides about those behind it
+        return count
 
     cpdef read_on(self, int64_t offset, int64_t max_bytes, int64_t upto):
         cdef int64_t start, left, next_offset = 0
@@ -146,6 +161,43 @@ cdef class LogEnd:
         self.log_end_offset = last_offset + 1
         return base_offset
 
+    cdef int append_together(
+        self, Judged *batches, int count, int64_t epoch, int64_t now_ms
+    ) except -1:
+        """Append as many of these batches as can be written at once, in order; tells how many.
+
+        0 if already the first needs more than that, as a new segment. After a DiskFault they are
+        as they came, but for their leader epochs.
+        """
+        cdef iovec parts[MOST_TOGETHER]
+        cdef SegmentEnd active = self._active
+        cdef int64_t offset = self.log_end_offset
+        cdef Py_ssize_t size = 0
+        cdef int number
+        if epoch != self._epoch or self.failure is not None or self.is_unsettled:
+            return 0
+        if not isinstance(active._file, OpenFile):
+            return 0
+        count = active.fitting(batches, min(count, MOST_TOGETHER), offset, now_ms, self.config)
+        for number in range(count):
+            put_stamp(batches[number].at, offset, batches[number].length, epoch)
+            parts[number].iov_base, parts[number].iov_len = batches[number].at, batches[number].size
+            size += batches[number].size
+            offset += batches[number].count
+        try:
+            if count:
+                (<OpenFile>active._file).write_parts(parts, count, size)
+            for number in range(count):
+                offset = self.log_end_offset + batches[number].count
+                active.note(batches[number].size, offset - 1, batches[number].max_timestamp)
+                self.log_end_offset = offset
+        except DiskFault as fault:
+            self.failure = fault
+            for number in range(count):
+                put_long(batches[number].at, 0)
+            raise
+        return count
+
     cpdef read_warm(self, int64_t offset, int64_t max_bytes, int64_t upto):
         cdef SegmentEnd active = self._active
         if self.log_start_offset <= offset < min(upto, self.log_end_offset):
@@ -164,9 +216,15 @@ cdef int stamp(batch, int64_t base_offset, int64_t batch_length, int64_t epoch) 
     try:
         if buffer.len < STAMPED:
             raise ValueError(f"a batch of {buffer.len} bytes has no head to stamp")
-        put_long(<uint8_t *>buffer.buf, base_offset)
-        put_int(<uint8_t *>buffer.buf + 8, <uint32_t>batch_length)
-        put_int(<uint8_t *>buffer.buf + 12, <uint32_t>epoch)
+        put_stamp(<uint8_t *>buffer.buf, base_offset, batch_length, epoch)
     finally:
         PyBuffer_Release(&buffer)
     return 0
+
+
+cdef inline void put_stamp(
+    uint8_t *batch, int64_t base_offset, int64_t batch_length, int64_t epoch
+) noexcept:
+    put_long(batch, base_offset)
+    put_int(batch + 8, <uint32_t>batch_length)
+    put_int(batch + 12, <uint32_t>epoch)

@@ -1,13 +1,5 @@
-from collections.abc import Callable
-
-from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFault
-from barnabas.replication.leader import LeaderReplica, Produced
-from barnabas.replication.replicas import Replicas
-from barnabas.server.replies import Pending
 from barnabas.server.shortcuts import Served, Shortcuts
 from barnabas.wire.fetch import Buffer
-from barnabas.wire.plain import Answer
 
 def serve_known(
     view: memoryview,
@@ -19,20 +11,3 @@ def serve_known(
     out: list[Buffer],
     queued: int,
 ) -> Served: ...
-
-class RepeatedProduce:
-    def __init__(
-        self,
-        version: int,
-        key: tuple[str, int],
-        success: Answer,
-        sized_at: int,
-        replicas: Replicas,
-        clock: Clock,
-        appended: Callable[[tuple[str, int]], object],
-        refuse: Callable[[int, int, tuple[str, int], DiskFault], bytes],
-        replicated: Callable[[int, int, LeaderReplica, Produced, int, int], bytes | Pending | None],
-        acks: int,
-        timeout_ms: int,
-    ) -> None: ...
-    def __call__(self, frame: memoryview, correlation_id: int) -> bytes | Pending | None: ...

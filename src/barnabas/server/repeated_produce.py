@@ -89,4 +89,4 @@ class RepeatedProduce:
         return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
 
 
-use_compiled(globals(), "barnabas.server._shortcuts", "RepeatedProduce")
+use_compiled(globals(), "barnabas.server._repeated_produce", "RepeatedProduce")

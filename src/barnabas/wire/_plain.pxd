@@ -45,4 +45,7 @@ cdef class Answer:
     cdef bytes _whole
     cdef Py_ssize_t _at
     cdef Py_ssize_t _longs
+    cdef void put(
+        self, uint8_t *at, int32_t correlation_id, int64_t first, int64_t second, int64_t third
+    ) noexcept
     cpdef bytes response(self, int32_t correlation_id, int64_t first, int64_t second, int64_t third)

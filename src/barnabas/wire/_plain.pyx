@@ -117,13 +117,17 @@ cdef class Answer:
     cpdef bytes response(
         self, int32_t correlation_id, int64_t first, int64_t second, int64_t third
     ):
-        cdef Py_ssize_t size = len(self._whole)
-        cdef bytes answer = PyBytes_FromStringAndSize(NULL, size)
-        cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(answer)
-        memcpy(at, PyBytes_AS_STRING(self._whole), size)
+        cdef bytes answer = PyBytes_FromStringAndSize(NULL, len(self._whole))
+        self.put(<uint8_t *>PyBytes_AS_STRING(answer), correlation_id, first, second, third)
+        return answer
+
+    cdef void put(
+        self, uint8_t *at, int32_t correlation_id, int64_t first, int64_t second, int64_t third
+    ) noexcept:
+        """`response` in memory that has room for it."""
+        memcpy(at, PyBytes_AS_STRING(self._whole), len(self._whole))
         put_int(at + 4, <uint32_t>correlation_id)
         put_long(at + self._at, first)
         put_long(at + self._at + 8, second)
         if self._longs > 16:
             put_long(at + self._at + 16, third)
-        return answer
