@@ -22,13 +22,13 @@ from barnabas.sim.history import (
     Sent,
     Trim,
     key_of,
+    payload,
 )
 from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
 
 _ALL = -1  # acks
-# By how much a log can be shorter than it was when the oldest of it went: what a past leader had
-# alone is cut off.
-_CUT_OFF_BYTES = 4_096
+# What a batch, and each of its records, takes besides the records' own bytes, at the most.
+_BATCH_BYTES, _RECORD_BYTES = 70, 30
 _Log = tuple[uuid.UUID, int]
 
 
@@ -82,14 +82,26 @@ def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation
 def _check_starts(history: History, final: Final) -> Iterator[Violation]:
     """What goes first is what someone wanted deleted, or what is more than is retained.
 
-    That deleted records stay away is not promised: brokers that start anew may not know yet.
+    As in Kafka, what a past leader had alone counted until it was cut off. That deleted records
+    stay away is not promised: brokers that start anew may not know yet.
     """
     for end in final.partitions:
         asked = max((trim.before for _, trim in history.of(Trim) if trim.at == end.at), default=0)
+        if end.log_start <= asked:
+            continue
         kept = min(map(len, end.replicas.values()), default=0)
-        if end.log_start > asked and kept + _CUT_OFF_BYTES < RETAINED_BYTES:
+        cut_off = sum(
+            _most_bytes(send)
+            for operation, send in history.of(Send)
+            if send.at == end.at and not (operation.outcome is Outcome.OK and send.acks == _ALL)
+        )
+        if kept + cut_off < RETAINED_BYTES:
             facts = f"{end.at} begins at {end.log_start}, {asked} was asked, {kept} bytes are left"
             yield Violation(Kind.DELETED, facts)
+
+
+def _most_bytes(send: Send) -> int:
+    return _BATCH_BYTES + sum(_RECORD_BYTES + len(payload(value)) for value in send.values)
 
 
 def _check_acknowledged(
