@@ -1,4 +1,4 @@
-"""Reads of a real Kafka broker, without Spark: transactions, and logins of every kind."""
+"""Reads of a real Kafka broker: transactions, also into an archive, and logins of every kind."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from barnabas.base.ports import free_port
 from barnabas.spark.failures import SparkFailure
+from tests.spark.commands import barnabas
 from tests.spark.conftest import create_topic, produce
 from tests.spark.test_reading import many, read_all, read_options
 from tests.support.apache_kafka import apache_kafka
@@ -72,7 +74,8 @@ def _certificate(folder: Path) -> Path:
     return whole
 
 
-def test_only_committed_records_are_read_if_asked_for(kafka: Served, topic: str) -> None:
+def transactions(kafka: Served, topic: str) -> None:
+    """Five records of each of three transactions, of which the second is aborted."""
     create_topic(kafka.open, topic)
     for name, commits in (("a", True), ("b", False), ("c", True)):
         producer = Producer(
@@ -85,12 +88,34 @@ def test_only_committed_records_are_read_if_asked_for(kafka: Served, topic: str)
         producer.flush(30)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
 
+
+def test_only_committed_records_are_read_if_asked_for(kafka: Served, topic: str) -> None:
+    transactions(kafka, topic)
+
     def found(level: str) -> set[bytes]:
         options = read_options(kafka.open, topic, **{"kafka.isolation.level": level})
         return {value[:1] for value in read_all(options)}
 
     assert found("read_uncommitted") == {b"a", b"b", b"c"}
     assert found("read_committed") == {b"a", b"c"}
+
+
+def test_what_aborted_transactions_wrote_is_archived_only_if_asked_for(
+    spark: SparkSession, kafka: Served, topic: str, tmp_path: Path
+) -> None:
+    transactions(kafka, topic)
+
+    def archived(folder: str, *more: str) -> list[bytes]:
+        to = tmp_path / folder
+        ended = barnabas("pipeline", "archive", topic, "--to", to, "-b", kafka.open, *more)
+        assert ended.code == 0, ended.err
+        rows = spark.read.parquet(str(to)).orderBy("offset").collect()
+        return [bytes(row.value) for row in rows]
+
+    committed = [b"%s%d" % (name, number) for name in (b"a", b"c") for number in range(5)]
+    assert archived("committed") == committed
+    everything = archived("all", "-X", "isolation.level=read_uncommitted")
+    assert sorted(everything) == sorted([*committed, *(b"b%d" % number for number in range(5))])
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.spark import archive as archiving
+from barnabas.spark import archive_compaction
 from barnabas.spark.archive_checksum import checksum_column, record_checksum
 from barnabas.spark.archive_folder import ArchiveFolder
 from barnabas.spark.archive_manifest import Manifest
@@ -87,7 +88,7 @@ def test_the_manifest_says_what_the_log_and_the_files_have(
     fill: Fill, read: Read, archive: Archive, topic: str, tmp_path: Path
 ) -> None:
     fill([record(n, key=b"k", headers=[("h", b"%d" % n)]) for n in range(50)])
-    archive("--step", 20)
+    archive("--step", 30)
 
     manifest = ArchiveFolder(str(tmp_path / "archive")).load()
     log = sum(
@@ -125,12 +126,14 @@ def test_a_run_that_ends_before_its_commit_leaves_nothing_twice(
 
 
 def test_small_files_become_large_ones_with_the_same_records(
-    spark: SparkSession, fill: Fill, archive: Archive, tmp_path: Path
-) -> None:
-    fill([{"value": b"v%d" % n, "timestamp": 1} for n in range(8)])
+    spark: SparkSession, fill: Fill, archive: Archive, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(archive_compaction, "FILES_OF_A_TIER", 3)
+    fill([{"value": b"v%d" % n, "timestamp": 1} for n in range(3)])
     ended = json.loads(archive("--step", 1).out)
-    assert (ended["records"], ended["compacted"], ended["files"]) == (8, 8, 1)
-    assert [int(row.value[1:]) for row in rows(spark, tmp_path / "archive")] == list(range(8))
+    assert (ended["records"], ended["compacted"], ended["files"]) == (3, 3, 1)
+    assert [int(row.value[1:]) for row in rows(spark, tmp_path / "archive")] == list(range(3))
 
 
 def test_a_topic_that_is_not_there_is_told_before_spark_is_asked(archive: Archive) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.commands import barnabas
+
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -83,13 +85,11 @@ def test_without_java_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.M
     assert "needs Java 17" in err
 
 
-def test_without_spark_one_sentence_says_how_to_get_it(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pyspark'] = None")
-    with start_demo(tmp_path, environment={"PYTHONPATH": str(tmp_path)}) as process:
-        _, err = process.communicate()
-    assert process.returncode == 1
-    assert err.count("\n") == 1
-    assert "pip install 'barnabas[spark]'" in err
+def test_without_spark_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.spark.demo.find_spec", lambda name: None)
+    ended = barnabas("demo")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "pip install 'barnabas[spark]'" in ended.err
 
 
 def test_a_folder_that_is_used_is_not_kept_over(tmp_path: Path) -> None:
@@ -98,8 +98,6 @@ def test_a_folder_that_is_used_is_not_kept_over(tmp_path: Path) -> None:
         (tmp_path, "there is something in it already"),
         (tmp_path / "file", "file"),
     ):
-        with start_demo(tmp_path, "--keep", str(folder)) as process:
-            _, err = process.communicate()
-        assert process.returncode == 2
-        assert told in err
-        assert err.count("\n") == 1
+        ended = barnabas("demo", "--keep", folder)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert told in ended.err

@@ -141,8 +141,7 @@ def test_executors_killed_amid_a_batch_write_leave_every_record_once(
     query = copying(broker.bootstrap, how="batch", master=EXECUTORS)
     query.start()
     for least in (1, RECORDS // 3):
-        while written_aside(broker.bootstrap) < least:
-            assert query.is_running, query.log_tail()
+        await_written_aside(broker.bootstrap, least, query)
         os.kill(chosen.choice(query.executors()), signal.SIGKILL)
 
     query.end(ENDED_WITHIN_S)
@@ -150,10 +149,15 @@ def test_executors_killed_amid_a_batch_write_leave_every_record_once(
     check(broker.bootstrap)
 
 
-def written_aside(bootstrap: str) -> int:
-    """How many records tasks have written by now that do not count yet."""
-    sinks = [each for each in topics_of(bootstrap) if each.startswith(SINK_PREFIX)]
-    return sum(len(values(bootstrap, each)) for each in sinks)
+def await_written_aside(bootstrap: str, least: int, query: Copying) -> None:
+    """Wait until tasks have written so many records, of which none counts yet."""
+
+    def written() -> bool:
+        assert query.is_running, query.log_tail()
+        sinks = [each for each in topics_of(bootstrap) if each.startswith(SINK_PREFIX)]
+        return sum(len(values(bootstrap, each)) for each in sinks) >= least
+
+    until(written, f"{least} records to be written aside", ENDED_WITHIN_S)
 
 
 def test_brokers_killed_amid_batches_leave_every_record_once(

@@ -13,30 +13,38 @@ from barnabas.spark.archive_manifest import ArchivedFile, Manifest, Part
 from barnabas.spark.replay import Replayer, Step
 from barnabas.spark.replay_plan import PartitionPlan, ReplayPlan, Selection, parse_plan
 from tests.spark.commands import Ended, barnabas
-from tests.spark.conftest import Fill, create_topic, produce
+from tests.spark.conftest import create_topic, produce
 from tests.spark.written import topics_of
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import until
 
 Read = Callable[..., DataFrame]
+ARCHIVED = "replayed-from-an-archive"
 
 
-@pytest.fixture
-def archived(
-    spark: SparkSession, served: BrokerProcess, fill: Fill, topic: str, tmp_path: Path
-) -> Path:
+def filled(broker: BrokerProcess, topic: str, folder: Path) -> Path:
     """An archive of 20 records in 2 partitions, ten seconds apart."""
-    fill(
+    create_topic(broker.bootstrap, topic, 2)
+    produce(
+        broker.bootstrap,
+        topic,
         [
             {"value": b"v%d" % n, "key": b"k", "timestamp": n * 10_000, "partition": n % 2}
             | ({"headers": [("h", b"x"), ("h", None)]} if n % 3 else {})
             for n in range(20)
         ],
-        partitions=2,
     )
-    folder = tmp_path / "archive"
-    ended = barnabas("pipeline", "archive", topic, "--to", folder, "-b", served.bootstrap)
+    ended = barnabas("pipeline", "archive", topic, "--to", folder, "-b", broker.bootstrap)
     assert ended.code == 0, ended.err
     return folder
+
+
+@pytest.fixture(scope="module")
+def archived(
+    spark: SparkSession, served: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """One for all tests that leave it as it is."""
+    return filled(served, ARCHIVED, tmp_path_factory.mktemp("replayed") / "archive")
 
 
 @pytest.fixture
@@ -44,12 +52,16 @@ def replay(archived: Path, served: BrokerProcess, topic: str) -> Callable[..., E
     """Replays to the topic `<topic>-again`."""
 
     def run(*more: object) -> Ended:
-        return barnabas(
-            *("pipeline", "replay", topic, "--from", archived, "--to", f"{topic}-again", "--json"),
-            *("-b", served.bootstrap, *more),
-        )
+        return replayed(served, ARCHIVED, archived, f"{topic}-again", *more)
 
     return run
+
+
+def replayed(broker: BrokerProcess, source: str, folder: Path, target: str, *more: object) -> Ended:
+    return barnabas(
+        *("pipeline", "replay", source, "--from", folder, "--to", target, "--json"),
+        *("-b", broker.bootstrap, *more),
+    )
 
 
 def content(rows: DataFrame) -> list[tuple[Any, ...]]:
@@ -72,21 +84,29 @@ def test_records_come_back_as_they_were_and_only_once(
     ended = replay("--master", master)
     assert (ended.code, json.loads(ended.out)["records"]) == (0, 20), ended.err
     copy = read(subscribe=f"{topic}-again", includeHeaders="true")
-    assert content(copy) == content(read(includeHeaders="true"))
+    assert content(copy) == content(read(subscribe=ARCHIVED, includeHeaders="true"))
 
     assert json.loads(replay("--master", master).out)["records"] == 0
     assert read(subscribe=f"{topic}-again").count() == 20
-    assert set(topics_of(served.bootstrap)) - before == {f"{topic}-again"}
+    until(
+        lambda: set(topics_of(served.bootstrap)) - before == {f"{topic}-again"},
+        "what was written aside to be deleted",
+    )
 
 
 def test_a_replay_goes_on_where_it_was_ended(
-    replay: Callable[..., Ended],
-    archived: Path,
+    spark: SparkSession,
     served: BrokerProcess,
     read: Read,
     topic: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    archived = filled(served, topic, tmp_path / "archive")
+
+    def replay(*more: object) -> Ended:
+        return replayed(served, topic, archived, f"{topic}-again", *more)
+
     step = Replayer.step
 
     def one_step(self: Replayer, plan: ReplayPlan) -> Step | None:
@@ -106,6 +126,11 @@ def test_a_replay_goes_on_where_it_was_ended(
     assert json.loads(replay().out)["records"] == 14
     whole = values(read(subscribe=f"{topic}-again"))
     assert whole == [*range(0, 20, 2), *range(1, 20, 2)]
+    # Once that is done, it is what comes next.
+    assert json.loads(replay().out)["records"] == 1
+    assert json.loads(replay().out)["records"] == 0
+    whole = values(read(subscribe=f"{topic}-again"))
+    assert whole == [*range(0, 21, 2), *range(1, 20, 2)]
 
 
 def test_a_range_of_offsets_and_times_is_all_that_is_written(
@@ -144,10 +169,10 @@ def test_topics_that_cannot_take_the_records_are_refused(
         assert ended.code == 1
         return ended.err
 
-    assert "is the one that was archived" in refused(topic, topic)
-    assert "has 1 partitions, the archived one 2" in refused(topic, f"{topic}-one")
-    assert "the time of their arrival" in refused(topic, f"{topic}-now")
-    assert f"has no topic nosuch, only {topic}" in refused("nosuch", "anywhere")
+    assert "is the one that was archived" in refused(ARCHIVED, ARCHIVED)
+    assert "has 1 partitions, the archived one 2" in refused(ARCHIVED, f"{topic}-one")
+    assert "the time of their arrival" in refused(ARCHIVED, f"{topic}-now")
+    assert f"has no topic nosuch, only {ARCHIVED}" in refused("nosuch", "anywhere")
 
 
 def test_wrong_ranges_are_one_line(tmp_path: Path) -> None:
@@ -170,6 +195,18 @@ def test_only_files_that_may_have_some_of_a_selection_are_read() -> None:
     assert chosen(until_offset=10) == ["a", "c"]
     assert chosen(since_ms=1000) == ["b"]
     assert chosen(since_ms=500, until_ms=1000) == ["a", "c"]
+
+
+def test_a_plan_may_grow_only_by_what_comes_after_it() -> None:
+    plan = ReplayPlan("copy", {0: PartitionPlan(5, 0, 9, 99, 0)}, is_done=True)
+
+    def grows(partition: int, last: int, **bounds: Any) -> bool:
+        part = Part(partition, 1, 0, last, 0, 0, 0)
+        manifest = Manifest(1, {}, (ArchivedFile("a", "orders", "day", 1, (part,)),))
+        return plan.may_grow(Selection("orders", **bounds), manifest)
+
+    assert [grows(0, 9), grows(0, 10), grows(1, 0)] == [False, True, True]
+    assert not grows(1, 0, partitions=(0,))
 
 
 def test_a_plan_is_read_as_it_was_written_and_refuses_ends_it_did_not_cause() -> None:

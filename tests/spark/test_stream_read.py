@@ -63,72 +63,41 @@ Run = Callable[..., tuple[list[Any], list[int]]]
 
 
 def test_available_now_reads_what_is_there_and_goes_on_from_the_checkpoint(
-    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
+    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    fill([{"value": b"%d" % n, "partition": n % 3} for n in range(90)], partitions=3)
-
-    first, _ = run(stream())
-    produce(served.bootstrap, topic, [{"value": b"%d" % n, "partition": 1} for n in (90, 91)])
-    second, _ = run(stream())
-
-    assert sorted(int(row.value) for row in first) == list(range(90))
-    assert [int(row.value) for row in second] == [90, 91]
-
-
-def test_a_batch_takes_no_more_than_max_offsets_per_trigger(
-    fill: Fill, stream: Stream, run: Run
-) -> None:
+    """As much to a batch as is allowed; where it is shows in a group named by the query."""
     fill([{"value": b"%d" % n, "partition": n % 2} for n in range(50)], partitions=2)
+    create_topic(served.bootstrap, f"{topic}-other")
 
-    rows, sizes = run(stream(maxOffsetsPerTrigger="20"))
+    first, sizes = run(stream(maxOffsetsPerTrigger="30"), name=f"{topic}-query")
+    produce(served.bootstrap, topic, [{"value": b"%d" % n, "partition": 1} for n in (50, 51)])
+    second, _ = run(stream(), name=f"{topic}-query")
 
-    assert sorted(int(row.value) for row in rows) == list(range(50))
-    assert sizes == [20, 20, 10]
-
-
-def test_the_checkpoint_carries_topic_id_and_leader_epoch(
-    fill: Fill, stream: Stream, run: Run, topic: str, tmp_path: Path
-) -> None:
-    fill([{"value": b"x"}])
-
-    run(stream())
-
-    lines = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()
+    assert sorted(int(row.value) for row in first) == list(range(50))
+    assert sizes == [30, 20]
+    assert [int(row.value) for row in second] == [50, 51]
+    lines = (tmp_path / "checkpoint" / "offsets" / "2").read_text().splitlines()
     kept = json.loads(lines[-1])[topic]
     assert len(kept["id"]) == 36
-    assert kept["partitions"]["0"] == {"offset": 1, "leaderEpoch": 0}
-
-
-def test_progress_shows_in_a_group_named_by_the_query(
-    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
-) -> None:
-    fill([{"value": b"x"}] * 12)
-
-    run(stream(), name=f"{topic}-query")
-
-    group = {"bootstrap.servers": served.bootstrap, "group.id": f"spark-{topic}-query"}
-    consumer = Consumer(group)
-    try:
-        (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
-    finally:
-        consumer.close()
-    assert committed.offset == 12
-
-
-def test_a_checkpoint_of_another_topic_is_told_in_one_sentence(
-    fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
-) -> None:
-    fill([{"value": b"x"}])
-    create_topic(served.bootstrap, f"{topic}-other")
-    run(stream())
+    assert kept["partitions"]["1"] == {"offset": 27, "leaderEpoch": 0}
+    assert committed(served, f"spark-{topic}-query", topic) == [25, 27]
 
     with pytest.raises(PySparkException) as told:
         run(stream(subscribe=f"{topic}-other"))
-
     assert f"the checkpoint is of topic {topic}, the query reads {topic}-other" in str(told.value)
     assert "Traceback" not in str(told.value)
 
 
+def committed(served: BrokerProcess, group: str, topic: str) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": group})
+    try:
+        found = consumer.committed([TopicPartition(topic, n) for n in range(2)], timeout=30)
+    finally:
+        consumer.close()
+    return [each.offset for each in found]
+
+
+@pytest.mark.long  # as without Spark, in test_query.py
 def test_a_topic_that_was_made_again_ends_the_query_or_is_read_from_its_beginning(
     fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
 ) -> None:
