@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.base.twins import PURE
 from barnabas.bench.plan import SMOKE, Plan
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ PLAN: Final = replace(
     produce_sizes=(1024, 16 * 1024),
     fetch_sizes=(16 * 1024, 128 * 1024),
     fetch_log_bytes=32_000_000,
+    settle_seconds=2.5,
     log_bytes=16 * 1024 * 1024,
 )
 # Of the log, what is compared with a plain file; its other rows are times.
@@ -55,8 +55,9 @@ def guard(
     """
     from rich.console import Console
 
-    console = Console()
-    kind = "python" if PURE or not _is_compiled() else "compiled"
+    from barnabas.bench.report import hot_path
+
+    console, kind = Console(), hot_path()
     book: dict[str, Ratios] = json.loads(recorded.read_text()) if recorded.exists() else {}
     now = _measured(SECTIONS, PLAN, folder, console)
     if record:
@@ -102,12 +103,6 @@ def ratios(sections: "Iterable[Section]") -> Ratios:
             if row.ratio is not None and _GUARDED.match(name):
                 found[name] = row.ratio
     return found
-
-
-def _is_compiled() -> bool:
-    from barnabas.wire import plain
-
-    return plain.judge_plain.__module__ != plain.__name__
 
 
 def _measured(names: Iterable[str], plan: Plan, folder: Path | None, console: "Console") -> Ratios:

@@ -28,6 +28,7 @@ class Plan:
     client_bytes: int
     latency_requests: int
     idle_seconds: float
+    settle_seconds: float
     starts: int
     raw_bytes: int
     timers: int
@@ -56,6 +57,7 @@ FULL: Final = Plan(
     client_bytes=150_000_000,
     latency_requests=5_000,
     idle_seconds=5.0,
+    settle_seconds=2.5,
     starts=5,
     raw_bytes=512_000_000,
     timers=1_000_000,
@@ -84,6 +86,7 @@ SMOKE: Final = Plan(
     client_bytes=2_000_000,
     latency_requests=200,
     idle_seconds=0.3,
+    settle_seconds=0.0,
     starts=1,
     raw_bytes=16_000_000,
     timers=10_000,
@@ -110,6 +113,12 @@ class Bench:
     plan: Plan
     folder: Path
     say: Say
+
+    def rounds(self, name: str) -> Iterator[int]:
+        """The numbers of the rounds, each told as it begins."""
+        for number in range(self.plan.repeat):
+            self.say(f"{name}: round {number + 1} of {self.plan.repeat}")
+            yield number
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

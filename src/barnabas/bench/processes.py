@@ -15,6 +15,8 @@ from typing import IO, Final
 BROKER: Final = Path(sys.executable).with_name("barnabas")
 PATIENCE_S: Final = 20.0
 LAST_LINES: Final = 5
+LOOK_S: Final = 0.5
+IDLE_SHARE: Final = 0.05
 HAS_PROC: Final = Path("/proc/self/stat").exists()
 
 
@@ -103,6 +105,22 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def settle(server: Server, seconds: float) -> None:
+    """Wait so long, for work that a broker leaves for later, and until the broker is idle.
+
+    Not at all for 0 seconds; without /proc nobody can tell whether it is idle.
+    """
+    if not seconds:
+        return
+    time.sleep(seconds)
+    deadline = time.monotonic() + PATIENCE_S
+    while HAS_PROC and time.monotonic() < deadline:
+        used = cpu_seconds(server.pid)
+        time.sleep(LOOK_S)
+        if cpu_seconds(server.pid) - used < IDLE_SHARE * LOOK_S:
+            return
 
 
 def resident_bytes(pid: int) -> int:

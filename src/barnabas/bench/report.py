@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from barnabas.wire import plain
+
 MOST_COUNTED_BYTES: Final = 1024
 
 
@@ -39,6 +41,11 @@ class Section:
     reference: str
     rows: Sequence[Row]
     notes: Sequence[str] = ()
+
+
+def hot_path() -> str:
+    """Of what kind it is in this process, and so in those that it starts."""
+    return "python" if plain.judge_plain.__module__ == plain.__name__ else "compiled"
 
 
 def ratio_row(
