@@ -152,6 +152,12 @@ class Segment(SegmentEnd):
         self.is_index_dirty = True
         self._since_entry = 0
 
+    @property
+    def index_room(self) -> int:
+        """How many batches can get index entries until the segment is full."""
+        offsets, times = self.offset_index, self.time_index
+        return min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
+
     def note_aborted(self, entry: AbortedTransaction) -> None:
         """Take a transaction whose marker lies here into the transaction index."""
         append_aborted(self._disk, self.path(TRANSACTION_INDEX), entry)

@@ -92,12 +92,13 @@ cdef class RepeatedProduce:
     ) except -1:
         """Judge batches that may be written together; tells how many these are.
 
-        None follows one that gets an index entry: it may be the last that there is room for.
+        None follows one that gets the last index entry that there is room for.
         """
         cdef Plain batch
         cdef const uint8_t *frame
         cdef Py_ssize_t at = run.start, length, start, end = 0
         cdef int64_t since_entry = active._since_entry
+        cdef int64_t room = -1
         cdef int count = 0
         while count < MOST_TOGETHER:
             length = length_at(run, at)
@@ -118,7 +119,10 @@ cdef class RepeatedProduce:
             at += 4 + length
             count += 1
             if since_entry > active._index_interval:
-                break
+                room = (active.index_room if room < 0 else room) - 1
+                if room <= 0:
+                    break
+                since_entry = 0
             since_entry += end - start
         return count
 
