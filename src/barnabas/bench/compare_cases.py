@@ -106,7 +106,7 @@ def replicated(site: Site, effort: Effort) -> tuple[float]:
     load = replace(BASE, acks=-1)
     with topic(site, load.partitions) as name:
         produce(site, name, load, effort.total_bytes // 4)
-    return produced(load, site, effort)
+    return produced(load, site, replace(effort, total_bytes=effort.total_bytes // 2))
 
 
 def _total_bytes(load: Load, effort: Effort) -> int:
@@ -274,7 +274,7 @@ CASES: Final = (
         brokers=3,
         fresh=True,
         set_up_s=16.0,
-        work_s=18.0,
+        work_s=14.0,
     ),
     Case(
         "leader",

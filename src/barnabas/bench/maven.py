@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -70,10 +71,11 @@ def _fetch(work: Path, artifacts: Sequence[Artifact]) -> Path:
     )
     (work / "pom.xml").write_text(_POM.format(wanted))
     libraries = work / "libraries"
-    options = ("-q", "-B", "-DincludeScope=runtime", f"-DoutputDirectory={libraries}")
+    quietly = ("-q", "-B", "-Dstyle.color=never")
+    options = ("-DincludeScope=runtime", f"-DoutputDirectory={libraries}")
     try:
         ended = subprocess.run(
-            [maven, "dependency:copy-dependencies", *options],
+            [maven, *quietly, "dependency:copy-dependencies", *options],
             cwd=work,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -85,6 +87,6 @@ def _fetch(work: Path, artifacts: Sequence[Artifact]) -> Path:
         raise Unavailable(f"Maven did not fetch it within {FETCHED_WITHIN_S:.0f} s") from None
     if ended.returncode != 0 or not libraries.exists():
         lines = [line for line in ended.stdout.splitlines() if "ERROR" in line]
-        said = lines[0].removeprefix("[ERROR] ") if lines else "it did not say why"
-        raise Unavailable(f"Maven could not fetch it: {said[:200]}")
+        said = lines[0].partition("ERROR] ")[2] if lines else "it did not say why"
+        raise Unavailable(f"Maven could not fetch it: {textwrap.shorten(said, 120)}")
     return libraries
