@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.folder import Folder
 from barnabas.spark.transform import Transforming
+from barnabas.spark.transform_run import _count as count
 from barnabas.spark.transform_run import claim_state
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, produce
@@ -137,6 +138,11 @@ def test_the_state_of_another_transformation_is_not_gone_on_with(tmp_path: Path)
     claim_state(state, mine._replace(options={"kafka.bootstrap.servers": "elsewhere"}))
     with pytest.raises(CommandFailed, match="has the state of another transformation"):
         claim_state(state, mine._replace(sql="SELECT 2"))
+
+
+def test_what_was_written_is_counted_as_plain_sessions_and_connect_tell_it() -> None:
+    told = (None, Row(count=3), Row(values=[4], schema={}))
+    assert [count(metrics) for metrics in told] == [0, 3, 4]
 
 
 def test_a_topic_is_a_table_by_a_name_that_sql_can_read() -> None:

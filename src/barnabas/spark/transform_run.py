@@ -47,8 +47,7 @@ class Running:
                 continue
             self._seen = progress.batchId
             self.records += progress.numInputRows
-            metrics = progress.observedMetrics.get(_WRITTEN)
-            self.written += 0 if metrics is None else metrics[0]
+            self.written += _count(progress.observedMetrics.get(_WRITTEN))
             self.lag = lag_of(progress.sources)
 
     def check(self) -> bool:
@@ -61,6 +60,13 @@ class Running:
             raise failure
         self.query = self.start()
         return True
+
+
+def _count(metrics: Any) -> int:
+    """The one number that is observed; through Connect a row of them is a list, and its schema."""
+    if metrics is None:
+        return 0
+    return int(metrics[0][0] if isinstance(metrics[0], list) else metrics[0])
 
 
 def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
