@@ -11,8 +11,10 @@ from barnabas.controller.liveness import (
     decide_brokers_up,
     decide_controlled_shutdown,
     decide_replicas_offline,
+    leaderless,
     remaining_leaders,
 )
+from barnabas.controller.reassignments import MOVING
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     MovePartitions,
@@ -131,6 +133,17 @@ def test_topics_that_are_being_deleted_get_no_leader_and_wait_for_the_broker() -
     )
     assert controller.context.ineligible == {"t": "a replica is offline"}
     assert controller.refused == []
+
+
+def test_a_topic_that_a_former_controller_began_to_delete_gets_no_leader() -> None:
+    controller = Controller(cluster_of(2, t=[(0, 1)]))
+    down(controller, ZERO, ONE)
+    context = controller.context
+    assert list(leaderless(context)) == [P]
+    context.apply_deleting(["t"])
+    assert list(leaderless(context)) == []
+    context.apply_ineligible(["t"], MOVING)
+    assert list(leaderless(context)) == [P], "it could not be moved without"
 
 
 def test_a_replica_whose_deletion_has_begun_is_not_brought_back_by_its_broker() -> None:

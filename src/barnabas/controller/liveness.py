@@ -119,11 +119,21 @@ def remaining_leaders(context: Context, broker: BrokerId) -> list[TopicPartition
 
 
 def leaderless(context: Context) -> Iterator[TopicPartition]:
-    """Partitions that wait for a leader; those of topics whose deletion has begun do not."""
+    """Partitions that wait for a leader; those of topics that are going do not."""
     for partition, state in context.partition_states.items():
         waits = state in (PartitionState.NEW, PartitionState.OFFLINE)
-        if waits and partition.topic not in context.deletion_begun:
+        if waits and not _is_going(context, partition.topic):
             yield partition
+
+
+def _is_going(context: Context, topic: str) -> bool:
+    """Whether the deletion of a topic has begun, or is begun next: a former controller may have
+    come far with it, and whoever led now would begin an empty log under the same topic id.
+
+    A topic that is still being moved needs leaders until that is done.
+    """
+    waits = topic in context.ineligible
+    return topic in context.deletion_begun or (context.is_deleting(topic) and not waits)
 
 
 def _without_living_leader(context: Context) -> Iterator[TopicPartition]:
@@ -131,7 +141,7 @@ def _without_living_leader(context: Context) -> Iterator[TopicPartition]:
     # better served by it than by nobody.
     for partition, led in context.led.items():
         is_served = context.is_online(led.state.leader, partition)
-        if is_served or partition.topic in context.deletion_begun:
+        if is_served or _is_going(context, partition.topic):
             continue
         if context.state_of(partition) is PartitionState.ONLINE:
             yield partition
