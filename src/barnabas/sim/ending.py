@@ -7,7 +7,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.log.log import Log
 from barnabas.server.offsets_topic import OFFSETS_TOPIC
 from barnabas.sim.clients_consumer import Consumer
-from barnabas.sim.history import FADING, History, Poll, Polled
+from barnabas.sim.history import FADING, History, Outcome, Poll, Polled
 from barnabas.sim.observing import Seen
 from barnabas.sim.setting import broker_stream
 from barnabas.sim.violations import Final, FinalPartition
@@ -41,7 +41,9 @@ async def read_all(world: World) -> Final:
     consumer.close()
     read: dict[TopicPartition, list[tuple[int, int]]] = {at: [] for at in seen}
     for operation, poll in history.of(Poll):
-        if isinstance(operation.got, Polled):
+        if operation.outcome is Outcome.FAILED:
+            read[poll.at].clear()  # its beginning went while it was read, so it was read anew
+        elif isinstance(operation.got, Polled):
             read[poll.at].extend(operation.got.records)
     return Final(
         tuple(

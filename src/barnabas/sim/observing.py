@@ -112,17 +112,13 @@ class Onlooker:
         return broken
 
     def _misled(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
-        """An epoch has one leader, and whoever leads later has all that was committed before.
-
-        Of a topic that is being deleted, a new controller may let one lead that has nothing left.
-        """
+        """An epoch has one leader, and whoever leads later has all that was committed before."""
         at, epoch = leader.topic_partition, leader.epoch
         first = self._leaders.setdefault((at, leader.topic_id, epoch), broker)
         if first != broker:
             yield f"brokers {first} and {broker} both lead {at} in epoch {epoch}"
         most, since = self._committed.get((at, leader.topic_id), (0, epoch))
-        has_all = epoch <= since or leader.log.log_end_offset >= most
-        if not has_all and paths.delete_topic_path(at.topic) not in self._nodes:
+        if epoch > since and leader.log.log_end_offset < most:
             yield (
                 f"broker-{broker} leads {at} in epoch {epoch} without all that was committed:"
                 f" it has {leader.log.log_end_offset} of {most}"
