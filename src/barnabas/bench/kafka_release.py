@@ -16,7 +16,15 @@ from typing import Final
 
 from barnabas.bench.maven import Artifact, Unavailable, fetched
 
-__all__ = ["AS_SHIPPED", "VERSION", "ApacheKafka", "Unavailable", "find_kafka"]
+__all__ = [
+    "AS_SHIPPED",
+    "ENDING_WITH_US",
+    "QUICK_TO_START",
+    "VERSION",
+    "ApacheKafka",
+    "Unavailable",
+    "find_kafka",
+]
 
 VERSION: Final = "3.9.1"
 _FOLDER: Final = f"kafka-{VERSION}-and-tools"
