@@ -5,7 +5,7 @@ changes from round to round. The ratio reported is the median of the rounds' rat
 the machine disturbs both halves of a round.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from barnabas.bench.load import Load, LoadFailed, LoadResult, drive, ideal_serve
 from barnabas.bench.messages import TOPIC, Exchange, batch_of, fetch, produce
 from barnabas.bench.native_build import program
 from barnabas.bench.plan import CONNECTIONS, WINDOW, Bench
-from barnabas.bench.processes import Server, broker, settle
+from barnabas.bench.processes import Server, broker, serving_seconds, settle
 from barnabas.bench.report import Row, Section, amount, hot_path, ratio_row, size_name
 from barnabas.bench.topics import create_topic, delete_topic, log_end_offset
 
@@ -40,10 +40,18 @@ class Round:
 
     ours: LoadResult
     ideal: LoadResult
+    ours_cpu_s: float
+    ideal_cpu_s: float
 
     @property
     def ratio(self) -> float:
         return self.ours.requests_per_second / self.ideal.requests_per_second
+
+    @property
+    def cpu_ratio(self) -> float:
+        """The ideal's CPU time for a request, as a share of the broker's; 0 if not known."""
+        ideal = self.ideal_cpu_s / self.ideal.requests
+        return ideal * self.ours.requests / self.ours_cpu_s if self.ours_cpu_s else 0.0
 
 
 Measure = Callable[[Server], LoadResult]
@@ -61,6 +69,7 @@ def produce_section(bench: Bench) -> Section:
         f"acks=1, {CONNECTIONS} connections to a partition each, {WINDOW} requests in flight each;"
         f" medians of {bench.plan.repeat}; goals for a hot path of kind {kind}",
         "every reply checked; afterwards the log end offsets equal what was acknowledged",
+        _cpu_note(rows),
     )
     return Section("produce", "Produce, by batch size", "Barnabas", "C ideal", rows, notes)
 
@@ -73,6 +82,7 @@ def fetch_section(bench: Bench) -> Section:
     notes = (
         f"{CONNECTIONS} connections, {WINDOW} requests in flight each, a batch per request"
         f" from a log of {bench.plan.fetch_log_bytes / 1e6:.0f} MB; medians of {bench.plan.repeat}",
+        _cpu_note(rows),
     )
     return Section("fetch", "Fetch, by batch size", "Barnabas", "C ideal", rows, notes)
 
@@ -161,11 +171,18 @@ def _warming(load: Load) -> Load:
 
 
 def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) -> Round:
-    if ours_first:
-        result = measure(ours)
-        return Round(result, measure(ideal))
-    result = measure(ideal)
-    return Round(measure(ours), result)
+    measured = {}
+    for server in (ours, ideal) if ours_first else (ideal, ours):
+        before = serving_seconds(server.pid)
+        result = measure(server)
+        measured[server.pid] = result, serving_seconds(server.pid) - before
+    (result, used), (of_ideal, used_by_ideal) = measured[ours.pid], measured[ideal.pid]
+    return Round(result, of_ideal, used, used_by_ideal)
+
+
+def _cpu_note(rows: Sequence[Row]) -> str:
+    ratios = ", ".join(f"{row.name} {row.numbers['cpu_ratio']:.2f}" for row in rows)
+    return f"CPU time of the servers for a request, C ideal to Barnabas: {ratios}"
 
 
 def _touch_memory(size: int) -> None:
@@ -195,6 +212,7 @@ def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> 
         p50_us=median(each.ours.p50_us for each in rounds),
         p99_us=median(each.ours.p99_us for each in rounds),
         client_busy=client_busy,
+        cpu_ratio=median(each.cpu_ratio for each in rounds),
         lowest_ratio=min(each.ratio for each in rounds),
         highest_ratio=max(each.ratio for each in rounds),
     )
