@@ -10,7 +10,9 @@ import pytest
 
 from barnabas.server.connection import KEPT_BUFFER, READ_AHEAD, Connection
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch import Buffer
 from tests.server.raw import (
+    SOON,
     Insight,
     RawClient,
     api_versions,
@@ -219,6 +221,32 @@ def test_a_client_that_reads_nothing_is_served_nothing_more_until_it_does(tmp_pa
         client.read_again()
         for n in range(100):
             assert await client.correlation_id() == n
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_client_that_takes_all_at_once_does_not_keep_others_from_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, count = 900_000, 100
+    turns = [0]
+
+    def takes_all(_: int, parts: list[Buffer]) -> int:
+        sent = sum(map(len, parts))
+        turns[-1] += sent
+        return sent
+
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        client = await insight.connect()
+        await client.ask(produce(("orders", 0, batch(bytes(size)))))
+        monkeypatch.setattr("barnabas.server.connection.send_now", takes_all)
+        await client.send(fetch(("orders", 0, 0)) * count)
+        async with asyncio.timeout(SOON):
+            while sum(turns) < size * count:
+                await asyncio.sleep(0)
+                turns.append(0)
+        assert max(turns) < 6 * MEGABYTE
 
     with_broker(tmp_path, scenario)
 

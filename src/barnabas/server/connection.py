@@ -29,6 +29,8 @@ FIRST_BUFFER: Final = 16 * 1024
 READ_AHEAD: Final = 256 * 1024
 # Requests from here on are read one at a time.
 LARGE: Final = 64 * 1024
+# After so many bytes of answers in a row others have their turn.
+MOST_IN_A_ROW: Final = 4 * 1024 * 1024
 # Below this, one buffer is sent sooner than several.
 JOIN_BELOW: Final = 32 * 1024
 # A larger buffer goes back once its one large request is served, and one for large requests
@@ -237,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_frames(self) -> None:
         """Serve every whole frame in the buffer, until one of them has to wait."""
         out: list[Buffer] = []
-        queued = 0
+        queued = sent = 0
         refusal = None
         view, start, end, most = self._view, self._start, self._end, self._max_request_bytes
         # How many took a shortcut since the last that did not; timed only if there was none.
@@ -256,8 +258,13 @@ class Connection(asyncio.BufferedProtocol):
                 is_enough = queued >= SEND_AT
                 if is_enough:
                     self._send(out, queued)
+                    sent += queued
                     out, queued = [], 0
                 if end - start < 4 or self._pending is not None or self._write_blocked:
+                    break
+                if sent >= MOST_IN_A_ROW:
+                    # Who reads as fast as it is answered would have the loop for itself.
+                    self._loop.call_soon(self._go_on)
                     break
                 if is_enough and self._shortcut_size:
                     continue
