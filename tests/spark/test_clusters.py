@@ -126,7 +126,9 @@ def test_archive_replay_and_audit(
     assert audited["findings"] == []
 
 
-def test_mirror(pipeline: Pipeline, served: BrokerProcess, topic: str) -> None:
+def test_a_mirror_copies_every_record(
+    pipeline: Pipeline, served: BrokerProcess, topic: str
+) -> None:
     create_topic(served.bootstrap, topic, 2)
     fill(served, topic)
 
@@ -134,7 +136,9 @@ def test_mirror(pipeline: Pipeline, served: BrokerProcess, topic: str) -> None:
     assert values(served.bootstrap, f"copy.{topic}") == values(served.bootstrap, topic)
 
 
-def test_transform(pipeline: Pipeline, served: BrokerProcess, topic: str, tmp_path: Path) -> None:
+def test_a_transformation_writes_what_its_sql_selects(
+    pipeline: Pipeline, served: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
     create_topic(served.bootstrap, topic, 2)
     fill(served, topic)
     table = topic.replace("-", "_")
