@@ -1,11 +1,13 @@
 """Two systems side by side: what is measured in which order, and what is told of it."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from barnabas.bench.compare_run import Compared, compare
 from barnabas.bench.compare_show import as_html, cells, draw, write
 from barnabas.bench.compare_sites import Site, System
 from barnabas.bench.kafka_release import Unavailable, find_kafka
-from barnabas.bench.processes import broker
+from barnabas.bench.processes import broker, resident_bytes_without
 
 EFFORT = Effort(3, 1_000, 0.1, 10)
 RATE = Metric("rate", "1/s", goal=2.0)
@@ -171,6 +173,19 @@ def test_a_file_is_read_from_the_disk_once_the_page_cache_forgot_it(tmp_path: Pa
         assert cached_share(file.fileno()) < 0.05
         file.read()
         assert cached_share(file.fileno()) > 0.5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not say what is mapped")
+def test_memory_is_counted_without_the_pages_of_a_log_that_are_mapped(tmp_path: Path) -> None:
+    path, pid = tmp_path / "00.log", os.getpid()
+    path.write_bytes(bytes(16_000_000))
+    before = resident_bytes_without(pid, tmp_path)
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
+        assert mapped.find(b"v") == -1, "all of it was looked at"
+        with_others = resident_bytes_without(pid, tmp_path / "elsewhere")
+        without = resident_bytes_without(pid, tmp_path)
+    assert without < before + 8_000_000
+    assert with_others > without + 15_000_000
 
 
 def test_a_comparison_is_written_as_json_page_and_picture(tmp_path: Path) -> None:
