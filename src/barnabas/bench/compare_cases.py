@@ -192,7 +192,7 @@ def _latency(site: Site, effort: Effort) -> tuple[float, float, float]:
 def _controller(partitions: int, *, seconds: float, most: int) -> Case:
     return Case(
         f"controller {partitions}",
-        (Metric(f"controller killed, {partitions:,} partitions", "s", less=True),),
+        (Metric(f"controller killed, partitions: {partitions:,}", "s", less=True),),
         lambda site, effort: (without_controller_seconds(site, partitions),),
         brokers=3,
         fresh=True,

@@ -50,10 +50,11 @@ class Load:
     def name(self) -> str:
         size = f"{self.record_bytes // 1024} KiB" if self.record_bytes >= 1024 else "100 B"
         acks = "all" if self.acks == -1 else self.acks
-        batch = "" if self.batch_bytes == 16 * 1024 else f", {self.batch_bytes // 1000} kB batches"
+        batch = "" if self.batch_bytes == 16 * 1024 else f", {self.batch_bytes / 1e6:g} MB batches"
         codec = "" if self.codec == "none" else f", {self.codec}"
         many = "" if self.producers == 1 else f", {self.producers} producers"
-        return f"{size}, acks={acks}, {self.partitions} partitions{codec}{many}{batch}"
+        spread = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        return f"{size}, acks={acks}, {spread}{codec}{many}{batch}"
 
 
 @contextmanager
