@@ -139,12 +139,19 @@ def draw(found: Comparison) -> dict[str, bytes]:
     for number, row in enumerate(rows):
         low, high = row.ratio - min(row.ratios), max(row.ratios) - row.ratio
         axes.barh(
-            number, row.ratio, xerr=[[low], [high]], color=colours[row.met], height=0.6, capsize=2
+            number,
+            row.ratio - 1,
+            left=1,  # where both are the same
+            xerr=[[low], [high]],
+            color=colours[row.met],
+            height=0.6,
+            capsize=2,
         )
         if row.metric.goal is not None:
             axes.plot([row.metric.goal] * 2, [number - 0.4, number + 0.4], color="black")
     axes.set_yticks(range(len(rows)), [_label(row) for row in rows])
     axes.set_xscale("log")
+    axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
     axes.set_xlabel(f"{found.ours} / {found.theirs}; a stroke is a goal")
     return {kind: _saved(figure, kind) for kind in ("png", "svg")}
