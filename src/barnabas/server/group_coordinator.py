@@ -161,7 +161,9 @@ class GroupCoordinator:
             for topic in updated.gone
             for index in topic.partitions
         ]
-        for active in self._active.values():
+        for index, active in list(self._active.items()):
+            if self._active.get(index) is not active:
+                continue  # dropped with its folder, which failed when another forgot its offsets
             if active.is_loaded:
                 self.consumers.on_topics_changed(active.shard.groups, changed)
             active.on_partitions_deleted(gone)
