@@ -17,10 +17,24 @@ cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
 
 cdef extern from "sys/uio.h" nogil:
-    enum:
-        RWF_NOWAIT
     ssize_t pwritev(int descriptor, const iovec *parts, int count, off_t position)
-    ssize_t preadv2(int descriptor, const iovec *parts, int count, off_t position, int flags)
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <sys/uio.h>
+
+    /* Only Linux can read without waiting; elsewhere nobody can tell what is cached. */
+    static ssize_t read_if_cached(int descriptor, const struct iovec *part, off_t position) {
+    #ifdef RWF_NOWAIT
+        return preadv2(descriptor, part, 1, position, RWF_NOWAIT);
+    #else
+        errno = EOPNOTSUPP;
+        return -1;
+    #endif
+    }
+    """
+    ssize_t read_if_cached(int descriptor, const iovec *part, off_t position)
 
 cdef enum:
     MAP_FROM = 128 * 1024
@@ -99,11 +113,11 @@ cdef char probed[1]
 
 cdef bint is_cached(int descriptor, int64_t position) except -1:
     cdef iovec part = [probed, 1]
-    cdef ssize_t got = preadv2(descriptor, &part, 1, position, RWF_NOWAIT)
+    cdef ssize_t got = read_if_cached(descriptor, &part, position)
     if got >= 0:
         return got == 1
     if last_error == EOPNOTSUPP:
         return True
-    if last_error == EAGAIN:
+    if last_error == EAGAIN or last_error == EINTR:
         return False
     raise OSError(last_error, os.strerror(last_error))
