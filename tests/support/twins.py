@@ -14,6 +14,7 @@ from barnabas.base import twins
 
 def in_python(name: str) -> ModuleType:
     """A second copy of the module, for which no compiled twin was taken."""
+    import_module(name)  # first, or what it imports would be without their twins from then on
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.loader is not None
