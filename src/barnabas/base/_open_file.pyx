@@ -88,10 +88,11 @@ cdef class OpenFile:
         raise DiskFault(self._folder, error) from error
 
     def warm(self, int64_t position, int64_t size, /):
+        look_anew()
         return self.warm_at(position, size)
 
     cdef warm_at(self, int64_t position, int64_t size):
-        cdef int64_t end = position + size, probe = position
+        cdef int64_t end = position + size
         try:
             if position < self._start or end > self._start + PyMemoryView_GET_BUFFER(self._view).len:
                 if size < MAP_FROM and self.size - end < MAP_AHEAD:
@@ -99,13 +100,29 @@ cdef class OpenFile:
                 mapped, start = map_from(self._descriptor, position, self.size)
                 self._handed_out[mapped] = self.size
                 self._view, self._start = memoryview(mapped), start
-            while probe < end:
-                if not is_cached(self._descriptor, probe):
-                    return None
-                probe += PROBE_EVERY
+            if not self.is_warm(position, end):
+                return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
         return self._view[position - self._start : end - self._start]
+
+    cdef bint is_warm(self, int64_t position, int64_t end) except -1:
+        if self._seen_in == looks and self._seen <= position and end <= self._seen + PROBE_EVERY:
+            return True
+        while position < end:
+            if not is_cached(self._descriptor, position):
+                return False
+            self._seen, self._seen_in = position, looks
+            position += PROBE_EVERY
+        return True
+
+
+cdef int64_t looks = 1
+
+
+cdef void look_anew() noexcept:
+    global looks
+    looks += 1
 
 
 cdef char probed[1]

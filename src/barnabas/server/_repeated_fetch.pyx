@@ -3,6 +3,7 @@
 
 from barnabas.base.errors import BrokerError, DiskFault
 
+from barnabas.base._open_file cimport look_anew
 from barnabas.log._ends cimport LogEnd
 from barnabas.server._run cimport SEND_AT, Run, is_alike, length_at, pass_over
 from barnabas.wire._fetch_single cimport SingleAnswer
@@ -42,6 +43,7 @@ cdef class RepeatedFetch:
     cpdef answer(self, int64_t offset, int32_t correlation_id):
         cdef LogEnd log
         cdef int64_t high_watermark, stable
+        look_anew()
         leader = self.leader()
         if leader is None:
             return None

@@ -3,6 +3,7 @@
 
 from barnabas.server.replies import Pending
 
+from barnabas.base._open_file cimport look_anew
 from barnabas.server._repeated_fetch cimport RepeatedFetch
 from barnabas.server._repeated_produce cimport RepeatedProduce
 from barnabas.server._run cimport SEND_AT, Run, length_at, pass_over
@@ -29,6 +30,7 @@ def serve_known(
     cdef PyObject *known
     cdef Py_ssize_t length, served
     cdef int32_t correlation_id
+    look_anew()
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
         if start < 0 or end > buffer.len or size < 8:
