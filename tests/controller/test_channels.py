@@ -327,11 +327,16 @@ def stop(*partitions: tuple[str, int, bool]) -> ControlRequest:
     return ControlRequest(ApiKey.STOP_REPLICA, 4, message)
 
 
-@pytest.mark.parametrize("whole", [ErrorCode.none, ErrorCode.stale_broker_epoch])
+@pytest.mark.parametrize("whole", [ErrorCode.none, ErrorCode.unknown_server_error])
 def test_an_answer_to_deletions_tells_of_each_that_was_to_be_deleted(whole: ErrorCode) -> None:
     answer = StopReplicaResponse(error_code=whole, partition_errors=())
     event = decide_event(OTHER, stop(("a", 0, True), ("b", 1, False)), answer)
     assert event == ReplicasDeleted(OTHER, {TopicPartition("a", 0): whole})
+
+
+def test_a_broker_that_has_registered_anew_has_not_refused_a_deletion() -> None:
+    answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch, partition_errors=())
+    assert decide_event(OTHER, stop(("a", 0, True)), answer) is None
 
 
 def test_an_answer_from_one_who_knows_a_newer_controller_makes_us_look() -> None:

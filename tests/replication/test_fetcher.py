@@ -193,6 +193,23 @@ async def test_the_log_start_goes_with_the_leaders(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_what_claims_to_be_of_an_epoch_after_the_leaders_is_fetched_again(
+    tmp_path: Path,
+) -> None:
+    async with Setting(tmp_path) as here:
+        led = here.lead(epoch=1)
+        fill_led(led, 10)
+        follower = here.follow(here.follower(epoch=1))
+        await here.caught_up()
+        here.fetchers.stop(ORDERS)
+        append(follower.log, epoch=1 << 21)  # the epoch of a batch is not under its CRC
+        fill_led(led, 5)
+        again = here.follow(here.follower(epoch=1, high_watermark=follower.high_watermark))
+        await here.caught_up()
+        assert again.log.epochs.entries == led.log.epochs.entries == ((1, 0),)
+
+
+@on_a_loop
 async def test_a_leader_that_ends_before_us_and_knows_no_epochs_makes_us_shorter(
     tmp_path: Path,
 ) -> None:

@@ -31,6 +31,10 @@ def decide_event(broker: BrokerId, request: ControlRequest, answer: Message) -> 
         )
     if answer.error_code is ErrorCode.stale_controller_epoch:
         return ControllerChanged()
+    if answer.error_code is ErrorCode.stale_broker_epoch:
+        # It has registered anew, which is an event of its own. What this request was for is asked
+        # for again then, and must not be taken for refused if this answer is looked at later.
+        return None
     match request.key:
         case ApiKey.LEADER_AND_ISR:
             failed = _failed(request.message, answer)

@@ -93,6 +93,11 @@ class LeaderEpochs:
         after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[after - 1].epoch if after else NO_LEADER_EPOCH
 
+    def start_above(self, epoch: int) -> int | None:
+        """The first offset written in a later epoch than this one; None if there is none."""
+        after = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        return self._entries[after].start_offset if after < len(self._entries) else None
+
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget the epochs that begin at or beyond `end_offset`, the new end of the log."""
         if not self._entries or self._entries[-1].start_offset < end_offset:

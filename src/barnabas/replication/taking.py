@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import NO_LEADER_EPOCH
+from barnabas.base.ids import NO_LEADER_EPOCH, Offset
 from barnabas.log.epochs import EpochEnd
 from barnabas.log.followed import checked_batches
 from barnabas.log.work import Removal
@@ -129,8 +129,10 @@ class Taking:
     async def cut_first(self) -> None:
         """Before a partition's first fetch: what epochs cannot tell goes by the high watermark.
 
-        And what is left is flushed, if need be: it may come from before a kill, or from another
-        leader's answer that was not taken to its end.
+        What claims to be of a later epoch than the leader's goes, too: a bit has rotted where no
+        CRC looks, and the leader could not say where such an epoch ends. And what is left is
+        flushed, if need be: it may come from before a kill, or from another leader's answer that
+        was not taken to its end.
         """
         by_epoch = self._ports.safeguards.epoch_truncation
         while first := [each for each in self._followings if not each.is_cut]:
@@ -138,10 +140,13 @@ class Taking:
             for following in first:
                 follower = following.follower
                 following.is_cut = True
+                upto = follower.log.epochs.start_above(follower.epoch)
                 if not by_epoch or follower.log.epochs.latest == NO_LEADER_EPOCH:
+                    upto = follower.high_watermark
+                if upto is not None:
                     with self._alone(following):
                         now_ms = self._ports.clock.now_ms()
-                        self._remove_later(follower.truncate_to(follower.high_watermark, now_ms))
+                        self._remove_later(follower.truncate_to(Offset(upto), now_ms))
                         cut.append(follower)
             await self._settle(cut)
             await self._flush(first)
