@@ -173,13 +173,16 @@ def _tell_if_slow(config: BrokerConfig) -> asyncio.TimerHandle:
 
 
 async def _load_the_rest() -> None:
-    """Import what nobody asked for yet, bit by bit, so that nobody has to wait for it one day.
+    """Import the handlers that nobody asked for yet, bit by bit, so that few have to wait.
 
-    It also keeps a running broker to the code it was started with, whatever is installed later.
+    The schema of an older version of a request is still read when the first of its kind comes.
     """
     await asyncio.sleep(_LATER_S)
     for key in api.LOADED_WHEN_ASKED:
-        api.load(key)
+        try:
+            api.load(key)
+        except (ImportError, OSError) as e:
+            log.warning("handler not loaded api=%s why=%s", key.name, e)
         await asyncio.sleep(_PAUSE_S)
     gc.freeze()
 

@@ -90,10 +90,13 @@ def _check_starts(history: History, final: Final) -> Iterator[Violation]:
         if end.log_start <= asked:
             continue
         kept = min(map(len, end.replicas.values()), default=0)
+        present = {value for _, value in end.records}
         cut_off = sum(
             _most_bytes(send)
             for operation, send in history.of(Send)
-            if send.at == end.at and not (operation.outcome is Outcome.OK and send.acks == _ALL)
+            if send.at == end.at
+            and not (operation.outcome is Outcome.OK and send.acks == _ALL)
+            and not present.issuperset(send.values)
         )
         if kept + cut_off < RETAINED_BYTES:
             facts = f"{end.at} begins at {end.log_start}, {asked} was asked, {kept} bytes are left"

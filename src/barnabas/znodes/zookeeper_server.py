@@ -130,7 +130,7 @@ class ZooKeeperServer:
         """SIGSTOP: its connections stand but nothing is answered, until `resume`."""
         self._running().send_signal(signal.SIGSTOP)
         # The signal is under way, and a busy machine lets the process answer until it arrives.
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
