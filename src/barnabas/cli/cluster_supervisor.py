@@ -139,6 +139,8 @@ class Supervisor:
             _, waiting = await asyncio.wait(waiting, timeout=min(left_s, _TELL_EVERY_S))
             if waiting:
                 self._say(f"stopping: still waiting for {_names(ends[t] for t in waiting)}")
+            for task in waiting:
+                ends[task].send(signal.SIGTERM)  # one that was just starting may have missed it
         if waiting:
             self._say(f"not stopped within {within_s:.0f} s: SIGKILL")
             self.kill()

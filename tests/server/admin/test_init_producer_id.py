@@ -56,10 +56,14 @@ def test_no_id_comes_again_after_a_stop_or_a_crash(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", range(3, 6))
 def test_a_producer_that_brings_its_id_gets_a_new_one(client: Client, version: int) -> None:
     response = client.call(
-        ApiKey.INIT_PRODUCER_ID, version, transactional_id=None, producer_id=5, producer_epoch=3
+        ApiKey.INIT_PRODUCER_ID,
+        version,
+        transactional_id=None,
+        producer_id=123_456_789,
+        producer_epoch=3,
     )
     assert (response.error_code, response.producer_epoch) == (ErrorCode.none, 0)
-    assert response.producer_id != 5
+    assert response.producer_id != 123_456_789
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 5)])
