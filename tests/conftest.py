@@ -77,10 +77,13 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests run in several processes: those of a file in one, and all of Spark's in one, which
-    then has the only session. Spark's come first: no other process has as much to do."""
+    """Tests run in several processes: those of a file in one, unless it says otherwise, and all of
+    Spark's in one, which then has the only session. Those come first: no file has as much to do.
+    """
     items.sort(key=lambda item: not item.path.is_relative_to(_SPARK))
     for item in items:
+        if item.get_closest_marker("xdist_group") is not None:
+            continue
         group = _SPARK if item.path.is_relative_to(_SPARK) else item.path
         item.add_marker(pytest.mark.xdist_group(str(group.relative_to(_SPARK.parent))))
 

@@ -16,7 +16,13 @@ def broken_in(seeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
     return {report.seed: report.broken[:3] for report in reports if report.broken}
 
 
-@pytest.mark.parametrize("first", range(1, 101, AT_ONCE))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.xdist_group(f"seeds from {first}"))
+        for first in range(1, 101, AT_ONCE)
+    ],
+)
 def test_every_law_is_kept(first: int) -> None:
     assert broken_in(range(first, first + AT_ONCE)) == {}
 
