@@ -1,7 +1,7 @@
 """A broker as its users run it: a process of its own, stopped, killed and started again."""
 
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -159,13 +159,15 @@ class BrokerProcess:
         assert self._process.stdout is not None
         deadline = time.monotonic() + READY_WITHIN_S
         line = b""
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            assert left > 0, f"not ready within {READY_WITHIN_S} s{self.log_tail()}"
-            if select.select([self._process.stdout], [], [], left)[0]:
-                read = os.read(self._process.stdout.fileno(), 4096)
-                assert read, f"ended before it was ready{self.log_tail()}"
-                line += read
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                left = deadline - time.monotonic()
+                assert left > 0, f"not ready within {READY_WITHIN_S} s{self.log_tail()}"
+                if selector.select(left):
+                    read = os.read(self._process.stdout.fileno(), 4096)
+                    assert read, f"ended before it was ready{self.log_tail()}"
+                    line += read
         return line.decode().strip()
 
     def _end(self, number: signal.Signals) -> int:
