@@ -151,6 +151,9 @@ class Reader:
         """How many records it saw of each partition."""
         return [len(seen) for seen in self.seen]
 
+    def __repr__(self) -> str:
+        return f"<saw {self.counts} errors={self.errors} others={self.other_errors}>"
+
     def _take(self, message: Any) -> None:
         if (error := message.error()) is not None:
             # No record that was once shown is ever beyond a leader's end.

@@ -57,7 +57,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_read_vanishes_whatever_happens
         sent = [sum(load.sent[partition] for load in loads) for partition in range(count)]
         until(
             lambda: all(reader.counts == sent for reader in readers),
-            f"the readers: {[reader.counts for reader in readers]} of {sent} when they began",
+            lambda: f"the readers, to see {sent}: {readers}",
         )
     for broker in cluster.brokers.values():
         broker.stop()

@@ -28,8 +28,15 @@ LOOK_AGAIN_S: Final = 0.05
 __all__ = ["Cluster", "read_znodes", "until"]
 
 
-def until(condition: Callable[[], object], what: str, within_s: float = AGREED_WITHIN_S) -> None:
-    """Wait for a condition; an answer that does not come counts as not yet."""
+def until(
+    condition: Callable[[], object],
+    what: str | Callable[[], str],
+    within_s: float = AGREED_WITHIN_S,
+) -> None:
+    """Wait for a condition; an answer that does not come counts as not yet.
+
+    `what` is asked for, if it can be, once the wait was in vain.
+    """
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -37,7 +44,8 @@ def until(condition: Callable[[], object], what: str, within_s: float = AGREED_W
                 return
         except OSError:
             pass
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"waited in vain for {what if isinstance(what, str) else what()}")
         time.sleep(LOOK_AGAIN_S)
 
 
