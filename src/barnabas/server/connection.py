@@ -4,10 +4,12 @@ Theory of operation. The socket fills one buffer that belongs to the connection.
 frames in it are handed to the dispatcher one after another, as slices, without a copy.
 Almost every request is answered before the dispatcher returns; answers of one read go
 out in one write. A request that must wait (a long poll, a slow disk) makes the connection
-`busy`: nothing more of it is served until the answer is there, as in Kafka, so answers
-keep the order of requests without a queue. Back-pressure is the same rule seen from
-outside: while busy, or while the client does not read its answers, the socket is not
-read once the buffer is full, and the client's own sends come to a stop.
+`busy`: nothing more of it is served until the answer is there, as in Kafka. Only a Produce
+whose batches are in the log, and that waits for followers to have them, lets the Produce behind
+it begin: their answers stand in line, in the order of the requests. Back-pressure is the same
+rule seen from outside: while the next request may not begin, or while the client does not read
+its answers, the socket is not read once the buffer is full, and the client's own sends come to
+a stop.
 """
 
 import asyncio
@@ -16,6 +18,8 @@ import struct
 from typing import Final, Protocol, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
+from barnabas.server.bad_size import bad_size
+from barnabas.server.line import Line
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.server.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.server.sending import send_now, unsent
@@ -42,6 +46,8 @@ LONGEST_SHORTCUT: Final = 1_024
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # API and version, correlation id
 _API = struct.Struct(">h")
+_SIZE_AND_API = struct.Struct(">ih")
+_PRODUCE: Final = 0
 _UNTIMED: Final = TIMED_ONE_IN - 1
 
 
@@ -78,13 +84,14 @@ class Connection(asyncio.BufferedProtocol):
         "_end",
         "_last",
         "_last_large",
+        "_line",
         "_loop",
         "_max_request_bytes",
         "_now",
-        "_pending",
         "_read_paused",
         "_read_to",
         "_reads",
+        "_ready",
         "_registry",
         "_repeated",
         "_serve",
@@ -95,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         "_stopwatch",
         "_transport",
         "_view",
-        "_waits_since",
+        "_will_go_on",
         "_write_blocked",
         "host",
         "last_active",
@@ -120,9 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         self._now = loop.time
         self._statistics = statistics
         self._stopwatch = statistics.stopwatch
-        # Of the API that was asked for last; what it waits for, and what waits for the client.
+        # Of the API that was asked for last, and of all in line.
         self._last = statistics.before_any
-        self._waits_since = 0
         self._reads = 0
         self._blocked_since = 0
         self._buffer = bytearray(FIRST_BUFFER)
@@ -132,7 +138,10 @@ class Connection(asyncio.BufferedProtocol):
         self._end = 0
         self._read_to = FIRST_BUFFER
         self._last_large = 0
-        self._pending: Pending | None = None
+        # Answers that are waited for, and those that can leave.
+        self._line = Line()
+        self._ready: list[Buffer] = []
+        self._will_go_on = False
         self._write_blocked = False
         self._read_paused = False
         self._transport: asyncio.Transport | None = None
@@ -156,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def busy(self) -> bool:
         """Whether a request of this connection still waits for its answer."""
-        return self._pending is not None
+        return len(self._line) > 0
 
     @property
     def is_closing(self) -> bool:
@@ -201,13 +210,11 @@ class Connection(asyncio.BufferedProtocol):
             self.close(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._closing and self._pending is None and self._end > self._start:
+        if not self._closing and not self._line and self._end > self._start:
             log.info("connection lost within a request peer=%s", self.peer)
         self._transport = None
         self._closing = True
-        if self._pending is not None:
-            self._pending.abandon()
-            self._pending = None
+        self._line.abandon()
         self._registry.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -217,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end += nbytes
         self.last_active = self._now()
         filled = self._end == len(self._buffer)
-        if self._pending is None and not self._write_blocked:
+        if not self._write_blocked:
             self._serve_frames()
         if filled and len(self._buffer) < READ_AHEAD and not self._end:
             self._replace_buffer(2 * len(self._buffer))
@@ -238,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> None:
         """Serve every whole frame in the buffer, until one of them has to wait."""
+        line = self._line
         out: list[Buffer] = []
         queued = sent = 0
         refusal = None
@@ -247,20 +255,24 @@ class Connection(asyncio.BufferedProtocol):
         self._reads += 1
         since = None if self._reads & _UNTIMED else stopwatch()
         try:
-            while True:
+            while not (line and self._is_held(start)):
+                pending = None
                 if self._shortcut_size:
-                    start, served, size, queued, self._pending = serve_known(
+                    start, served, size, queued, pending = serve_known(
                         view, start, end, most, self._shortcuts, self._shortcut_size, out, queued
                     )
                     repeated += served
                     if size >= LARGE:
                         self._last_large = size + 4
                 is_enough = queued >= SEND_AT
-                if is_enough:
-                    self._send(out, queued)
+                if is_enough or pending is not None:
+                    self._give(out, queued)
                     sent += queued
                     out, queued = [], 0
-                if end - start < 4 or self._pending is not None or self._write_blocked:
+                if pending is not None:
+                    self._line_up(pending)
+                    continue
+                if end - start < 4 or self._write_blocked:
                     break
                 if sent >= MOST_IN_A_ROW:
                     # Who reads as fast as it is answered would have the loop for itself.
@@ -270,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
                     continue
                 (size,) = _SIZE.unpack_from(view, start)
                 if not 0 <= size <= most:
-                    refusal = _bad_size(size, most)
+                    refusal = bad_size(size, most)
                     break
                 after = start + 4 + size
                 if after > end:
@@ -289,32 +301,34 @@ class Connection(asyncio.BufferedProtocol):
                     queued += sum(map(len, reply))
                 elif reply is not None:
                     assert isinstance(reply, Pending)
-                    self._pending = reply
-                    break
-        except LawBroken as broken:
-            self._registry.fatal(broken)
-            refusal = "the broker stops"
-        except BarnabasError as e:
-            self._statistics.refused += 1
-            refusal = str(e)
-        except Exception:
-            log.exception("request failed peer=%s", self.peer)
-            refusal = "a bug in the broker"
+                    self._give(out, queued)
+                    out, queued = [], 0
+                    self._line_up(reply)
+        except Exception as e:
+            refusal = self._why_refused(e)
         if repeated:
             self._last = last = self._repeated
             last.repeated += repeated
             if since is not None:
                 last.local.add((stopwatch() - since) // repeated, repeated * TIMED_ONE_IN)
-        if out:
-            self._send(out, queued if refusal is None else sum(map(len, out)))
-        if refusal is not None:
+        self._give(out, queued if refusal is None else sum(map(len, out)))
+        if refusal is not None and not line:
             self.close(refusal)
             return
+        if refusal is not None:
+            line.add(Refusal(refusal))
         self._statistics.received_bytes += start - self._start
         self._consumed(start)
-        if self._pending is not None:
-            self._waits_since = stopwatch()
-            self._pending.deliver_to(self._answered)
+
+    def _why_refused(self, error: Exception) -> str:
+        if isinstance(error, LawBroken):
+            self._registry.fatal(error)
+            return "the broker stops"
+        if isinstance(error, BarnabasError):
+            self._statistics.refused += 1
+            return str(error)
+        log.error("request failed peer=%s", self.peer, exc_info=error)
+        return "a bug in the broker"
 
     def _serve_one(self, frame: memoryview) -> Reply:
         """The long way of one frame."""
@@ -341,23 +355,57 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._read_to = large or len(self._buffer)
 
-    def _answered(self, answer: Answer | Refusal) -> None:
-        self._pending = None
-        self._last.remote.add(self._stopwatch() - self._waits_since)
-        self.last_active = self._now()
-        if isinstance(answer, Refusal):
-            self.close(answer.why)
+    # -- answers -------------------------------------------------------------
+
+    def _is_held(self, start: int) -> bool:
+        """Whether the request that begins there has to wait for those in line."""
+        if self._line.is_closed:
+            return True
+        if self._end - start < _SIZE_AND_API.size:
+            return False
+        _, api = _SIZE_AND_API.unpack_from(self._view, start)
+        return bool(api != _PRODUCE)
+
+    def _give(self, out: list[Buffer], size: int) -> None:
+        """Send answers, or let them stand in line if there is one."""
+        if self._line and out:
+            self._line.add(out)
+        elif out:
+            self._send(out, size)
+
+    def _line_up(self, pending: Pending) -> None:
+        pending.since = self._stopwatch()
+        self._line.add(pending)
+        pending.deliver_to(self._answered)
+
+    def _answered(self, _: Answer | Refusal) -> None:
+        """Send what is there at the beginning of the line, unless more is about to come."""
+        refusal = self._line.take(self._ready, self._waited)
+        if refusal is not None:
+            self._send_ready()
+            self.close(refusal.why)
             return
-        if answer:
-            out: list[Buffer] = [answer] if isinstance(answer, bytes) else answer
-            self._send(out, sum(map(len, out)))
-        if self._end > self._start or self._read_paused:
+        self.last_active = self._now()
+        if not self._line:
+            self._send_ready()
+        if (self._ready or self._end > self._start or self._read_paused) and not self._will_go_on:
             # Not at once: whoever gave the answer is in the middle of another's request.
+            self._will_go_on = True
             self._loop.call_soon(self._go_on)
+
+    def _waited(self, pending: Pending) -> None:
+        self._last.remote.add(self._stopwatch() - pending.since)
+
+    def _send_ready(self) -> None:
+        if self._ready:
+            out, self._ready = self._ready, []
+            self._send(out, sum(map(len, out)))
 
     def _go_on(self) -> None:
         """Serve what came in while the connection was busy, then listen again."""
-        if self._pending is not None or self._write_blocked or self._closing:
+        self._will_go_on = False
+        self._send_ready()
+        if self._write_blocked or self._closing:
             return
         self._serve_frames()
         if self._end == self._read_to:
@@ -394,7 +442,7 @@ class Connection(asyncio.BufferedProtocol):
 
         What waits for its turn stays as it is, and reading stops.
         """
-        if self._pending is not None or self._write_blocked:
+        if self._write_blocked or (self._line and self._is_held(self._start)):
             self._pause_reading()
             return
         have = self._end - self._start
@@ -446,19 +494,3 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         if self._transport is not None:
             self._transport.close()
-
-
-# What the first bytes of other protocols look like, taken for a frame's size.
-_TLS_HANDSHAKE: Final = 0x16
-_HTTP: Final = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PRI "})
-
-
-def _bad_size(size: int, limit: int) -> str:
-    first = _SIZE.pack(size)
-    if first[0] == _TLS_HANDSHAKE:
-        return "a TLS handshake on a listener without TLS"
-    if first in _HTTP:
-        return "an HTTP request, not a Kafka request"
-    if size < 0:
-        return f"frame size {size} is negative: not a Kafka request"
-    return f"frame size {size} exceeds socket.request.max.bytes={limit}"

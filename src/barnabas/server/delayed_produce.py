@@ -65,7 +65,7 @@ class DelayedProduce(DelayedOperation):
         self._replicas = replicas
         self._awaited = awaited
         self._respond = respond
-        self.pending = Pending(on_abandoned=self._abandoned)
+        self.pending = Pending(on_abandoned=self._abandoned, next_may_begin=True)
 
     def try_complete(self) -> bool:
         decided = True

@@ -23,30 +23,34 @@ class Refusal(NamedTuple):
 
 
 class Pending:
-    """An answer that will come later: given once, taken once, or abandoned by its connection."""
+    """An answer that will come later: given once, taken once, or abandoned by its connection.
 
-    __slots__ = ("_answer", "_answered", "_on_abandoned", "_receiver", "abandoned")
+    `next_may_begin`: all is done that the connection's next request could be in the way of.
+    """
 
-    def __init__(self, on_abandoned: Callable[[], object] | None = None) -> None:
-        self._answer: Answer | Refusal = b""
-        self._answered = False
+    __slots__ = ("_on_abandoned", "_receiver", "abandoned", "given", "next_may_begin", "since")
+
+    def __init__(
+        self, on_abandoned: Callable[[], object] | None = None, *, next_may_begin: bool = False
+    ) -> None:
+        self.given: Answer | Refusal | None = None
         self._receiver: Callable[[Answer | Refusal], None] | None = None
         self._on_abandoned = on_abandoned
+        self.next_may_begin = next_may_begin
+        self.since = 0  # for its connection to tell how long it was waited for
         self.abandoned = False
 
     def answer(self, answer: Answer | Refusal) -> None:
         """Give the answer, or say why there is none."""
-        law(not self._answered, "SRV-1 a request is answered once")
-        self._answered = True
+        law(self.given is None, "SRV-1 a request is answered once")
+        self.given = answer
         if self._receiver is not None:
             self._receiver(answer)
-        else:
-            self._answer = answer
 
     def deliver_to(self, receiver: Callable[[Answer | Refusal], None]) -> None:
         """Call `receiver` with the answer, now if it is there already."""
-        if self._answered:
-            receiver(self._answer)
+        if self.given is not None:
+            receiver(self.given)
         else:
             self._receiver = receiver
 
@@ -54,7 +58,7 @@ class Pending:
         """The client went away: whoever works on the answer may stop."""
         self.abandoned = True
         self._receiver = None
-        if self._on_abandoned is not None and not self._answered:
+        if self._on_abandoned is not None and self.given is None:
             self._on_abandoned()
 
 
