@@ -19,6 +19,7 @@ TWINS = {
     "barnabas.wire.fetch_single": ("barnabas.wire._fetch_single", "SingleAnswer"),
     "barnabas.base.open_file": ("barnabas.base._open_file", "OpenFile"),
     "barnabas.log.ends": ("barnabas.log._ends", "LogEnd SegmentEnd"),
+    "barnabas.log.index_end": ("barnabas.log._index_end", "IndexEnd"),
     "barnabas.server.sending": ("barnabas.server._sending", "send_now"),
     "barnabas.server.shortcuts": ("barnabas.server._shortcuts", "serve_known"),
     "barnabas.server.repeated_produce": ("barnabas.server._repeated_produce", "RepeatedProduce"),

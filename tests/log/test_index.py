@@ -23,7 +23,7 @@ def offset_index(disk: RealDisk, entries: list[tuple[int, int]]) -> OffsetIndex:
     index = OffsetIndex(disk, "i.index", BASE, 8 * 1000)
     index.preallocate()
     for offset, position in entries:
-        index.append(offset, position)
+        index.add_offset(offset, position)
     return index
 
 
@@ -32,7 +32,7 @@ def test_entries_lie_in_the_file_as_kafka_puts_them(disk: RealDisk) -> None:
     assert disk.load("i.index") == pack(">iiii", 5, 4200, 11, 9000)
     index = TimeIndex(disk, "i.timeindex", BASE, 1200)
     index.preallocate()
-    index.append(77_000_000_000, 1003)
+    index.add_time(77_000_000_000, 1003)
     index.trim()
     assert disk.load("i.timeindex") == pack(">qi", 77_000_000_000, 3)
 
@@ -40,7 +40,7 @@ def test_entries_lie_in_the_file_as_kafka_puts_them(disk: RealDisk) -> None:
 def test_an_active_index_has_its_full_length_and_zeros_behind(disk: RealDisk) -> None:
     index = OffsetIndex(disk, "i.index", BASE, 1027)
     index.preallocate()
-    index.append(1001, 1)
+    index.add_offset(1001, 1)
     data = disk.load("i.index")
     assert data == pack(">ii", 1, 1) + bytes(1024 - 8)
 
@@ -87,7 +87,7 @@ def test_a_truncated_index_forgets_what_is_at_or_beyond_and_can_grow_again(disk:
     index.truncate_to(1010)
     assert index.entries == 1
     assert index.position_for(2000) == 100
-    index.append(1020, 250)
+    index.add_offset(1020, 250)
     assert index.position_for(2000) == 250
     index.trim()
     assert disk.load("i.index") == pack(">iiii", 5, 100, 20, 250)
@@ -98,7 +98,7 @@ def test_a_time_goes_in_only_if_it_is_later(disk: RealDisk) -> None:
     index.preallocate()
     assert index.last == (-1, BASE)
     for timestamp, offset in ((50, 1001), (50, 1002), (40, 1003), (60, 1004)):
-        index.append(timestamp, offset)
+        index.add_time(timestamp, offset)
     assert index.entries == 2
     assert index.last == (60, 1004)
     assert [index.offset_for(time) for time in (49, 50, 59, 60, 99)] == [
@@ -116,7 +116,7 @@ def test_an_index_that_was_not_trimmed_is_not_trusted(disk: RealDisk) -> None:
     offset_index(disk, [(1005, 100)])
     time = TimeIndex(disk, "i.timeindex", BASE, 1200)
     time.preallocate()
-    time.append(5, 1001)
+    time.add_time(5, 1001)
     assert not OffsetIndex(disk, "i.index", BASE, 8000).is_sane(1_000_000)
     assert not TimeIndex(disk, "i.timeindex", BASE, 1200).is_sane()
 
@@ -142,10 +142,10 @@ def test_an_index_is_full_as_kafka_counts(disk: RealDisk) -> None:
     offsets.preallocate()
     times = TimeIndex(disk, "i.timeindex", BASE, 12 * 2)
     times.preallocate()
-    offsets.append(1001, 1)
+    offsets.add_offset(1001, 1)
     before = (offsets.is_full, times.is_full)
-    times.append(1, 1001)
-    offsets.append(1002, 2)
+    times.add_time(1, 1001)
+    offsets.add_offset(1002, 2)
     assert (before, (offsets.is_full, times.is_full)) == ((False, False), (True, True))
 
 
@@ -159,14 +159,14 @@ def test_a_full_disk_is_a_fault_and_not_the_end_of_the_process(
 
     monkeypatch.setattr(disk, "zero", full)
     with pytest.raises(DiskFault, match="No space"):
-        index.append(1001, 1)
+        index.add_offset(1001, 1)
     assert index.entries == 0
 
 
 def test_batches_without_a_time_leave_the_time_index_empty_and_trusted(disk: RealDisk) -> None:
     index = TimeIndex(disk, "i.timeindex", BASE, 1200)
     index.preallocate()
-    index.append(-1, 1001)
+    index.add_time(-1, 1001)
     index.trim()
     assert (index.entries, TimeIndex(disk, "i.timeindex", BASE, 1200).is_sane()) == (0, True)
 
@@ -175,8 +175,8 @@ def test_a_time_index_that_was_cut_takes_times_again_that_it_had(disk: RealDisk)
     index = TimeIndex(disk, "i.timeindex", BASE, 1200)
     index.preallocate()
     for offset in range(1001, 1006):
-        index.append(offset, offset)
+        index.add_time(offset, offset)
     index.truncate_to(1003)
-    index.append(1003, 1010)
-    index.append(1003, 1011)
+    index.add_time(1003, 1010)
+    index.add_time(1003, 1011)
     assert (index.entries, index.last) == (3, (1003, 1010))

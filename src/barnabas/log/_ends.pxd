@@ -1,3 +1,4 @@
+from barnabas.log._index_end cimport IndexEnd
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
@@ -17,7 +18,8 @@ cdef struct Judged:
 cdef class SegmentEnd:
     cdef public int64_t base_offset, end_offset, size, max_timestamp, max_timestamp_offset
     cdef public int64_t created_ms, jitter_ms, _index_interval, _since_entry
-    cdef public bint is_full, is_dirty
+    cdef public bint is_full, is_dirty, is_index_dirty
+    cdef public IndexEnd offset_index, time_index
     cdef public object _file, _first_timestamp
     cdef public dict _cursors
 
@@ -26,6 +28,7 @@ cdef class SegmentEnd:
     ) except -1
     cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp)
     cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp)
+    cpdef _add_index_entries(self, int64_t last_offset, int64_t position)
     cdef int fitting(
         self, const Judged *batches, int count, int64_t offset, int64_t now_ms, config
     ) except -1

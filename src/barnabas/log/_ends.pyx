@@ -71,6 +71,13 @@ cdef class SegmentEnd:
         self.end_offset = last_offset + 1
         self.is_dirty = True
 
+    cpdef _add_index_entries(self, int64_t last_offset, int64_t position):
+        cdef bint is_full = self.offset_index.add_offset(last_offset, position)
+        is_full |= self.time_index.add_time(self.max_timestamp, self.max_timestamp_offset)
+        self.is_full = is_full
+        self.is_index_dirty = True
+        self._since_entry = 0
+
     cdef int fitting(
         self, const Judged *batches, int count, int64_t offset, int64_t now_ms, config
     ) except -1:

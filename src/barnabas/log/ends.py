@@ -11,6 +11,7 @@ from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.base.topic_config import TopicConfig
 from barnabas.base.twins import use_compiled
 from barnabas.log.extent import Extent
+from barnabas.log.index_end import IndexEnd
 from barnabas.wire.batch import stamp
 from barnabas.wire.whole import whole_batches
 
@@ -36,13 +37,18 @@ class SegmentEnd:
         "end_offset",
         "is_dirty",
         "is_full",
+        "is_index_dirty",
         "jitter_ms",
         "max_timestamp",
         "max_timestamp_offset",
+        "offset_index",
         "size",
+        "time_index",
     )
 
     _first_timestamp: int | None
+    offset_index: IndexEnd
+    time_index: IndexEnd
 
     def __init__(self, base_offset: int, index_interval: int, now_ms: int, jitter_ms: int) -> None:
         self.base_offset = self.end_offset = self.max_timestamp_offset = base_offset
@@ -50,7 +56,7 @@ class SegmentEnd:
         self.created_ms = now_ms
         self.jitter_ms = jitter_ms
         self.size = 0
-        self.is_full = self.is_dirty = False
+        self.is_full = self.is_dirty = self.is_index_dirty = False
         self._file: DataFile | None = None
         self._first_timestamp = None
         self._index_interval = index_interval
@@ -64,8 +70,6 @@ class SegmentEnd:
 
         @property
         def first_timestamp(self) -> int: ...
-
-        def _add_index_entries(self, last_offset: int, position: int) -> None: ...
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
@@ -104,6 +108,13 @@ class SegmentEnd:
         self.size = position + size
         self.end_offset = last_offset + 1
         self.is_dirty = True
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        is_full = self.offset_index.add_offset(last_offset, position)
+        is_full |= self.time_index.add_time(self.max_timestamp, self.max_timestamp_offset)
+        self.is_full = is_full
+        self.is_index_dirty = True
+        self._since_entry = 0
 
     def read_on(self, offset: int, max_bytes: int, upto: int) -> memoryview | None:
         """The bytes that `locate` would find, if they are at hand for one who reads on.

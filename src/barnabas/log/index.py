@@ -14,13 +14,14 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from barnabas.base.disk import Disk
+from barnabas.log.index_end import OFFSET_ENTRY, TIME_ENTRY, IndexEnd
 
 # Space is taken from the disk page by page: a full disk is then an error, not a death by SIGBUS,
 # and the first write to a page does not wait for the kernel to find a large one (2 ms).
 _PAGE: Final = 4096
 
 
-class Index:
+class Index(IndexEnd):
     """Fixed-size entries in one file; `entries` of them count, whatever the size of the file.
 
     Not thread-safe. After a DiskFault the index must be rebuilt.
@@ -30,17 +31,11 @@ class Index:
 
     def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
         """An index whose file is as `trim` left it, or absent."""
+        status, size = disk.status(path), self.FORMAT.size
+        super().__init__(base_offset, max_bytes // size, status.size // size if status else 0)
         self.path = path
-        self.base_offset = base_offset
-        self.max_entries = max_bytes // self.FORMAT.size
         self._disk = disk
-        status = disk.status(path)
-        self.entries = status.size // self.FORMAT.size if status else 0
-        self._odd = status is None or status.size % self.FORMAT.size != 0
-        self._size = self.FORMAT.size
-        self._pack = self.FORMAT.pack_into
-        self._view = memoryview(b"")
-        self._ready = 0  # up to here entries can be written: mapped, and the space is taken
+        self._odd = status is None or status.size % size != 0
 
     def preallocate(self) -> None:
         """Begin empty, with a file as long as it may get, all zeros."""
@@ -65,17 +60,12 @@ class Index:
             self._map(self.entries * size)
         return self.FORMAT.unpack_from(self._view, number * size)
 
-    def _append(self, first: int, second: int) -> None:
-        at = self.entries * self._size
-        if at + self._size > self._ready:
-            self._make_ready(at)
-        self._pack(self._view, at, first, second)
-        self.entries += 1
-
     def _make_ready(self, position: int) -> None:
-        end = position + self._size
+        """Let an entry be written there: mapped, and its space taken from the disk."""
+        size = self.FORMAT.size
+        end = position + size
         if len(self._view) < end:
-            self._map(max(self.max_entries * self._size, end))
+            self._map(max(self.max_entries * size, end))
         end = min(end + _PAGE, len(self._view))
         self._disk.zero(self.path, position, end - position)
         self._ready = end
@@ -104,7 +94,7 @@ class Index:
 class OffsetIndex(Index):
     """Where in the `.log` file to begin looking for an offset."""
 
-    FORMAT = Struct(">ii")
+    FORMAT = OFFSET_ENTRY
 
     # Where the last search by position ended: the next one, a reader's, is likely to go on there.
     _found = 0
@@ -118,11 +108,6 @@ class OffsetIndex(Index):
 
     @property
     def is_full(self) -> bool:
-        return self.entries >= self.max_entries
-
-    def append(self, offset: int, position: int) -> bool:
-        """Add an entry; tells whether it was the last that there is room for."""
-        self._append(offset - self.base_offset, position)
         return self.entries >= self.max_entries
 
     def position_for(self, offset: int) -> int:
@@ -158,10 +143,7 @@ class OffsetIndex(Index):
 class TimeIndex(Index):
     """From which offset on to look for a timestamp."""
 
-    FORMAT = Struct(">qi")
-
-    # The last timestamp while there are this many entries, so that it need not be read again.
-    _latest, _latest_of = -1, 0
+    FORMAT = TIME_ENTRY
 
     def is_sane(self) -> bool:
         if self._odd or not self.entries:
@@ -181,18 +163,6 @@ class TimeIndex(Index):
             return -1, self.base_offset
         timestamp, relative = self.entry(self.entries - 1)
         return timestamp, self.base_offset + relative
-
-    def append(self, timestamp: int, offset: int) -> bool:
-        """Add an entry, unless the timestamp is not greater than that of the last one.
-
-        Tells whether the index is full.
-        """
-        if self._latest_of != self.entries:
-            self._latest, self._latest_of = self.last[0], self.entries
-        if timestamp > self._latest:
-            self._append(timestamp, offset - self.base_offset)
-            self._latest, self._latest_of = timestamp, self.entries
-        return self.entries >= self.max_entries - 1
 
     def offset_for(self, timestamp: int) -> int:
         """An offset up to which every record is earlier than or at the entry's time <= `timestamp`.

@@ -51,15 +51,15 @@ class Segment(SegmentEnd):
     After a DiskFault from `append` the segment holds what it held before.
     """
 
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+
     __slots__ = (
         "_disk",
         "_reserve",
         "_suffix",
         "folder",
-        "is_index_dirty",
         "lacks_aborted",
-        "offset_index",
-        "time_index",
     )
 
     def __init__(
@@ -145,13 +145,6 @@ class Segment(SegmentEnd):
         for header in headers:
             self.note(header.size, header.last_offset, header.max_timestamp)
 
-    def _add_index_entries(self, last_offset: int, position: int) -> None:
-        is_full = self.offset_index.append(last_offset, position)
-        is_full |= self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.is_full = is_full
-        self.is_index_dirty = True
-        self._since_entry = 0
-
     @property
     def index_room(self) -> int:
         """How many batches can get index entries until the segment is full."""
@@ -181,7 +174,7 @@ class Segment(SegmentEnd):
             self._reserve = 0
         entries = self.time_index.entries
         if self.max_timestamp >= 0:
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self.time_index.add_time(self.max_timestamp, self.max_timestamp_offset)
         self.is_index_dirty |= self.time_index.entries != entries
         self.offset_index.trim()
         self.time_index.trim()

@@ -311,12 +311,13 @@ class Connection(asyncio.BufferedProtocol):
             last.repeated += repeated
             if since is not None:
                 last.local.add((stopwatch() - since) // repeated, repeated * TIMED_ONE_IN)
-        self._give(out, queued if refusal is None else sum(map(len, out)))
+        if out:
+            self._give(out, queued if refusal is None else sum(map(len, out)))
         if refusal is not None and not line:
             self.close(refusal)
             return
         if refusal is not None:
-            line.add(Refusal(refusal))
+            line.append(Refusal(refusal))
         self._statistics.received_bytes += start - self._start
         self._consumed(start)
 
@@ -367,15 +368,15 @@ class Connection(asyncio.BufferedProtocol):
         return bool(api != _PRODUCE)
 
     def _give(self, out: list[Buffer], size: int) -> None:
-        """Send answers, or let them stand in line if there is one."""
+        """Send answers, if there are any, or let them stand in line if there is one."""
         if self._line and out:
-            self._line.add(out)
+            self._line.append(out)
         elif out:
             self._send(out, size)
 
     def _line_up(self, pending: Pending) -> None:
         pending.since = self._stopwatch()
-        self._line.add(pending)
+        self._line.append(pending)
         pending.deliver_to(self._answered)
 
     def _answered(self, _: Answer | Refusal) -> None:

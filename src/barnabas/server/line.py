@@ -11,41 +11,31 @@ from barnabas.wire.fetch import Buffer
 LONGEST_LINE: Final = 32
 
 
-class Line:
+class Line(deque[Pending | Answer | Refusal]):
     """Of one connection: answers that are not there yet, and such as stand behind them."""
 
-    __slots__ = ("_entries",)
-
-    def __init__(self) -> None:
-        self._entries: deque[Pending | Answer | Refusal] = deque()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def add(self, entry: Pending | Answer | Refusal) -> None:
-        self._entries.append(entry)
+    __slots__ = ()
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing may be added: the last has to be answered first, or there are enough."""
-        if not self._entries:
+        if not self:
             return False
-        last = self._entries[-1]
+        last = self[-1]
         is_open = last.next_may_begin if isinstance(last, Pending) else type(last) is not Refusal
-        return not is_open or len(self._entries) >= LONGEST_LINE
+        return not is_open or len(self) >= LONGEST_LINE
 
     def take(self, out: list[Buffer], waited: Callable[[Pending], object]) -> Refusal | None:
         """Put the answers to `out` that nothing stands before; `waited` is told whose they were.
 
         Returns the refusal that they end with, if they do.
         """
-        entries = self._entries
-        while entries:
-            first = entries[0]
+        while self:
+            first = self[0]
             answer = first.given if isinstance(first, Pending) else first
             if answer is None:
                 break
-            entries.popleft()
+            self.popleft()
             if isinstance(first, Pending):
                 waited(first)
             if isinstance(answer, Refusal):
@@ -58,7 +48,7 @@ class Line:
 
     def abandon(self) -> None:
         """Nobody waits any more."""
-        entries, self._entries = self._entries, deque()
-        for each in entries:
-            if isinstance(each, Pending):
-                each.abandon()
+        waiting = [each for each in self if isinstance(each, Pending)]
+        self.clear()
+        for each in waiting:
+            each.abandon()

@@ -1,0 +1,1 @@
+from barnabas.log.index_end import IndexEnd as IndexEnd
