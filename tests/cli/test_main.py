@@ -177,3 +177,15 @@ def test_ctrl_c_ends_quietly_with_130(
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == b""
         assert process.wait() == 130
+
+
+def test_a_command_that_is_interrupted_in_a_process_of_anothers_leaves_its_signals_alone(
+    offline: Barnabas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("barnabas.cli.client.Cluster.admin", interrupted)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert offline("topics", "list").code == 130
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

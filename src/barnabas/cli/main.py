@@ -84,9 +84,11 @@ def _invoked(command: Callable[..., Any], *arguments: Any, **options: Any) -> An
         # The Kafka client makes a SystemError of a signal that hits one of its calls.
         if isinstance(error, SystemError) and not _received:
             raise
-        # One was enough: a second must not break in while clients are being closed.
+        # One was enough: a second must not break in while clients are being closed. A process of
+        # another's, in which a command was run, keeps its own handlers.
         for number in _STOPPING:
-            signal.signal(number, signal.SIG_IGN)
+            if signal.getsignal(number) is _on_signal:
+                signal.signal(number, signal.SIG_IGN)
         raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
     except OSError as error:
         # What is still buffered must not fail again when the interpreter ends.
