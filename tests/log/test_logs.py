@@ -20,6 +20,7 @@ from tests.log.batches import CONFIG, NOW, append, fill, read_all
 
 CLUSTER = "lkc-abcdefghijklmnopqr"
 A, B, C = (TopicPartition("my-topic", n) for n in range(3))
+TOPIC, OTHER_TOPIC = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 class StoppedClock:
@@ -305,15 +306,35 @@ def test_a_checkpoint_is_written_by_several_threads_and_the_latest_decision_stay
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nmy-topic 0 99\n"
 
 
-def test_two_folders_that_hold_the_same_partition_are_refused(tmp_path: Path) -> None:
-    for name in ("x", "y"):
+@pytest.mark.parametrize("ids", [(None, None), (TOPIC, TOPIC), (TOPIC, OTHER_TOPIC)])
+def test_two_folders_that_hold_the_same_partition_are_refused(
+    tmp_path: Path, ids: tuple[uuid.UUID | None, uuid.UUID | None]
+) -> None:
+    for name, topic_id in zip(("x", "y"), ids, strict=True):
         with opened(tmp_path / name) as logs:
-            logs.create(A, None, CONFIG)
+            log = logs.create(A, topic_id, CONFIG)
+            if ids[0] == ids[1]:
+                fill(log, 1)  # otherwise it is known already by the ids that both count
     with (
         pytest.raises(ConfigError, match=r"my-topic-0 lies in .*/x and in .*/y; move one"),
         opened(tmp_path / "x", tmp_path / "y"),
     ):
         pass
+
+
+@pytest.mark.parametrize("records", [0, 5])
+@pytest.mark.parametrize("ids", [(None, None), (None, TOPIC), (TOPIC, TOPIC)])
+def test_a_log_that_never_held_anything_gives_way_to_one_of_the_same_partition(
+    tmp_path: Path, ids: tuple[uuid.UUID | None, uuid.UUID | None], records: int
+) -> None:
+    for name, topic_id, count in zip(("x", "y"), ids, (0, records), strict=True):
+        with opened(tmp_path / name) as logs:
+            fill(logs.create(A, topic_id, CONFIG), count)
+    for _ in range(2):
+        with opened(tmp_path / "x", tmp_path / "y") as logs:
+            assert [log.log_end_offset for log in logs] == [records]
+    left = [path for path in tmp_path.glob("*/my-topic-0") if path.is_dir()]
+    assert left == [tmp_path / ("y" if records else "x") / "my-topic-0"]
 
 
 def test_a_folder_that_cannot_be_used_at_the_start_is_offline_alone(tmp_path: Path) -> None:

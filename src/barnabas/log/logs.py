@@ -8,12 +8,13 @@ from uuid import UUID
 
 from barnabas.base.clock import Clock
 from barnabas.base.disk import Disk
-from barnabas.base.errors import BarnabasError, BrokerError, ConfigError, DiskFault, ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.base.topic_config import TopicConfig
+from barnabas.log.doubles import empty_doubles
 from barnabas.log.folder import (
     FIRST_DIRTY_OFFSET,
     HIGH_WATERMARK,
@@ -116,7 +117,7 @@ class Logs:
         Returns the removals that a former run did not get to. `progress` hears of each
         partition: how many are open, of how many. Blocks.
 
-        Raises  ConfigError, none opened, if two folders hold the same partition
+        Raises  ConfigError, none opened, if two folders hold what may be the same partition
                 DiskFault, if no folder is left
         """
         removals: list[Removal] = []
@@ -131,7 +132,7 @@ class Logs:
             else:
                 doomed = [name for name in names if name.endswith(DELETE)]
                 removals += (Removal(folder.disk, [name], 0) for name in doomed)
-        _check_unique(openings)
+        removals += self._put_doubles_aside(openings)
         for done, (folder, opening) in enumerate(openings, 1):
             if folder.disk.folder not in self.offline:
                 try:
@@ -236,15 +237,31 @@ class Logs:
         write_topic_id(log.disk, log.folder, topic_id)
         log.topic_id = topic_id
 
+    def _put_doubles_aside(self, openings: list[tuple[LogFolder, Opening]]) -> list[Removal]:
+        """Take those out that never held anything, of partitions that are in another folder too."""
+        removals = []
+        while True:
+            online = [each for each in openings if each[0].disk.folder not in self.offline]
+            try:
+                for folder, opening in empty_doubles(online):
+                    removals.append(self._doom(folder.disk, opening.partition, delay_ms=0))
+                    openings.remove((folder, opening))
+                return removals
+            except DiskFault as fault:
+                self.take_offline(fault)
+
     def delete(self, partition: TopicPartition) -> Removal:
         """Take a partition away; its folder is renamed now and removed by the work returned."""
         log = self._logs.pop(partition)
         log.cleaning = None
         self.high_watermarks.pop(partition, None)
+        return self._doom(log.disk, partition, log.config.file_delete_delay_ms)
+
+    def _doom(self, disk: Disk, partition: TopicPartition, delay_ms: int) -> Removal:
         suffix = f"-{partition.partition}.{self._random.uuid().hex}{DELETE}"
         name = partition.topic[: _MAX_NAME - len(suffix)] + suffix
-        log.disk.rename(log.folder, name)
-        return Removal(log.disk, [name], log.config.file_delete_delay_ms)
+        disk.rename(str(partition), name)
+        return Removal(disk, [name], delay_ms)
 
     # What the server does from time to time
 
@@ -384,15 +401,3 @@ def _openings(
                 dirty.get(partition),
             ),
         )
-
-
-def _check_unique(openings: Sequence[tuple[LogFolder, Opening]]) -> None:
-    """Nobody knows which of two logs is the partition's."""
-    found: dict[TopicPartition, str] = {}
-    for folder, opening in openings:
-        other = found.setdefault(opening.partition, folder.disk.folder)
-        if other != folder.disk.folder:
-            raise ConfigError(
-                f"log.dirs: {opening.partition} lies in {other} and in {folder.disk.folder}; "
-                "move one of them elsewhere, most likely that in a folder which had failed"
-            )

@@ -1,0 +1,57 @@
+"""A partition that lies in two log folders: one that never held anything gives way to the other.
+
+A folder that fails while a log is made in it leaves an empty one, and the log is made in another
+folder. When the first folder is back both are there.
+"""
+
+from collections.abc import Sequence
+
+from barnabas.base.disk import Disk
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.log.folder import LogFolder
+from barnabas.log.loading import Opening, read_topic_id
+from barnabas.log.segment import LOG
+
+_FIRST_SEGMENT = f"{0:020}{LOG}"
+
+Found = tuple[LogFolder, Opening]
+
+
+def empty_doubles(openings: Sequence[Found]) -> list[Found]:
+    """Those to be left out, so that no partition is there twice.
+
+    Raises  ConfigError, if it cannot be known which of two logs is the partition's
+            DiskFault
+    """
+    by_partition: dict[TopicPartition, list[Found]] = {}
+    for found in openings:
+        by_partition.setdefault(found[1].partition, []).append(found)
+    return [each for found in by_partition.values() for each in _superfluous(found)]
+
+
+def _superfluous(found: list[Found]) -> list[Found]:
+    if len(found) == 1:
+        return []
+    empty = [each for each in found if _never_held_anything(each)]
+    kept = next((each for each in found if each not in empty), found[0])
+    ids = {read_topic_id(folder.disk, str(opening.partition)) for folder, opening in found}
+    if len(empty) < len(found) - 1 or len(ids - {None}) > 1:
+        (one, opening), (other, _), *_ = found
+        raise ConfigError(
+            f"log.dirs: {opening.partition} lies in {one.disk.folder} and in {other.disk.folder}; "
+            "move one of them elsewhere, most likely that in a folder which had failed"
+        )
+    return [each for each in found if each is not kept]
+
+
+def _never_held_anything(found: Found) -> bool:
+    folder, opening = found
+    disk, name = folder.disk, str(opening.partition)
+    logs = [each for each in disk.list(name) if each.endswith(LOG)]
+    return set(logs) <= {_FIRST_SEGMENT} and not any(_size(disk, f"{name}/{log}") for log in logs)
+
+
+def _size(disk: Disk, path: str) -> int:
+    status = disk.status(path)
+    return 0 if status is None else status.size
