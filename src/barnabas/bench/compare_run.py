@@ -62,11 +62,13 @@ class Compared:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is reached; None if there is none, or no ratio."""
+        """Whether the goal is reached, by the ratio as it is shown; None if there is no goal, or
+        no ratio."""
         goal = self.metric.goal
         if goal is None or not self.ratios:
             return None
-        return self.ratio <= goal if self.metric.less else self.ratio >= goal
+        shown = round(self.ratio, 2)
+        return shown <= goal if self.metric.less else shown >= goal
 
 
 @dataclass(frozen=True, slots=True)
