@@ -26,7 +26,11 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3_000)]
 STARTED_WITHIN_S: Final = 300.0
 ENDED_WITHIN_S: Final = 1_200.0
 SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-MEMORY: Final = ("--conf", "spark.executor.memory=512m")
+# What a cluster has by itself is for data of another size: 200 tasks to sum up 120 records.
+SMALL: Final = (
+    *("--conf", "spark.executor.memory=512m"),
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+)
 
 Pipeline = Callable[..., Any]
 
@@ -37,7 +41,7 @@ def place(
 ) -> Iterator[tuple[str, ...]]:
     """The options that say where Spark runs."""
     if request.param == "--master":
-        yield ("--master", EXECUTORS, *MEMORY)
+        yield ("--master", EXECUTORS, *SMALL)
         return
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     settings = {

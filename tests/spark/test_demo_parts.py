@@ -1,5 +1,7 @@
 """The parts of the demo, each without a cluster: what is noted, what is claimed, what is drawn."""
 
+import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +14,7 @@ import pytest
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.ports import free_port
+from barnabas.spark.demo_cluster import DemoCluster
 from barnabas.spark.demo_pipeline import WATERMARK, write_project
 from barnabas.spark.demo_proof import Counted, Logged, counted, decide_claims, decide_same_bytes
 from barnabas.spark.demo_report import Events, failover_gap, write_report
@@ -183,3 +186,23 @@ def test_times_without_a_zone_are_taken_for_utc() -> None:
 def test_an_order_says_its_minute() -> None:
     order = Order(1, datetime(2026, 5, 4, 9, 1, 59, 999, tzinfo=UTC), 1, "books", 1)
     assert order.minute == datetime(2026, 5, 4, 9, 1, tzinfo=UTC)
+
+
+def test_a_cluster_is_stopped_though_a_signal_came_as_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    cluster = DemoCluster(tmp_path / "cluster")
+    with pytest.raises(KeyboardInterrupt):
+        cluster.launch()
+    cluster.stop()
+
+    assert [process.poll() is None for process in started] == [False]

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +39,9 @@ class DemoCluster:
         self._returned: _Server | None = None
 
     def launch(self) -> None:
-        """Start all; does not wait for them."""
-        self._all.launch()
+        """Start all; does not wait for them. To be called in the main thread."""
+        with _undisturbed():
+            self._all.launch()
 
     def wait_until_ready(self) -> None:
         """Return when all brokers serve. Raises CommandFailed if they do not."""
@@ -68,6 +69,23 @@ class DemoCluster:
             each.terminate()
         for each in running:
             each.wait()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals that end the demo come after it: of a process half started `stop` would not know."""
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for received in came:
+            signal.raise_signal(received)
 
 
 class _Server:

@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -27,6 +28,7 @@ _EMBEDDED: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
 _LOG: Final = "spark.log"
+_ENDED_WITHIN_S: Final = 60.0
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
@@ -122,17 +124,47 @@ def _opened(name: str, place: SparkPlace, connect: bool, folder: Path) -> "Itera
             yield session
         return
     port = free_port() if connect else None
-    classic = _start(name, place, port, folder)
+    with _driver():
+        classic = _start(name, place, port, folder)
+        try:
+            if port is None:
+                yield classic
+            else:
+                with _connected(f"sc://localhost:{port}", {}) as session:
+                    yield session
+        finally:
+            # After a signal there may be nobody left to tell; then it is stopped already.
+            with _stderr_to(folder / _LOG), suppress(*spark_errors(), OSError):
+                classic.stop()
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    """The JVM that is started inside has ended after it, with the files that it keeps.
+
+    PySpark leaves it to end some time after this process. One that ran before is left alone.
+    """
+    from pyspark import SparkContext
+
+    is_ours = SparkContext._gateway is None
     try:
-        if port is None:
-            yield classic
-        else:
-            with _connected(f"sc://localhost:{port}", {}) as session:
-                yield session
+        yield
     finally:
-        # After a signal there may be nobody left to tell; then it is stopped already.
-        with _stderr_to(folder / _LOG), suppress(*spark_errors(), OSError):
-            classic.stop()
+        gateway: Any = SparkContext._gateway
+        if is_ours and gateway is not None and gateway.proc is not None:
+            SparkContext._gateway = SparkContext._jvm = None
+            _end(gateway.proc)
+            with suppress(*spark_errors(), OSError):
+                gateway.shutdown()
+
+
+def _end(jvm: "subprocess.Popen[bytes]") -> None:
+    """The end of its input asks it to; if it does not end by that in time, it is killed."""
+    try:
+        jvm.communicate(timeout=_ENDED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
 
 
 def _start(name: str, place: SparkPlace, port: int | None, folder: Path) -> "SparkSession":
