@@ -114,11 +114,17 @@ def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
 
 
 @pytest.mark.parametrize(
-    ("recovery_point", "first_dirty_offset", "is_right"),
-    [(0, None, True), (1, None, False), (1, 120, True), (1, 0, False)],
+    ("recovery_point", "first_dirty_offset", "tells", "is_right"),
+    [
+        (0, None, False, True),
+        (0, None, True, False),
+        (1, None, False, False),
+        (1, 120, True, True),
+        (1, 0, True, False),
+    ],
 )
 def test_gaps_between_segments_are_right_where_a_log_may_have_been_compacted(
-    tmp_path: Path, recovery_point: int, first_dirty_offset: int | None, is_right: bool
+    tmp_path: Path, recovery_point: int, first_dirty_offset: int | None, tells: bool, is_right: bool
 ) -> None:
     log = open_partition(tmp_path)
     written = fill(log, 120)
@@ -131,6 +137,7 @@ def test_gaps_between_segments_are_right_where_a_log_may_have_been_compacted(
         clean=False,
         recovery_point=recovery_point,
         first_dirty_offset=first_dirty_offset,
+        tells_of_compaction=tells,
     )
     assert log.log_end_offset == (120 if is_right else third.base_offset - 1)
 

@@ -322,6 +322,20 @@ def test_two_folders_that_hold_the_same_partition_are_refused(
         pass
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_new_folder_knows_that_nothing_in_it_was_compacted_and_one_that_was_filled_does_not(
+    tmp_path: Path, is_own: bool
+) -> None:
+    if not is_own:
+        (tmp_path / "other-0").mkdir()
+    logs = make_logs(tmp_path)
+    logs.acquire(BrokerId(1), CLUSTER)
+    (folder,) = logs.folders.values()
+    folder.read_offsets("cleaner-offset-checkpoint")
+    assert folder.tells_of_compaction is is_own
+    logs.release()
+
+
 @pytest.mark.parametrize("records", [0, 5])
 @pytest.mark.parametrize("ids", [(None, None), (None, TOPIC), (TOPIC, TOPIC)])
 def test_a_log_that_never_held_anything_gives_way_to_one_of_the_same_partition(

@@ -41,16 +41,18 @@ class Opening(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
+    tells_of_compaction: bool = False  # if so that is known, and not only unless it was lost
 
     def may_have_gaps_at(self, offset: int) -> bool:
         """Whether a segment that begins there may have been compacted though it is scanned.
 
         Compaction writes the recovery point first, so only where that is unknown, or was written
-        by another program, which then tells of what it compacted.
+        by another program, which then tells of what it compacted; or where somebody has put the
+        files into a folder that knows nothing of them.
         """
         if self.first_dirty_offset is not None:
             return offset < self.first_dirty_offset
-        return self.config.compacts and not self.recovery_point
+        return self.config.compacts and not self.recovery_point and not self.tells_of_compaction
 
 
 def open_log(

@@ -1,6 +1,5 @@
 """All partitions that a broker holds, over its log folders (`log.dirs`)."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -19,6 +18,7 @@ from barnabas.log.folder import (
     FIRST_DIRTY_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
+    PARTITION_FOLDER,
     RECOVERY_POINT,
     CheckpointWrite,
     LogFolder,
@@ -30,7 +30,6 @@ from barnabas.log.settling import Settling
 from barnabas.log.work import Flush, Removal
 
 DELETE: Final = "-delete"
-_PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
 _MAX_NAME: Final = 255
 
 Progress = Callable[[int, int], None]
@@ -388,7 +387,7 @@ def _openings(
     points = folder.read_offsets(RECOVERY_POINT)
     starts = folder.read_offsets(LOG_START_OFFSET)
     dirty = folder.read_offsets(FIRST_DIRTY_OFFSET)
-    for match in filter(None, map(_PARTITION.fullmatch, names)):
+    for match in filter(None, map(PARTITION_FOLDER.fullmatch, names)):
         partition = TopicPartition(match[1], int(match[2]))
         yield (
             folder,
@@ -399,5 +398,6 @@ def _openings(
                 points.get(partition, 0),
                 starts.get(partition, 0),
                 dirty.get(partition),
+                folder.tells_of_compaction,
             ),
         )
