@@ -28,6 +28,7 @@ cdef class SegmentEnd:
     ) except -1
     cpdef append(self, batch, int64_t last_offset, int64_t max_timestamp)
     cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp)
+    cdef int64_t room(self)
     cpdef _add_index_entries(self, int64_t last_offset, int64_t position)
     cdef int fitting(
         self, const Judged *batches, int count, int64_t offset, int64_t now_ms, config

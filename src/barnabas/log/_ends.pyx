@@ -71,6 +71,13 @@ cdef class SegmentEnd:
         self.end_offset = last_offset + 1
         self.is_dirty = True
 
+    cdef int64_t room(self):
+        """How many batches can get index entries until the segment is full."""
+        return min(
+            self.offset_index.max_entries - self.offset_index.entries,
+            self.time_index.max_entries - 1 - self.time_index.entries,
+        )
+
     cpdef _add_index_entries(self, int64_t last_offset, int64_t position):
         cdef bint is_full = self.offset_index.add_offset(last_offset, position)
         is_full |= self.time_index.add_time(self.max_timestamp, self.max_timestamp_offset)

@@ -145,12 +145,6 @@ class Segment(SegmentEnd):
         for header in headers:
             self.note(header.size, header.last_offset, header.max_timestamp)
 
-    @property
-    def index_room(self) -> int:
-        """How many batches can get index entries until the segment is full."""
-        offsets, times = self.offset_index, self.time_index
-        return min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
-
     def note_aborted(self, entry: AbortedTransaction) -> None:
         """Take a transaction whose marker lies here into the transaction index."""
         append_aborted(self._disk, self.path(TRANSACTION_INDEX), entry)

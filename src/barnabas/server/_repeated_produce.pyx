@@ -119,7 +119,7 @@ cdef class RepeatedProduce:
             at += 4 + length
             count += 1
             if since_entry > active._index_interval:
-                room = (active.index_room if room < 0 else room) - 1
+                room = (active.room() if room < 0 else room) - 1
                 if room <= 0:
                     break
                 since_entry = 0

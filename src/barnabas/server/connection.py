@@ -218,7 +218,8 @@ class Connection(asyncio.BufferedProtocol):
         self._registry.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._end : self._read_to]
+        view, end, read_to = self._view, self._end, self._read_to
+        return view[end:read_to] if end or read_to != len(view) else view
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
@@ -311,15 +312,22 @@ class Connection(asyncio.BufferedProtocol):
             last.repeated += repeated
             if since is not None:
                 last.local.add((stopwatch() - since) // repeated, repeated * TIMED_ONE_IN)
-        if out:
-            self._give(out, queued if refusal is None else sum(map(len, out)))
-        if refusal is not None and not line:
-            self.close(refusal)
-            return
         if refusal is not None:
-            line.append(Refusal(refusal))
+            self._refuse(refusal, out)
+            if self._closing:
+                return
+        elif out:
+            self._give(out, queued)
         self._statistics.received_bytes += start - self._start
         self._consumed(start)
+
+    def _refuse(self, why: str, out: list[Buffer]) -> None:
+        """Close once all before it is answered: what is in `out` is, and what stands in line."""
+        self._give(out, sum(map(len, out)))
+        if self._line:
+            self._line.append(Refusal(why))
+        else:
+            self.close(why)
 
     def _why_refused(self, error: Exception) -> str:
         if isinstance(error, LawBroken):
@@ -369,10 +377,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _give(self, out: list[Buffer], size: int) -> None:
         """Send answers, if there are any, or let them stand in line if there is one."""
-        if self._line and out:
-            self._line.append(out)
-        elif out:
+        if not self._line and out:
             self._send(out, size)
+        elif out:
+            self._line.append(out)
 
     def _line_up(self, pending: Pending) -> None:
         pending.since = self._stopwatch()
