@@ -78,6 +78,8 @@ class Purgatory(Generic[Operation]):
         self._delayed = 0
         # The operations of a key, in order of arrival; a key that nobody watches is absent.
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
+        # Whether anybody watches a key: most often nobody does.
+        self.is_watched = self._watchers.__contains__
 
     @property
     def watched(self) -> int:

@@ -20,6 +20,7 @@ class Replicas:
         """`is_elsewhere` tells whether the cluster has a partition that is not held here."""
         self._is_elsewhere = is_elsewhere
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}
+        self.leader_of = self._leaders.get  # `find`, by a key that is there already
         self._followers: dict[tuple[str, int], FollowerReplica] = {}
         self._offline: set[tuple[str, int]] = set()
         self._appended_before = 0  # by those that lead no more

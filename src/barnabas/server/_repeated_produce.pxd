@@ -9,9 +9,14 @@ cdef class RepeatedProduce:
     cdef tuple _key
     cdef Answer _success
     cdef Py_ssize_t _sized_at
-    cdef object _find, _now_ms, _appended, _refuse, _replicated, _acks, _timeout_ms, _topic
-    cdef object _partition
+    cdef object _leader_of, _now_ms, _is_watched, _appended, _refuse, _replicated, _acks
+    cdef object _timeout_ms
     cdef bint _to_all
+    # Of which it is known that it asks for nothing special, and how large it lets a batch be.
+    cdef object _plain_config
+    cdef int64_t _largest
+
+    cdef bint is_plain(self, leader) except -1
 
     cdef serve(
         self,

@@ -26,7 +26,7 @@ cdef class RepeatedProduce:
         Py_ssize_t sized_at,
         replicas,
         clock,
-        appended,
+        consumers,
         refuse,
         replicated,
         acks,
@@ -34,12 +34,12 @@ cdef class RepeatedProduce:
     ):
         self._version = version
         self._key = key
-        self._topic, self._partition = key
         self._success = success
         self._sized_at = sized_at
-        self._find = replicas.find
+        self._leader_of = replicas.leader_of
         self._now_ms = clock.now_ms
-        self._appended = appended
+        self._is_watched = consumers.is_watched
+        self._appended = consumers.check_and_complete
         self._refuse = refuse
         self._replicated = replicated
         self._acks = acks
@@ -54,6 +54,15 @@ cdef class RepeatedProduce:
         finally:
             PyBuffer_Release(&buffer)
 
+    cdef bint is_plain(self, leader) except -1:
+        cdef LogEnd log = leader.log
+        if log.config is not self._plain_config:
+            if not leader.is_plain:
+                return False
+            self._plain_config = log.config
+            self._largest = leader.largest
+        return True
+
     cdef int serve_run(self, Run *run, list out) except -1:
         """Serve the next frame, and those behind it for the same partition, with one write.
 
@@ -63,11 +72,11 @@ cdef class RepeatedProduce:
         cdef LogEnd log
         cdef int64_t base_offset
         cdef int count
-        leader = self._find(self._topic, self._partition)
-        if leader is None or not leader.is_plain or not leader.is_sole:
+        leader = self._leader_of(self._key)
+        if leader is None or not self.is_plain(leader) or not leader.is_sole:
             return 0
         log = leader.log
-        count = self.collect(run, log._active, leader.largest, batches)
+        count = self.collect(run, log._active, self._largest, batches)
         base_offset = log.log_end_offset
         try:
             if count:
@@ -81,7 +90,8 @@ cdef class RepeatedProduce:
             if not count:
                 return 0
             leader.high_watermark = log.log_end_offset
-            self._appended(self._key)
+            if self._is_watched(self._key):
+                self._appended(self._key)
             answer = self.answers(run, batches, count, base_offset, log.log_start_offset)
         out.append(answer)
         run.queued += len(<bytes>answer)
@@ -156,15 +166,15 @@ cdef class RepeatedProduce:
         cdef LogEnd log
         cdef Py_ssize_t start, end = 0
         cdef int64_t base_offset
-        leader = self._find(self._topic, self._partition)
-        if leader is None or not leader.is_plain:
+        leader = self._leader_of(self._key)
+        if leader is None or not self.is_plain(leader):
             return None
         is_sole = leader.is_sole
         if not is_sole and self._to_all and leader.is_under_min_isr:
             return None
         try:
             start = find_records(self._version, frame, size, self._sized_at, &end)
-            if not start or not is_plain(frame + start, end - start, leader.largest, &batch):
+            if not start or not is_plain(frame + start, end - start, self._largest, &batch):
                 return None
             given = leader.append_judged(
                 view[frame_at + start : frame_at + end],
@@ -189,5 +199,6 @@ cdef class RepeatedProduce:
             return self._replicated(
                 self._version, correlation_id, leader, produced, self._acks, self._timeout_ms
             )
-        self._appended(self._key)
+        if self._is_watched(self._key):
+            self._appended(self._key)
         return self._success.response(correlation_id, base_offset, -1, log.log_start_offset)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.base.twins import use_compiled
+from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed_produce import ALL
@@ -22,8 +23,8 @@ class RepeatedProduce:
 
     __slots__ = (
         "_acks",
-        "_appended",
         "_clock",
+        "_consumers",
         "_key",
         "_refuse",
         "_replicas",
@@ -42,7 +43,7 @@ class RepeatedProduce:
         sized_at: int,
         replicas: Replicas,
         clock: Clock,
-        appended: Callable[[tuple[str, int]], object],
+        consumers: Purgatory[DelayedOperation],
         refuse: Callable[[int, int, tuple[str, int], DiskFault], bytes],
         replicated: Callable[[int, int, LeaderReplica, Produced, int, int], bytes | Pending | None],
         acks: int,
@@ -58,12 +59,12 @@ class RepeatedProduce:
         self._sized_at = sized_at
         self._replicas = replicas
         self._clock = clock
-        self._appended = appended
+        self._consumers = consumers
 
     def __call__(self, frame: memoryview, correlation_id: int) -> bytes | Pending | None:
         """The answer, or None if the request takes the long way."""
         key = self._key
-        leader = self._replicas.find(*key)
+        leader = self._replicas.leader_of(key)
         if leader is None or not leader.is_plain:
             return None
         is_sole = leader.is_sole
@@ -85,7 +86,8 @@ class RepeatedProduce:
             return self._replicated(
                 self._version, correlation_id, leader, produced, self._acks, self._timeout_ms
             )
-        self._appended(key)
+        if self._consumers.is_watched(key):
+            self._consumers.check_and_complete(key)
         return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
 
 

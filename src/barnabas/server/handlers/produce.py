@@ -234,7 +234,7 @@ class Produce:
                 single.sized_at,
                 self._replicas,
                 self._clock,
-                self._consumers,
+                self._delayed.consumers,
                 self._refuse,
                 self._replicated,
                 single.acks,
