@@ -37,21 +37,12 @@ def open_partition(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     first_dirty_offset: int | None = None,
-    tells_of_compaction: bool = False,
 ) -> Log:
     disk = disk if not isinstance(disk, Path) else RealDisk(str(disk))
     disk.make_folder(str(PARTITION))
     return open_log(
         disk,
-        Opening(
-            PARTITION,
-            config,
-            clean,
-            recovery_point,
-            log_start_offset,
-            first_dirty_offset,
-            tells_of_compaction,
-        ),
+        Opening(PARTITION, config, clean, recovery_point, log_start_offset, first_dirty_offset),
         producers=ProducerStates(86_400_000),
         random=Random(1),
         now_ms=NOW,

@@ -114,30 +114,33 @@ def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
 
 
 @pytest.mark.parametrize(
-    ("recovery_point", "first_dirty_offset", "tells", "is_right"),
+    ("recovery_point", "first_dirty_offset", "has_gaps", "is_right"),
     [
-        (0, None, False, True),
-        (0, None, True, False),
-        (1, None, False, False),
-        (1, 120, True, True),
+        (0, None, True, True),
+        (0, None, False, False),
+        (1, None, True, False),
+        (1, 120, False, True),
         (1, 0, True, False),
     ],
 )
 def test_gaps_between_segments_are_right_where_a_log_may_have_been_compacted(
-    tmp_path: Path, recovery_point: int, first_dirty_offset: int | None, tells: bool, is_right: bool
+    tmp_path: Path,
+    recovery_point: int,
+    first_dirty_offset: int | None,
+    has_gaps: bool,
+    is_right: bool,
 ) -> None:
     log = open_partition(tmp_path)
-    written = fill(log, 120)
+    size = len(fill(log, 120)[0])
     third = log.segments[2]
     path = tmp_path / FOLDER / f"{log.segments[1].base_offset:020}.log"
-    path.write_bytes(path.read_bytes()[: -len(written[0])])
+    path.write_bytes(path.read_bytes()[size if has_gaps else 0 : -size])
     log = open_partition(
         tmp_path,
         replace(CONFIG, cleanup_policy=("compact",)),
         clean=False,
         recovery_point=recovery_point,
         first_dirty_offset=first_dirty_offset,
-        tells_of_compaction=tells,
     )
     assert log.log_end_offset == (120 if is_right else third.base_offset - 1)
 

@@ -306,34 +306,27 @@ def test_a_checkpoint_is_written_by_several_threads_and_the_latest_decision_stay
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nmy-topic 0 99\n"
 
 
-@pytest.mark.parametrize("ids", [(None, None), (TOPIC, TOPIC), (TOPIC, OTHER_TOPIC)])
+@pytest.mark.parametrize(
+    ("ids", "records"),
+    [
+        ((None, None), (1, 1)),
+        ((TOPIC, TOPIC), (1, 1)),
+        ((TOPIC, OTHER_TOPIC), (0, 0)),
+        ((TOPIC, OTHER_TOPIC), (0, 1)),
+        ((TOPIC, None), (0, 1)),  # it may be what was deleted before the topic was made again
+    ],
+)
 def test_two_folders_that_hold_the_same_partition_are_refused(
-    tmp_path: Path, ids: tuple[uuid.UUID | None, uuid.UUID | None]
+    tmp_path: Path, ids: tuple[uuid.UUID | None, uuid.UUID | None], records: tuple[int, int]
 ) -> None:
-    for name, topic_id in zip(("x", "y"), ids, strict=True):
+    for name, topic_id, count in zip(("x", "y"), ids, records, strict=True):
         with opened(tmp_path / name) as logs:
-            log = logs.create(A, topic_id, CONFIG)
-            if ids[0] == ids[1]:
-                fill(log, 1)  # otherwise it is known already by the ids that both count
+            fill(logs.create(A, topic_id, CONFIG), count)
     with (
         pytest.raises(ConfigError, match=r"my-topic-0 lies in .*/x and in .*/y; move one"),
         opened(tmp_path / "x", tmp_path / "y"),
     ):
         pass
-
-
-@pytest.mark.parametrize("is_own", [True, False])
-def test_a_new_folder_knows_that_nothing_in_it_was_compacted_and_one_that_was_filled_does_not(
-    tmp_path: Path, is_own: bool
-) -> None:
-    if not is_own:
-        (tmp_path / "other-0").mkdir()
-    logs = make_logs(tmp_path)
-    logs.acquire(BrokerId(1), CLUSTER)
-    (folder,) = logs.folders.values()
-    folder.read_offsets("cleaner-offset-checkpoint")
-    assert folder.tells_of_compaction is is_own
-    logs.release()
 
 
 @pytest.mark.parametrize("records", [0, 5])
@@ -348,7 +341,7 @@ def test_a_log_that_never_held_anything_gives_way_to_one_of_the_same_partition(
         with opened(tmp_path / "x", tmp_path / "y") as logs:
             assert [log.log_end_offset for log in logs] == [records]
     left = [path for path in tmp_path.glob("*/my-topic-0") if path.is_dir()]
-    assert left == [tmp_path / ("y" if records else "x") / "my-topic-0"]
+    assert left == [tmp_path / ("y" if records or ids == (None, TOPIC) else "x") / "my-topic-0"]
 
 
 def test_a_folder_that_cannot_be_used_at_the_start_is_offline_alone(tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ def has(leader: LeaderReplica, end: int) -> bool:
     return leader.log.log_end_offset == end
 
 
+def dispatched(insight: Insight, api: ApiKey) -> int:
+    return next(iter(insight.listeners._connections))._statistics.by_api[api].dispatched
+
+
 async def not_told(client: RawClient, insight: Insight) -> "asyncio.Task[tuple[int, int, int]]":
     """The next answer, which is not there though the broker had time for it."""
     answer = asyncio.ensure_future(told(client))
@@ -127,6 +131,26 @@ def test_another_request_waits_for_all_before_it_and_is_then_served(tmp_path: Pa
         await until(lambda: leader.log.log_end_offset == 3)
         await follow(follower, "orders", 3)
         assert await told(client) == (3, 0, 2)
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+def test_another_request_waits_also_behind_one_that_is_answered_at_once(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders", partitions=2)
+        leader = lead(insight, "orders")
+        client, follower = await insight.connect(), await insight.connect()
+        for number in range(2):  # so that the way of these requests is known
+            await client.send(to_all(number, partition=1))
+            assert await told(client) == (number, 0, number)
+        served = dispatched(insight, ApiKey.API_VERSIONS)
+        await client.send(to_all(2) + to_all(3, partition=1) + api_versions(4))
+        await until(lambda: insight.leader("orders", 1).log.log_end_offset == 3)
+        first = await not_told(client, insight)
+        assert dispatched(insight, ApiKey.API_VERSIONS) == served + 1  # that of `not_told`
+        await follow(follower, "orders", leader.log.log_end_offset)
+        assert [await first, await told(client)] == [(2, 0, 0), (3, 0, 2)]
+        assert await client.correlation_id() == 4
 
     with_broker(tmp_path, scenario, **BROKER)
 

@@ -39,6 +39,8 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "bench": ".bench.command",
 }
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+# Those of a process of our own; none, where a command is run in another's.
+_taken: Final[list[int]] = []
 _received: Final[list[int]] = []
 # What typer's checks of types say, and how a person would.
 _PLAINLY: Final = (
@@ -84,11 +86,9 @@ def _invoked(command: Callable[..., Any], *arguments: Any, **options: Any) -> An
         # The Kafka client makes a SystemError of a signal that hits one of its calls.
         if isinstance(error, SystemError) and not _received:
             raise
-        # One was enough: a second must not break in while clients are being closed. A process of
-        # another's, in which a command was run, keeps its own handlers.
-        for number in _STOPPING:
-            if signal.getsignal(number) is _on_signal:
-                signal.signal(number, signal.SIG_IGN)
+        # One was enough: a second must not break in while clients are being closed.
+        for number in _taken:
+            signal.signal(number, signal.SIG_IGN)
         raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
     except OSError as error:
         # What is still buffered must not fail again when the interpreter ends.
@@ -208,6 +208,7 @@ def main() -> None:
     """The entry point of the `barnabas` script."""
     for number in _STOPPING:
         signal.signal(number, _on_signal)
+        _taken.append(number)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -5,6 +5,7 @@ folder. When the first folder is back both are there.
 """
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from barnabas.base.disk import Disk
 from barnabas.base.errors import ConfigError
@@ -33,16 +34,25 @@ def empty_doubles(openings: Sequence[Found]) -> list[Found]:
 def _superfluous(found: list[Found]) -> list[Found]:
     if len(found) == 1:
         return []
-    empty = [each for each in found if _never_held_anything(each)]
-    kept = next((each for each in found if each not in empty), found[0])
-    ids = {read_topic_id(folder.disk, str(opening.partition)) for folder, opening in found}
-    if len(empty) < len(found) - 1 or len(ids - {None}) > 1:
+    ids = {
+        folder.disk.folder: read_topic_id(folder.disk, str(at.partition)) for folder, at in found
+    }
+    filled = [each for each in found if not _never_held_anything(each)]
+    named = [each for each in found if ids[each[0].disk.folder] is not None]
+    kept = (filled or named or found)[0]
+    known = (None, ids[kept[0].disk.folder])
+    if len(filled) > 1 or any(topic_id not in known for topic_id in ids.values()):
         (one, opening), (other, _), *_ = found
         raise ConfigError(
             f"log.dirs: {opening.partition} lies in {one.disk.folder} and in {other.disk.folder}; "
             "move one of them elsewhere, most likely that in a folder which had failed"
         )
     return [each for each in found if each is not kept]
+
+
+def _topic_id(found: Found) -> UUID | None:
+    folder, opening = found
+    return read_topic_id(folder.disk, str(opening.partition))
 
 
 def _never_held_anything(found: Found) -> bool:

@@ -1,7 +1,6 @@
 """One entry of `log.dirs`: who may use it, how it was left, and its checkpoints."""
 
 import json
-import re
 from collections.abc import Container, Mapping
 from threading import Lock
 from typing import Final, NamedTuple
@@ -21,7 +20,6 @@ HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 FIRST_DIRTY_OFFSET: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
-PARTITION_FOLDER: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
 _CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK, FIRST_DIRTY_OFFSET)
 
 Offsets = Mapping[TopicPartition, int]
@@ -50,15 +48,13 @@ class OffsetCheckpoint:
         # What is on disk, as far as it was read or written here, and what shall be next.
         self.offsets: Offsets = {}
         self.latest: Offsets = {}
-        self.is_found = False  # whether there was a file that could be read
 
     def read(self) -> dict[TopicPartition, int]:
         """What the file holds: nothing, if it is absent or damaged, so more is scanned."""
-        data = self._disk.load(self._name) or b""
         try:
-            offsets, self.is_found = decode_offset_checkpoint(data), len(data) > 0
+            offsets = decode_offset_checkpoint(self._disk.load(self._name) or b"")
         except CorruptCheckpoint:
-            offsets, self.is_found = {}, False
+            offsets = {}
         self.offsets = self.latest = offsets
         return offsets
 
@@ -123,11 +119,6 @@ class LogFolder:
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
         return self._checkpoints[name].read()
 
-    @property
-    def tells_of_compaction(self) -> bool:
-        """Whether what was not said to be compacted, when that was read, never was."""
-        return self._checkpoints[FIRST_DIRTY_OFFSET].is_found
-
     def write_offsets(self, name: str, offsets: Offsets) -> CheckpointWrite:
         return self._checkpoints[name].decide(offsets)
 
@@ -156,8 +147,6 @@ class LogFolder:
     def _check_owner(self, broker_id: BrokerId, cluster_id: str) -> None:
         meta = self._meta()
         if not meta:
-            if not any(map(PARTITION_FOLDER.fullmatch, self.disk.list())):
-                self.write_offsets(FIRST_DIRTY_OFFSET, {}).run()
             self._write_meta(broker_id, cluster_id)
             return
         path = f"{self.disk.folder}/{META_PROPERTIES}"

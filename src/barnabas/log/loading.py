@@ -41,18 +41,17 @@ class Opening(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
-    tells_of_compaction: bool = False  # if so that is known, and not only unless it was lost
 
-    def may_have_gaps_at(self, offset: int) -> bool:
-        """Whether a segment that begins there may have been compacted though it is scanned.
+    def may_be_compacted(self, segment: Segment) -> bool:
+        """Whether a segment may have gaps, though it is scanned.
 
         Compaction writes the recovery point first, so only where that is unknown, or was written
-        by another program, which then tells of what it compacted; or where somebody has put the
-        files into a folder that knows nothing of them.
+        by another program, which then tells of what it compacted. If nothing is known, one that
+        has no gap but at its end has lost what was there.
         """
         if self.first_dirty_offset is not None:
-            return offset < self.first_dirty_offset
-        return self.config.compacts and not self.recovery_point and not self.tells_of_compaction
+            return segment.base_offset < self.first_dirty_offset
+        return self.config.compacts and not self.recovery_point and not _is_dense(segment)
 
 
 def open_log(
@@ -202,7 +201,7 @@ def _check_or_recover(
         # of an offset that the segment before cannot hold.
         is_short = (
             segment.end_offset < end <= segment.base_offset + MAX_RELATIVE + 1
-            and not opening.may_have_gaps_at(segment.base_offset)
+            and not opening.may_be_compacted(segment)
         )
         if (is_cut or (is_short and not is_last)) and not is_flushed:
             # Before the cut: a crash in between must not leave a gap with nothing wrong around.
@@ -214,6 +213,16 @@ def _check_or_recover(
         segment.close()
         if segment is not segments[-1]:
             segment.end_offset = max(segment.end_offset, end)
+
+
+def _is_dense(segment: Segment) -> bool:
+    """Whether no record is missing before the segment's end."""
+    offset = segment.base_offset
+    for _, header in segment.headers():
+        if header.base_offset != offset or offset + header.record_count != header.last_offset + 1:
+            return False
+        offset += header.record_count
+    return True
 
 
 def _read_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:

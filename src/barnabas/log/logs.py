@@ -1,5 +1,6 @@
 """All partitions that a broker holds, over its log folders (`log.dirs`)."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -18,7 +19,6 @@ from barnabas.log.folder import (
     FIRST_DIRTY_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
-    PARTITION_FOLDER,
     RECOVERY_POINT,
     CheckpointWrite,
     LogFolder,
@@ -30,6 +30,7 @@ from barnabas.log.settling import Settling
 from barnabas.log.work import Flush, Removal
 
 DELETE: Final = "-delete"
+_PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
 _MAX_NAME: Final = 255
 
 Progress = Callable[[int, int], None]
@@ -121,17 +122,21 @@ class Logs:
         """
         removals: list[Removal] = []
         openings: list[tuple[LogFolder, Opening]] = []
+        watermarks: dict[str, dict[TopicPartition, int]] = {}
         for folder in self._online():
             try:
                 names = folder.disk.list()
                 openings += _openings(folder, names, config_of)
-                self.high_watermarks |= folder.read_offsets(HIGH_WATERMARK)
+                watermarks[folder.disk.folder] = folder.read_offsets(HIGH_WATERMARK)
             except DiskFault as fault:
                 self.take_offline(fault)
             else:
                 doomed = [name for name in names if name.endswith(DELETE)]
                 removals += (Removal(folder.disk, [name], 0) for name in doomed)
         removals += self._put_doubles_aside(openings)
+        for folder, (partition, *_) in openings:
+            if (known := watermarks.get(folder.disk.folder, {}).get(partition)) is not None:
+                self.high_watermarks[partition] = known
         for done, (folder, opening) in enumerate(openings, 1):
             if folder.disk.folder not in self.offline:
                 try:
@@ -387,7 +392,7 @@ def _openings(
     points = folder.read_offsets(RECOVERY_POINT)
     starts = folder.read_offsets(LOG_START_OFFSET)
     dirty = folder.read_offsets(FIRST_DIRTY_OFFSET)
-    for match in filter(None, map(PARTITION_FOLDER.fullmatch, names)):
+    for match in filter(None, map(_PARTITION.fullmatch, names)):
         partition = TopicPartition(match[1], int(match[2]))
         yield (
             folder,
@@ -398,6 +403,5 @@ def _openings(
                 points.get(partition, 0),
                 starts.get(partition, 0),
                 dirty.get(partition),
-                folder.tells_of_compaction,
             ),
         )

@@ -256,8 +256,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reads += 1
         since = None if self._reads & _UNTIMED else stopwatch()
         try:
-            while not (line and self._is_held(start)):
-                pending = None
+            while not self._closing and not (line and self._is_held(start)):
+                pending, served = None, 0
                 if self._shortcut_size:
                     start, served, size, queued, pending = serve_known(
                         view, start, end, most, self._shortcuts, self._shortcut_size, out, queued
@@ -273,6 +273,8 @@ class Connection(asyncio.BufferedProtocol):
                 if pending is not None:
                     self._line_up(pending)
                     continue
+                if served and line:
+                    continue  # the next one may have to wait
                 if end - start < 4 or self._write_blocked:
                     break
                 if sent >= MOST_IN_A_ROW:
@@ -391,8 +393,8 @@ class Connection(asyncio.BufferedProtocol):
         """Send what is there at the beginning of the line, unless more is about to come."""
         refusal = self._line.take(self._ready, self._waited)
         if refusal is not None:
-            self._send_ready()
             self.close(refusal.why)
+            self._line.abandon()
             return
         self.last_active = self._now()
         if not self._line:
@@ -500,6 +502,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_quietly(self) -> None:
         """Close for a reason that is not this connection's."""
+        self._send_ready()
         self._closing = True
         if self._transport is not None:
             self._transport.close()

@@ -194,6 +194,9 @@ class Produce:
         if not awaited:
             topics = _by_topic(request, [each.produced for each in done])
             return self._reply(version, correlation_id, request.acks, topics)
+        # The records are in the log: whoever waits must not keep the buffer that they came in.
+        named = [batches._replace(records=None) for batches in request.partitions]
+        request = request._replace(partitions=named)
 
         def respond(codes: Sequence[ErrorCode]) -> bytes:
             fared = iter(codes)
