@@ -216,13 +216,13 @@ def _check_or_recover(
 
 
 def _is_dense(segment: Segment) -> bool:
-    """Whether no record is missing before the segment's end."""
+    """Whether it has records, and none is missing before the end of what it has."""
     offset = segment.base_offset
     for _, header in segment.headers():
         if header.base_offset != offset or offset + header.record_count != header.last_offset + 1:
             return False
         offset += header.record_count
-    return True
+    return offset > segment.base_offset
 
 
 def _read_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
