@@ -34,7 +34,9 @@ def broker(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[BrokerProcess]:
     """One broker for all tests that leave it running; at the end it must stop cleanly."""
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    # Records of long ago, as tests write them, must not be deleted under a test that is at work.
+    overrides = ["log.retention.check.interval.ms=86400000"]
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides)
     request.config.stash.setdefault(_brokers, []).append(process)
     process.start()
     try:
