@@ -34,14 +34,10 @@ def empty_doubles(openings: Sequence[Found]) -> list[Found]:
 def _superfluous(found: list[Found]) -> list[Found]:
     if len(found) == 1:
         return []
-    ids = {
-        folder.disk.folder: read_topic_id(folder.disk, str(at.partition)) for folder, at in found
-    }
     filled = [each for each in found if not _never_held_anything(each)]
-    named = [each for each in found if ids[each[0].disk.folder] is not None]
+    named = [each for each in found if _topic_id(each) is not None]
     kept = (filled or named or found)[0]
-    known = (None, ids[kept[0].disk.folder])
-    if len(filled) > 1 or any(topic_id not in known for topic_id in ids.values()):
+    if len(filled) > 1 or any(_topic_id(each) != _topic_id(kept) for each in named):
         (one, opening), (other, _), *_ = found
         raise ConfigError(
             f"log.dirs: {opening.partition} lies in {one.disk.folder} and in {other.disk.folder}; "
