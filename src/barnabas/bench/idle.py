@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.bench.clients import produce_messages
 from barnabas.bench.messages import TOPIC
 from barnabas.bench.plan import Bench
-from barnabas.bench.processes import HAS_PROC, Server, broker, cpu_seconds, resident_bytes
+from barnabas.bench.processes import HAS_PROC, Server, broker, cpu_seconds, resident_bytes, settle
 from barnabas.bench.report import Row, Section
 from barnabas.bench.topics import create_topic
 
@@ -127,6 +127,7 @@ def _idle(bench: Bench) -> Idle:
     count = max(1, bench.plan.client_bytes // LOAD_RECORD_BYTES)
     with bench.scratch() as folder, broker(folder) as server:
         fresh = resident_bytes(server.pid)
+        settle(server, bench.plan.settle_seconds)  # what it loads after its start is no idling
         percent = _idle_cpu_percent(server, bench.plan.idle_seconds)
         create_topic(server.bootstrap, TOPIC, 1)
         produce_messages(server.bootstrap, LOAD_RECORD_BYTES, count)
