@@ -27,6 +27,9 @@ TWINS = {
 }
 WITHOUT_TWINS = (
     "tests/log/test_log.py",
+    "tests/log/test_log_flushes.py",
+    "tests/log/test_log_producers.py",
+    "tests/log/test_log_removals.py",
     "tests/log/test_segment.py",
     "tests/log/test_model.py",
     "tests/server/test_shortcuts.py",

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import crc32c
-
+from barnabas.base.checksum import crc32c
 from barnabas.cli.dumped import Damage, Dump, Entry
 from barnabas.znodes.journal import FORMAT, MAGIC
 
@@ -58,6 +57,6 @@ def _read_lines(data: bytes) -> Iterator[tuple[int, Any]]:
     position = 0
     for line in data.splitlines(keepends=True):
         head, body = line[:18], line[18:].removesuffix(b"\n")
-        is_good = line.endswith(b"\n") and head == b"%08x %08x " % (crc32c.crc32c(body), len(body))
+        is_good = line.endswith(b"\n") and head == b"%08x %08x " % (crc32c(body), len(body))
         yield position, json.loads(body) if is_good else None
         position += len(line)

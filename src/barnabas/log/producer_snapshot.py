@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from barnabas.base.checksum import crc32c
 from barnabas.base.errors import BarnabasError
 
 _VERSION: Final = 1

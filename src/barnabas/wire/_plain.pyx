@@ -3,7 +3,7 @@
 
 import struct
 
-from crc32c import crc32c
+from barnabas.base.checksum import crc32c
 
 from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
 

@@ -19,8 +19,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from barnabas.base.checksum import crc32c
 from barnabas.base.errors import BrokerError, ErrorCode
 
 HEADER: Final = Struct(">qiibIhiqqqhii")

@@ -7,8 +7,7 @@ CRC right. Here are also the answers that tell where such a batch went.
 import struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from barnabas.base.checksum import crc32c
 from barnabas.base.twins import use_compiled
 from barnabas.wire.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec

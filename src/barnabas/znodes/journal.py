@@ -17,8 +17,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import crc32c
-
+from barnabas.base.checksum import crc32c
 from barnabas.base.disk import DataFile, Disk
 from barnabas.base.errors import BarnabasError, DiskFault
 from barnabas.znodes.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
@@ -151,7 +150,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def _head(body: bytes) -> bytes:
-    return b"%08x %08x " % (crc32c.crc32c(body), len(body))
+    return b"%08x %08x " % (crc32c(body), len(body))
 
 
 def _line(record: list[Any]) -> bytes:
