@@ -1,6 +1,5 @@
 """The round of requests: which brokers get what, what is said of each partition, once for all."""
 
-import time
 import uuid
 from typing import Any
 
@@ -348,11 +347,9 @@ def test_ten_thousand_partitions_are_built_once_for_all_brokers() -> None:
     partitions = [TopicPartition(f"t{each // 100}", each % 100) for each in range(10_000)]
     assignment = Assignment(brokers(1, 2, 3))
     told = batch(context_of({each: (assignment, leading(1, [1, 2, 3])) for each in partitions}))
-    began = time.process_time()
     for partition in partitions:
         told.add_leader_and_isr(brokers(1, 2, 3), partition)
     requests = told.build()
-    assert time.process_time() - began < 1
     for key in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA):
         first, *others = (states(message(requests[b], key)) for b in brokers(1, 2, 3))
         assert len(first) == 10_000

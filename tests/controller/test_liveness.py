@@ -14,6 +14,7 @@ from barnabas.controller.liveness import (
     leaderless,
     remaining_leaders,
 )
+from barnabas.controller.parts import in_parts
 from barnabas.controller.reassignments import MOVING
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
@@ -68,6 +69,30 @@ def test_a_dead_leader_is_replaced_before_it_leaves_the_isr() -> None:
     assert leader(controller) == leader(controller, Q) == 1
     assert controller.cluster.isr(P) == controller.cluster.isr(Q) == (1,)
     assert controller.refused == []
+
+
+def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
+    """However many partitions there are: a step for very many is done in several parts."""
+    controller = Controller(cluster_of(3, t=[(0, 1), *[(0, 1, 2)] * 700]))
+    before = {each: led.version for each, led in controller.cluster.states.items()}
+    for broker in (ONE, TWO):
+        controller.cluster.live.pop(broker)
+    controller.context.apply_brokers(live(controller.cluster.live))
+    steps = decide_brokers_down(controller.context, (TWO, ONE))
+    parts = tuple(part for step in steps for part in in_parts(step))
+    assert len(parts) > len(steps)
+    controller.perform(parts)
+    for partition, led in controller.cluster.states.items():
+        assert (led.state.isr, led.version) == ((0,), before[partition] + 1)
+
+
+def test_of_brokers_that_go_at_once_the_last_named_stays_in_sync_if_nobody_else_is() -> None:
+    for order in ((ONE, TWO), (TWO, ONE)):
+        controller = Controller(cluster_of(3, t=[(1, 2), (2, 1)]))
+        down(controller, *order)
+        assert controller.cluster.isr(P) == controller.cluster.isr(Q) == order[1:]
+        replicas = tuple(Replica(each, broker) for each in (P, Q) for broker in order)
+        assert MoveReplicas(replicas, ReplicaState.OFFLINE) in controller.performed
 
 
 def test_the_last_in_sync_is_waited_for_and_leads_again_when_it_is_back() -> None:

@@ -1,7 +1,7 @@
 """The controller on a real ZooKeeper: the scenarios that sessions and connections matter for."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
@@ -15,12 +15,12 @@ from tests.znodes.test_zookeeper import TIMEOUTS, ZooKeeperUnderTest
 T0 = TopicPartition("t", 0)
 
 
-def play(address: str, scenario: Scenario) -> None:
+def play(address: str, scenario: Scenario, timeouts: Mapping[str, int] = TIMEOUTS) -> None:
     async def run() -> None:
         under_test, sessions = ZooKeeperUnderTest(address), list[Coordination]()
 
         async def session() -> Coordination:
-            sessions.append(await connect(address, **TIMEOUTS))
+            sessions.append(await connect(address, **timeouts))
             return sessions[-1]
 
         cluster = Cluster(await session(), session, under_test.expire)
@@ -93,7 +93,8 @@ def test_a_controller_waits_while_zookeeper_is_away_and_misses_nothing(
         await cluster.until(lambda: _has_moved(cluster, 1))
         assert cluster.controller.epoch == 1
 
-    play(server.address, scenario)
+    # Sessions outlast a ZooKeeper that is slow to start.
+    play(server.address, scenario, {**TIMEOUTS, "session_timeout_ms": 60_000})
 
 
 async def _has_moved(cluster: Cluster, to: int = 3) -> bool:

@@ -99,7 +99,7 @@ async def test_thousands_of_partitions_are_told_of_in_several_requests(cluster: 
     await cluster.create_topic("t", *([(0, 1)] * 2500))
     told = cluster.nodes[1].broker.messages(ApiKey.LEADER_AND_ISR)
     assert len(cluster.nodes[1].broker.leaders()) == 2500
-    assert max(len(each.topic_states[0].partition_states) for each in told) == 1000
+    assert max(len(each.topic_states[0].partition_states) for each in told) == 2000
 
 
 def test_a_step_in_parts_is_the_same_step() -> None:
@@ -115,6 +115,12 @@ def test_a_step_in_parts_is_the_same_step() -> None:
     assert list(in_parts(MoveReplicas((), ReplicaState.ONLINE))) == []
     told = TellMetadata(None, partitions)
     assert list(in_parts(told)) == [told]
+
+
+def test_a_topic_is_moved_whole_unless_it_is_very_large() -> None:
+    partitions = tuple(TopicPartition(topic, n) for topic in "abcd" for n in range(400))
+    moved = in_parts(MovePartitions(partitions, PartitionState.ONLINE))
+    assert [len(joined([part])) for part in moved] == [1200, 400]
 
 
 def joined(parts: Iterable[Step]) -> tuple[object, ...]:

@@ -127,6 +127,7 @@ class Context:
         return [Replica(each, b) for each in partitions for b in self.assignment(each).replicas]
 
     def replicas_on(self, brokers: Iterable[BrokerId]) -> list[Replica]:
+        """What the brokers hold; those of one partition come one after the other."""
         wanted = frozenset(brokers)
         return [
             Replica(each, broker)

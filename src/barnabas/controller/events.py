@@ -5,7 +5,6 @@ one at a time. An event of a client owns the future of its answer in the queue, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode
@@ -13,104 +12,87 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.steps import Selector
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(NamedTuple):
     """The broker is registered: watch /controller and try to be it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerChanged:
+class ControllerChanged(NamedTuple):
     """/controller was created, changed or deleted: resign if another is it, stand if nobody is."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(NamedTuple):
     """Our session is over, and all that rested on it: resign before anything else."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRenewed:
+class SessionRenewed(NamedTuple):
     """We have a new session, and the broker is registered in it: stand again."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(NamedTuple):
     """The children of /brokers/ids changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerModified:
+class BrokerModified(NamedTuple):
     """A broker wrote its znode anew: its endpoints changed."""
 
     broker_id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(NamedTuple):
     """The children of /brokers/topics changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsChanged:
+class PartitionsChanged(NamedTuple):
     """A topic's znode was written by another: partitions were added."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionsChanged:
+class DeletionsChanged(NamedTuple):
     """The children of /admin/delete_topics changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasDeleted:
+class ReplicasDeleted(NamedTuple):
     """A broker answered a StopReplica with deletion, or could not be asked."""
 
     broker_id: BrokerId
     codes: Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentNode:
+class ReassignmentNode(NamedTuple):
     """/admin/reassign_partitions was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlterReassignments:
+class AlterReassignments(NamedTuple):
     """A client asks to move partitions; None cancels. Answered with a code and text for each."""
 
     targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ListReassignments:
+class ListReassignments(NamedTuple):
     """A client asks what is being moved; None asks for all. Answered {partition: Assignment}."""
 
     partitions: tuple[TopicPartition, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignedIsrChanged:
+class ReassignedIsrChanged(NamedTuple):
     """The `state` of a partition that is being moved was written: perhaps it can go on."""
 
     partition: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredElectionNode:
+class PreferredElectionNode(NamedTuple):
     """/admin/preferred_replica_election was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(NamedTuple):
     """A client asks for elections; None asks for all. Answered with a code and text for each."""
 
     partitions: tuple[TopicPartition, ...] | None
     by: Selector  # PREFERRED or OFFLINE_UNCLEAN
 
 
-@dataclass(frozen=True, slots=True)
-class IsrNotified:
+class IsrNotified(NamedTuple):
     """The children of /isr_change_notification changed: leaders wrote new ISRs."""
 
 
@@ -123,8 +105,7 @@ class IsrWish(NamedTuple):
     recovering: bool = False  # from an unclean election
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartition:
+class AlterPartition(NamedTuple):
     """A leader asks that its ISR be changed (Kafka's brokers do, since 2.7).
 
     Answered for each partition with a code, or the Led now.
@@ -135,34 +116,29 @@ class AlterPartition:
     isrs: Mapping[TopicPartition, IsrWish]
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirNotified:
+class LogDirNotified(NamedTuple):
     """The children of /log_dir_event_notification changed: folders failed on some broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasAnswered:
+class ReplicasAnswered(NamedTuple):
     """A broker answered LeaderAndIsr: what failed with KAFKA_STORAGE_ERROR is offline there."""
 
     broker_id: BrokerId
     codes: Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdown(NamedTuple):
     """A broker is about to stop. Answered with the partitions that it still leads."""
 
     broker_id: BrokerId
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceDue:
+class BalanceDue(NamedTuple):
     """The schedule says to look whether leaders should go home."""
 
 
-@dataclass(frozen=True, slots=True)
-class UncleanAllowed:
+class UncleanAllowed(NamedTuple):
     """A topic (None: the cluster's default) now allows unclean elections."""
 
     topic: str | None

@@ -45,8 +45,11 @@ async def take_over(reign: Reign) -> None:
     marked = await reign.watching.deletions()
     enabled = reign.settings().delete_topic_enabled
     await reign.perform(deletions.decide_deletions(context, marked, enabled))
-    alone = tuple(_led_since_before(context))
-    await _pass_over_restarted(reign, list(_restarted_unseen(context)))
+    alone, restarted = tuple(_led_since_before(context)), list(_restarted_unseen(context))
+    # All at once, before what follows tells of some partitions of a topic and later of others: a
+    # broker that has just started knows of none, and its clients take what it knows for all.
+    await reign.perform((TellMetadata(None, None),))
+    await _pass_over_restarted(reign, restarted)
     await reign.perform(_decide_order(context, alone))
     log.info(
         "controller is ready epoch=%d brokers=%d topics=%d partitions=%d",
@@ -148,11 +151,16 @@ def _led_since_before(context: Context) -> Iterator[TopicPartition]:
 
 
 def _decide_order(context: Context, led_since_before: tuple[TopicPartition, ...]) -> Steps:
-    """Every replica hears of its leader; the dead leave their ISRs; who can gets a leader."""
+    """Every replica hears of its leader; the dead leave their ISRs; who can gets a leader.
+
+    Of a topic that goes, the dead are left to its deletion: who lives need not hear of them.
+    """
     online, offline = list[Replica](), list[Replica]()
     for replica in context.replica_states:
-        is_online = context.is_online(replica.broker_id, replica.topic_partition)
-        (online if is_online else offline).append(replica)
+        if context.is_online(replica.broker_id, replica.topic_partition):
+            online.append(replica)
+        elif not liveness.is_going(context, replica.topic_partition.topic):
+            offline.append(replica)
     return (
         RaiseLeaderEpochs(led_since_before),
         MoveReplicas(tuple(online), ReplicaState.ONLINE),

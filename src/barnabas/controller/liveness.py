@@ -7,6 +7,7 @@ Deletions that may go on afterwards are for deletions.py to say.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from barnabas.base.ids import BrokerId, TopicPartition
@@ -62,8 +63,14 @@ def decide_brokers_up(context: Context, brokers: Iterable[BrokerId]) -> Steps:
 
 
 def decide_brokers_down(context: Context, brokers: Iterable[BrokerId]) -> Steps:
-    """Find new leaders for what the brokers led, and take what they held offline."""
-    return decide_replicas_offline(context, context.replicas_on(brokers))
+    """Find new leaders for what the brokers led, and take what they held offline, in this order.
+
+    Where nobody else is in sync, the last of them stays so.
+    """
+    turns = {broker: turn for turn, broker in enumerate(brokers)}
+    held = groupby(context.replicas_on(turns), lambda replica: replica.topic_partition)
+    in_turn = (sorted(each, key=lambda replica: turns[replica.broker_id]) for _, each in held)
+    return decide_replicas_offline(context, chain.from_iterable(in_turn))
 
 
 def decide_replicas_offline(context: Context, replicas: Iterable[Replica]) -> Steps:
@@ -122,11 +129,11 @@ def leaderless(context: Context) -> Iterator[TopicPartition]:
     """Partitions that wait for a leader; those of topics that are going do not."""
     for partition, state in context.partition_states.items():
         waits = state in (PartitionState.NEW, PartitionState.OFFLINE)
-        if waits and not _is_going(context, partition.topic):
+        if waits and not is_going(context, partition.topic):
             yield partition
 
 
-def _is_going(context: Context, topic: str) -> bool:
+def is_going(context: Context, topic: str) -> bool:
     """Whether the deletion of a topic has begun, or is begun next: a former controller may have
     come far with it, and whoever led now would begin an empty log under the same topic id.
 
@@ -141,7 +148,7 @@ def _without_living_leader(context: Context) -> Iterator[TopicPartition]:
     # better served by it than by nobody.
     for partition, led in context.led.items():
         is_served = context.is_online(led.state.leader, partition)
-        if is_served or _is_going(context, partition.topic):
+        if is_served or is_going(context, partition.topic):
             continue
         if context.state_of(partition) is PartitionState.ONLINE:
             yield partition

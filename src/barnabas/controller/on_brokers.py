@@ -27,7 +27,8 @@ async def on_brokers_changed(reign: Reign, event: BrokersChanged) -> None:
     """Those that are gone first, then those that came; a bounced broker is both."""
     context, live = reign.context, await reign.watching.brokers()
     changes = liveness.decide_broker_changes(context, live)
-    down, up = (*changes.dead, *changes.bounced), (*changes.new, *changes.bounced)
+    # The bounced first, as the last to go stays in sync: what they had not flushed may be gone.
+    down, up = (*changes.bounced, *changes.dead), (*changes.new, *changes.bounced)
     if down:
         log.info("brokers down brokers=%s bounced=%s", changes.dead, changes.bounced)
         context.apply_brokers({b: known for b, known in context.live.items() if b not in down})

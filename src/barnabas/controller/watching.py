@@ -70,7 +70,7 @@ class Watching:
     def __init__(self, store: Store, put: Callable[[Event], None]) -> None:
         self._store = store
         self._put = put
-        self._watches: dict[Event, Watch] = {}
+        self._watches: dict[tuple[type[Event], Event], Watch] = {}
         self._ended = False
 
     def end(self) -> None:
@@ -84,7 +84,8 @@ class Watching:
             if not self._ended:
                 self._put(event)
 
-        return self._watches.setdefault(event, watch)
+        # By its type, too: to a dict two events with the same in them are one.
+        return self._watches.setdefault((type(event), event), watch)
 
     # -- brokers -------------------------------------------------------------
 

@@ -1,59 +1,48 @@
-"""What brokers and their controller say to each other, and kio has no schemas for."""
+"""What brokers and their controller say to each other, and kio has no schemas for.
 
+A message's module is loaded when its type is first asked for: a broker needs few of them to start.
+"""
+
+from importlib import import_module
 from typing import Any, Final
 
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.control.alter_partition import AlterPartitionRequestV1, AlterPartitionResponseV1
-from barnabas.wire.control.controlled_shutdown import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
-from barnabas.wire.control.describe_controller import (
-    DescribeControllerRequest,
-    DescribeControllerResponse,
-)
-from barnabas.wire.control.leader_and_isr import (
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrResponseV4,
-)
-from barnabas.wire.control.stop_replica import StopReplicaRequest, StopReplicaResponse
-from barnabas.wire.control.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.wire.control.versions import at_version
 
-_REQUESTS: Final[dict[ApiKey, type[Any]]] = {
-    ApiKey.LEADER_AND_ISR: LeaderAndIsrRequest,
-    ApiKey.STOP_REPLICA: StopReplicaRequest,
-    ApiKey.UPDATE_METADATA: UpdateMetadataRequest,
-    ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownRequest,
-    ApiKey.DESCRIBE_CONTROLLER: DescribeControllerRequest,
-}
-_RESPONSES: Final[dict[ApiKey, type[Any]]] = {
-    ApiKey.LEADER_AND_ISR: LeaderAndIsrResponse,
-    ApiKey.STOP_REPLICA: StopReplicaResponse,
-    ApiKey.UPDATE_METADATA: UpdateMetadataResponse,
-    ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownResponse,
-    ApiKey.DESCRIBE_CONTROLLER: DescribeControllerResponse,
+# The module of each in this folder; its types are named after it.
+_MODULES: Final = {
+    ApiKey.LEADER_AND_ISR: "leader_and_isr",
+    ApiKey.STOP_REPLICA: "stop_replica",
+    ApiKey.UPDATE_METADATA: "update_metadata",
+    ApiKey.CONTROLLED_SHUTDOWN: "controlled_shutdown",
+    ApiKey.DESCRIBE_CONTROLLER: "describe_controller",
 }
 
 
 def control_request(key: ApiKey, version: int) -> type[Any] | None:
     """The type of this request; None if kio knows it."""
     if key is ApiKey.ALTER_PARTITION and version <= 1:
-        return at_version(AlterPartitionRequestV1, version)
-    newest = _REQUESTS.get(key)
-    if newest is None or version == APIS[key].highest:
-        return newest
-    return at_version(newest, version)
+        return at_version(_named("alter_partition", "RequestV1"), version)
+    return _type(key, version, "Request")
 
 
 def control_response(key: ApiKey, version: int) -> type[Any] | None:
     """The type of this response; None if kio knows it."""
     if (key, version) == (ApiKey.LEADER_AND_ISR, 4):
-        return LeaderAndIsrResponseV4
+        return _named("leader_and_isr", "ResponseV4")
     if key is ApiKey.ALTER_PARTITION and version <= 1:
-        return at_version(AlterPartitionResponseV1, version)
-    newest = _RESPONSES.get(key)
-    if newest is None or version == APIS[key].highest:
-        return newest
-    return at_version(newest, version)
+        return at_version(_named("alter_partition", "ResponseV1"), version)
+    return _type(key, version, "Response")
+
+
+def _type(key: ApiKey, version: int, kind: str) -> type[Any] | None:
+    if key not in _MODULES:
+        return None
+    newest = _named(_MODULES[key], kind)
+    return newest if version == APIS[key].highest else at_version(newest, version)
+
+
+def _named(module: str, kind: str) -> type[Any]:
+    name = module.title().replace("_", "") + kind
+    found: type[Any] = getattr(import_module(f"{__name__}.{module}"), name)
+    return found
