@@ -34,7 +34,7 @@ def open_partition(
     config: TopicConfig = CONFIG,
     *,
     clean: bool = True,
-    recovery_point: int = 0,
+    recovery_point: int | None = None,
     log_start_offset: int = 0,
     first_dirty_offset: int | None = None,
 ) -> Log:
@@ -62,6 +62,11 @@ def fill(log: Log, batches: int, *, count: int = 1, value: bytes = b"value" * 10
         append(log, batch)
         written.append(bytes(batch))
     return written
+
+
+def names(log: Log, suffix: str) -> list[str]:
+    """Of the log's files that end so."""
+    return [name for name in log.disk.list(str(PARTITION)) if name.endswith(suffix)]
 
 
 def content(extent: Extent) -> bytes:

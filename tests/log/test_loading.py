@@ -116,8 +116,9 @@ def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
 @pytest.mark.parametrize(
     ("recovery_point", "first_dirty_offset", "has_gaps", "is_right"),
     [
-        (0, None, True, True),
-        (0, None, False, False),
+        (None, None, True, True),
+        (None, None, False, False),
+        (0, None, True, False),
         (1, None, True, False),
         (1, 120, False, True),
         (1, 0, True, False),
@@ -125,7 +126,7 @@ def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
 )
 def test_gaps_between_segments_are_right_where_a_log_may_have_been_compacted(
     tmp_path: Path,
-    recovery_point: int,
+    recovery_point: int | None,
     first_dirty_offset: int | None,
     has_gaps: bool,
     is_right: bool,

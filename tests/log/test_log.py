@@ -1,10 +1,7 @@
 """The log of one partition: what it promises to leaders, followers, consumers and operators."""
 
-import errno
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,16 +9,7 @@ import pytest
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
-from barnabas.log.segment import Segment
-from barnabas.log.transaction_index import decode_aborted
 from barnabas.wire.batch import headers, read_header, stamp
-from barnabas.wire.records import (
-    ControlType,
-    EndTransactionMarker,
-    Record,
-    build_batch,
-    build_marker,
-)
 from tests.log.batches import (
     CONFIG,
     NOW,
@@ -29,37 +17,18 @@ from tests.log.batches import (
     batch_of,
     content,
     fill,
+    names,
     open_partition,
     read_all,
 )
 from tests.support.full_disk import room_for
 
 FOLDER = "orders-0"
-DAY_MS = 86_400_000
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     return open_partition(tmp_path)
-
-
-def names(log: Log, suffix: str) -> list[str]:
-    return [name for name in log.disk.list(FOLDER) if name.endswith(suffix)]
-
-
-def idempotent(sequence: int, *, transactional: bool = False, epoch: int = 0) -> memoryview:
-    record = Record(0, NOW, b"key", b"value", ())
-    return memoryview(
-        bytearray(
-            build_batch(
-                [record],
-                producer_id=9,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                transactional=transactional,
-            )
-        )
-    )
 
 
 def test_a_batch_gets_the_next_offsets_and_the_leaders_epoch(log: Log) -> None:
@@ -224,163 +193,6 @@ def test_rolling_leaves_trimmed_indexes_and_a_snapshot(log: Log) -> None:
     assert read_all(log)[-1:] == read_all(log, 9)
 
 
-def failing_after(times: int, rename: Callable[[str, str], None]) -> Callable[[str, str], None]:
-    left = iter(range(times))
-
-    def renames_or_fails(path: str, new_path: str) -> None:
-        if next(left, None) is None:
-            raise DiskFault("", OSError(errno.EIO, "Input/output error"))
-        rename(path, new_path)
-
-    return renames_or_fails
-
-
-@pytest.mark.parametrize("renames", range(0, 15, 2))
-def test_a_crash_amid_truncation_leaves_no_gap(
-    log: Log, monkeypatch: pytest.MonkeyPatch, renames: int
-) -> None:
-    written = fill(log, 150)
-    monkeypatch.setattr(log.disk, "rename", failing_after(renames, log.disk.rename))
-    with pytest.raises(DiskFault):
-        log.truncate_to(Offset(3), NOW)
-    assert log.failure is not None
-    found = read_all(open_partition(log.disk, clean=False))
-    assert len(found) >= 3
-    assert found == written[: len(found)]
-
-
-@pytest.mark.parametrize("renames", range(0, 15, 2))
-def test_a_crash_amid_retention_leaves_no_gap(
-    log: Log, monkeypatch: pytest.MonkeyPatch, renames: int
-) -> None:
-    written = fill(log, 150)
-    monkeypatch.setattr(log.disk, "rename", failing_after(renames, log.disk.rename))
-    with pytest.raises(DiskFault):
-        log.delete_segments(log.segments[:-1], NOW)
-    found = read_all(open_partition(log.disk, clean=False))
-    assert found
-    assert found == written[-len(found) :]
-
-
-@pytest.mark.parametrize("cut", range(0, 101, 5))
-def test_after_truncation_the_log_is_as_if_nothing_had_been_beyond(
-    tmp_path: Path, cut: int
-) -> None:
-    log = open_partition(tmp_path)
-    written = fill(log, 60)
-    for _ in range(40):
-        append(log, batch := batch_of(), epoch=2)
-        written.append(bytes(batch))
-    log.flush(NOW)
-    removal = log.truncate_to(Offset(cut), NOW)
-    assert read_all(log) == written[:cut]
-    assert log.log_end_offset == log.recovery_point == cut
-    assert log.epochs.latest == (2 if cut > 60 else 0 if cut else -1)
-    if removal:
-        assert all(path.endswith(".deleted") for path in removal.paths)
-        removal.run()
-    more = fill(open_partition(tmp_path, clean=False), 30) if cut <= 60 else []
-    assert read_all(open_partition(tmp_path, clean=False)) == written[:cut] + more
-
-
-def test_a_flush_that_a_truncation_overtook_proves_nothing(log: Log) -> None:
-    fill(log, 10)
-    flush = log.start_flush()
-    log.truncate_to(Offset(5), NOW)
-    fill(log, 10)
-    flush.run()
-    log.on_flushed(flush, NOW)
-    assert log.recovery_point == 0
-    log.flush(NOW)
-    assert log.recovery_point == 15
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_each_of_several_flushes_proves_its_own_part(log: Log, order: tuple[int, ...]) -> None:
-    flushes = []
-    for _ in range(3):
-        fill(log, 5)
-        flushes.append(log.start_flush())
-    for earlier, later in pairwise(flushes):
-        assert set(earlier.paths) <= set(later.paths)
-    proven = 0
-    for number in order:
-        flushes[number].run()
-        log.on_flushed(flushes[number], NOW)
-        proven = max(proven, flushes[number].offset)
-        assert log.recovery_point == proven
-    assert log.start_flush().paths == []
-
-
-def test_the_log_can_begin_anew_elsewhere(log: Log) -> None:
-    fill(log, 60)
-    log.truncate_fully_and_start_at(Offset(1000), NOW).run()
-    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1000, 1000, 0)
-    assert log.epochs.entries == ()
-    assert append(log, epoch=0) == (1000, 1001)
-    assert names(log, ".log") == [f"{1000:020}.log"]
-
-
-def test_deleted_records_are_gone_at_once_and_their_space_with_retention(log: Log) -> None:
-    written = fill(log, 100)
-    third = log.segments[2].base_offset
-    log.delete_records_before(Offset(third + 1))
-    assert read_all(log) == written[third + 1 :]
-    assert list(log.epochs.entries) == [(0, third + 1)]
-    deletable = log.deletable_segments(NOW, log.log_end_offset)
-    assert [segment.base_offset for segment in deletable] == [0, log.segments[1].base_offset]
-    assert log.delete_segments(deletable, NOW)
-    assert log.log_start_offset == third + 1
-    with pytest.raises(BrokerError):
-        log.delete_records_before(Offset(101))
-
-
-def test_retention_by_size_deletes_whole_old_segments_only(log: Log) -> None:
-    fill(log, 100)
-    sizes = [segment.size for segment in log.segments]
-    log.config = replace(CONFIG, retention_bytes=sum(sizes[2:]) - 1)
-    assert list(log.deletable_segments(NOW, log.log_end_offset)) == list(log.segments[:2])
-    log.config = replace(CONFIG, retention_bytes=sum(sizes[1:]) + 1)
-    assert log.deletable_segments(NOW, log.log_end_offset) == []
-    log.config = replace(CONFIG, retention_bytes=0, cleanup_policy=("compact",))
-    assert log.deletable_segments(NOW, log.log_end_offset) == []
-
-
-def test_retention_by_time_looks_at_the_latest_record_of_a_segment(log: Log) -> None:
-    fill(log, 100)
-    log.config = replace(CONFIG, retention_ms=DAY_MS)
-    second = log.segments[1]
-    now = second.max_timestamp + DAY_MS
-    assert log.deletable_segments(now, log.log_end_offset) == [log.segments[0]]
-    assert len(log.deletable_segments(now + 1, log.log_end_offset)) == 2
-    assert log.deletable_segments(now + 1, Offset(second.base_offset)) == [log.segments[0]]
-
-
-def test_when_everything_is_too_old_a_new_segment_begins_first(log: Log) -> None:
-    fill(log, 100)
-    deletable = log.deletable_segments(NOW + 30 * DAY_MS, log.log_end_offset)
-    assert list(deletable) == list(log.segments)
-    removal = log.delete_segments(deletable, NOW)
-    assert removal is not None
-    assert removal.delay_ms == CONFIG.file_delete_delay_ms
-    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (100, 100, 0)
-    assert names(log, ".log") == [f"{100:020}.log"]
-    assert len(names(log, ".log.deleted")) == len(deletable)
-    removal.run()
-    assert names(log, ".deleted") == []
-    assert log.deletable_segments(NOW + 30 * DAY_MS, log.log_end_offset) == []
-    assert append(log) == (100, 101)
-
-
-def test_what_a_reader_holds_stays_readable_when_its_segment_goes(log: Log) -> None:
-    written = fill(log, 100)
-    extent = log.locate(Offset(0), 500, log.log_end_offset)
-    removal = log.delete_segments(log.segments[:2], NOW)
-    assert removal is not None
-    removal.run()
-    assert content(extent) == b"".join(written[: extent.size // len(written[0])])
-
-
 def test_timestamps_are_found_across_segments(log: Log) -> None:
     fill(log, 100)
     for number in range(100):
@@ -397,105 +209,6 @@ def test_timestamps_are_found_across_segments(log: Log) -> None:
     assert first.offset == 50
 
 
-def test_flush_is_due_by_messages_and_by_time(log: Log) -> None:
-    log.config = replace(CONFIG, flush_messages=3, flush_ms=1000)
-    assert not log.is_flush_due(NOW + 5000)
-    fill(log, 2)
-    assert not log.is_flush_due(NOW + 999)
-    assert log.is_flush_due(NOW + 1000)
-    fill(log, 1)
-    assert log.is_flush_due(NOW)
-    assert log.unflushed_messages == 3
-    log.flush(NOW)
-    assert (log.unflushed_messages, log.recovery_point) == (0, 3)
-    assert log.start_flush().paths == []
-
-
-def test_a_rolled_segment_is_flushed_with_its_indexes_and_snapshot(log: Log) -> None:
-    fill(log, 5)
-    log.flush(NOW)
-    states = [log.is_rolled_unflushed]
-    fill(log, 5)
-    log.roll(NOW)
-    fill(log, 5)
-    states.append(log.is_rolled_unflushed)
-    flush = log.start_flush(rolled_only=True)
-    rolled = {f"{FOLDER}/{0:020}{suffix}" for suffix in (".log", ".index", ".timeindex")}
-    assert rolled <= set(flush.paths)
-    assert f"{FOLDER}/{10:020}.log" not in flush.paths
-    flush.run()
-    log.on_flushed(flush, NOW)
-    states.append(log.is_rolled_unflushed)
-    assert (log.recovery_point, states) == (10, [False, True, False])
-    assert {f"{FOLDER}/{10:020}{suffix}" for suffix in (".log", ".snapshot", ".txnindex")} == set(
-        log.start_flush().paths
-    )
-
-
-def test_indexes_trimmed_after_the_last_append_are_flushed_too(log: Log) -> None:
-    fill(log, 5)
-    log.flush(NOW)
-    log.roll(NOW)
-    assert f"{FOLDER}/{0:020}.index" in log.start_flush().paths
-
-
-def test_producers_are_known_again_after_clean_stop_crash_and_truncation(tmp_path: Path) -> None:
-    log = open_partition(tmp_path)
-    for sequence in range(40):
-        append(log, idempotent(sequence))
-    before = log.producers.check(read_header(idempotent(39)))
-    assert before is not None
-    assert before.base_offset == 39
-    log.close(NOW)
-    assert names(log, ".snapshot")[-1] == f"{40:020}.snapshot"
-    for clean in (True, False):
-        log = open_partition(tmp_path, clean=clean)
-        again = log.producers.check(read_header(idempotent(39)))
-        assert again is not None
-        assert again.base_offset == 39
-    log.truncate_to(Offset(20), NOW)
-    assert log.producers.check(read_header(idempotent(20))) is None
-    with pytest.raises(BrokerError):
-        log.producers.check(read_header(idempotent(39)))
-    assert all(name <= f"{20:020}.snapshot" for name in names(log, ".snapshot"))
-
-
-def test_transactions_are_known_again_after_a_crash(tmp_path: Path) -> None:
-    log = open_partition(tmp_path)
-    append(log)
-    append(log, idempotent(0, transactional=True))
-    assert open_partition(tmp_path, clean=False).producers.first_undecided_offset == 1
-    marker = EndTransactionMarker(ControlType.COMMIT, 0)
-    append(log, memoryview(bytearray(build_marker(marker, NOW, 9, 0))))
-    for known in (log, open_partition(tmp_path, clean=False)):
-        assert known.producers.first_undecided_offset is None
-        assert known.producers.first_unstable_offset == 1
-
-
-def test_a_damaged_snapshot_is_dropped_and_the_state_read_from_the_batches(tmp_path: Path) -> None:
-    log = open_partition(tmp_path)
-    for sequence in range(40):
-        append(log, idempotent(sequence))
-    log.close(NOW)
-    for name in names(log, ".snapshot"):
-        log.disk.replace(f"{FOLDER}/{name}", b"damaged")
-    log = open_partition(tmp_path)
-    assert log.producers.check(read_header(idempotent(40))) is None
-    assert log.producers.check(read_header(idempotent(36))) is not None
-    assert names(log, ".snapshot") == []
-
-
-def test_a_log_that_begins_anew_knows_no_producer_of_before(tmp_path: Path) -> None:
-    log = open_partition(tmp_path)
-    for sequence in range(3):
-        append(log, idempotent(sequence))
-    log.close(NOW)
-    log = open_partition(tmp_path)
-    log.truncate_fully_and_start_at(Offset(100), NOW)
-    assert log.producers.is_empty
-    assert open_partition(tmp_path, clean=False).producers.is_empty
-
-
 def test_a_follower_rolls_an_empty_segment_that_lies_too_far_behind(tmp_path: Path) -> None:
     """A leader that compacts may have nothing at all in its first billions of offsets."""
     log = open_partition(tmp_path)
@@ -509,33 +222,6 @@ def test_a_follower_rolls_an_empty_segment_that_lies_too_far_behind(tmp_path: Pa
         log = open_partition(tmp_path, clean=clean)
         assert (log.log_start_offset, log.log_end_offset) == (0, 2**32 + 5)
         assert read_all(log) == [bytes(batch) for batch in batches]
-
-
-def test_aborted_transactions_are_in_the_index_of_their_markers_segment(tmp_path: Path) -> None:
-    log = open_partition(tmp_path)
-
-    def index(segment: Segment) -> list[tuple[int, ...]]:
-        return [tuple(e) for e in decode_aborted(log.disk.load(segment.path(".txnindex")) or b"")]
-
-    kinds = (ControlType.ABORT, ControlType.ABORT, ControlType.COMMIT, ControlType.ABORT)
-    for sequence, kind in enumerate(kinds):
-        append(log, idempotent(sequence, transactional=True))
-        if sequence == 1:
-            log.roll(NOW)  # the second transaction begins before, and ends after
-        append(log, memoryview(build_marker(EndTransactionMarker(kind, 0), NOW, 9, 0)))
-    expected = [[(9, 0, 1, 2)], [(9, 2, 3, 4), (9, 6, 7, 8)]]
-    assert list(map(index, log.segments)) == expected
-    # Whatever was there: recovery writes it anew, of the segments that it reads.
-    spoiled = log.segments[1].path(".txnindex")
-    log.disk.replace(spoiled, b"garbage")
-    for recovery_point in (3, 0):
-        log = open_partition(tmp_path, clean=False, recovery_point=recovery_point)
-        assert list(map(index, log.segments)) == expected
-    log.truncate_to(Offset(7), NOW)
-    assert list(map(index, log.segments)) == [expected[0], expected[1][:1]]
-    log.truncate_to(Offset(3), NOW)
-    assert list(map(index, log.segments)) == [expected[0], []]
-    assert log.producers.first_undecided_offset == 2
 
 
 def test_a_preallocated_segment_is_as_long_as_it_may_get_until_it_rests(tmp_path: Path) -> None:

@@ -122,6 +122,10 @@ class LogFolder:
     def write_offsets(self, name: str, offsets: Offsets) -> CheckpointWrite:
         return self._checkpoints[name].decide(offsets)
 
+    def is_known(self, name: str, partition: TopicPartition) -> bool:
+        """Whether that checkpoint, as it is on the medium, tells of a partition."""
+        return partition in self._checkpoints[name].offsets
+
     def forget_deleted(self, partition: TopicPartition, left: Container[TopicPartition]) -> None:
         """Before `partition` begins anew: what checkpoints say of its former life must go.
 

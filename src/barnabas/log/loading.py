@@ -38,20 +38,21 @@ class Opening(NamedTuple):
     partition: TopicPartition
     config: TopicConfig
     clean: bool  # the last stop was: nothing needs to be scanned
-    recovery_point: int = 0
+    recovery_point: int | None = None  # up to where it is on the medium, if that is known
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
 
     def may_be_compacted(self, segment: Segment) -> bool:
         """Whether a segment may have gaps, though it is scanned.
 
-        Compaction writes the recovery point first, so only where that is unknown, or was written
-        by another program, which then tells of what it compacted. If nothing is known, one that
-        has no gap but at its end has lost what was there.
+        Compaction writes the recovery point first, and a log that may be compacted has one before
+        it has a second segment. So only where that is unknown, as somebody has put the files here,
+        or was written by another program, which then tells of what it compacted. If nothing is
+        known, one that has no gap but at its end has lost what was there.
         """
         if self.first_dirty_offset is not None:
             return segment.base_offset < self.first_dirty_offset
-        return self.config.compacts and not self.recovery_point and not _is_dense(segment)
+        return self.config.compacts and self.recovery_point is None and not _is_dense(segment)
 
 
 def open_log(
@@ -62,6 +63,7 @@ def open_log(
     random: Random,
     now_ms: int,
     settle: Callable[[Log], None] = lambda log: log.on_settled(log.cuts),
+    announce: Callable[[Log], None] = lambda _: None,
 ) -> Log:
     """The log that the folder holds, with every whole batch up to the first damage.
 
@@ -98,12 +100,13 @@ def open_log(
         epochs=epochs,
         producers=producers,
         log_start_offset=start,
-        recovery_point=end if opening.clean else min(opening.recovery_point, end),
+        recovery_point=end if opening.clean else min(opening.recovery_point or 0, end),
         random=random,
         now_ms=now_ms,
         topic_id=read_topic_id(disk, folder),
         first_dirty_offset=first_dirty_offset,
         settle=settle,
+        announce=announce,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()
@@ -190,9 +193,10 @@ def _check_or_recover(
     Of what has, only the indexes and the end of the log are checked, and the indexes built anew
     from the batches if need be.
     """
+    recovery_point = opening.recovery_point or 0
     for number, segment in enumerate(segments):
         end, is_last = segment.end_offset, segment is segments[-1]
-        is_flushed = opening.clean or segment.base_offset < end <= opening.recovery_point
+        is_flushed = opening.clean or segment.base_offset < end <= recovery_point
         if is_flushed and segment.check() and (not is_last or segment.find_end_offset()):
             continue
         is_cut = segment.recover(epochs, None if is_last else end) > 0

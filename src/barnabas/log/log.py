@@ -68,11 +68,14 @@ class Log(LogEnd):
         topic_id: UUID | None = None,
         first_dirty_offset: int | None = None,
         settle: Callable[["Log"], None] = lambda log: log.on_settled(log.cuts),
+        announce: Callable[["Log"], None] = lambda _: None,
     ) -> None:
         """Segments in order, at least one, whose last knows its end.
 
         `settle` does what must be done between a truncation and the next append, and then calls
         `on_settled`. It blocks; if a thread has seen to it in time, it is not called.
+        `announce` makes sure that a recovery point of this log is on the medium, even if it is 0;
+        it is called before a log that may be compacted has a second segment.
         """
         super().__init__(str(partition), config, segments[-1], epochs.latest, log_start_offset)
         self.disk = disk
@@ -88,6 +91,7 @@ class Log(LogEnd):
         self.cleaning: Cleaning | None = None
         self.cuts: int = 0  # how often it was cut
         self._settle = settle
+        self._announce = announce
         self._swap: Swap | None = None
         self._random = random
         self._segments = Segments(disk, segments)
@@ -180,6 +184,8 @@ class Log(LogEnd):
     def _roll_at(self, base_offset: int, now_ms: int) -> bool:
         if not self._active.size and base_offset <= self._active.base_offset:
             return False
+        if self.config.compacts and not self.recovery_point:
+            self._announce(self)
         self._active.rest()
         take_snapshot(self.disk, self.folder, self.producers, base_offset)
         self._start_segment(base_offset, now_ms)
@@ -272,6 +278,11 @@ class Log(LogEnd):
             removal = self._detach(slice(self._segments.number_of(offset) + 1, None))
             self._active = self._segments.active
             self._active.truncate_to(offset, now_ms)
+            # Where nothing was ever compacted a gap before `offset` is a loss: it is fetched again.
+            # Elsewhere gaps may lie beyond `first_dirty_offset`, too: a pass that was interrupted
+            # has swapped segments in before it is noted, and a leader's gaps are copied.
+            if not self.config.compacts and self.first_dirty_offset is None:
+                self._active.find_end_offset()
             self._after_truncation(now_ms)
         return removal
 

@@ -60,6 +60,8 @@ class Logs:
         self._producer_expiration_ms = producer_expiration_ms
         self._safeguards = safeguards
         self._logs: dict[TopicPartition, Log] = {}
+        # Those whose gaps may be compaction's: a recovery point of 0 would say that they are not.
+        self._of_unknown_origin: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self._logs.values())
@@ -155,7 +157,7 @@ class Logs:
     def _lower_recovery_points(self, folder: LogFolder) -> None:
         """Where a log ends before its recovery point, what comes there next is not flushed yet."""
         known = folder.read_offsets(RECOVERY_POINT)
-        points = {log.partition: log.recovery_point for log in self._logs_in(folder)}
+        points = self._recovery_points(folder)
         if any(points.get(partition, 0) < known[partition] for partition in known):
             folder.write_offsets(RECOVERY_POINT, points).run()
 
@@ -169,8 +171,12 @@ class Logs:
             random=self._random,
             now_ms=self._clock.now_ms(),
             settle=self._settle,
+            announce=self._announce,
         )
         self._logs[opening.partition] = log
+        self._of_unknown_origin.discard(opening.partition)
+        if opening.recovery_point is None and len(log.segments) > 1:
+            self._of_unknown_origin.add(opening.partition)
         return log
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int = -1) -> None:
@@ -234,7 +240,7 @@ class Logs:
         folder.disk.make_folder(str(partition))
         if topic_id is not None:
             write_topic_id(folder.disk, str(partition), topic_id)
-        return self._open(folder, Opening(partition, config, clean=True))
+        return self._open(folder, Opening(partition, config, clean=True, recovery_point=0))
 
     def adopt_topic_id(self, log: Log, topic_id: UUID) -> None:
         """Write down the id of a topic that is older than topic ids. Raises DiskFault."""
@@ -362,12 +368,21 @@ class Logs:
         return self._recovery_checkpoint(self.folders[log.disk.folder])
 
     def _recovery_checkpoint(self, folder: LogFolder) -> CheckpointWrite:
+        return folder.write_offsets(RECOVERY_POINT, self._recovery_points(folder))
+
+    def _recovery_points(self, folder: LogFolder) -> dict[TopicPartition, int]:
         proven = self._safeguards.flush_before_checkpoint
-        points = {
+        return {
             log.partition: log.recovery_point if proven else log.log_end_offset
             for log in self._logs_in(folder)
+            if log.recovery_point or log.partition not in self._of_unknown_origin
         }
-        return folder.write_offsets(RECOVERY_POINT, points)
+
+    def _announce(self, log: Log) -> None:
+        """Let the medium know of a log, if it does not: then its gaps are losses. Blocks if so."""
+        folder = self.folders[log.disk.folder]
+        if not folder.is_known(RECOVERY_POINT, log.partition):
+            self._recovery_checkpoint(folder).run()
 
     def cleaner_checkpoint(self, log: Log) -> CheckpointWrite:
         """The work that writes down up to where each log beside `log` was compacted.
@@ -400,7 +415,7 @@ def _openings(
                 partition,
                 config_of(partition.topic),
                 folder.was_clean,
-                points.get(partition, 0),
+                points.get(partition),
                 starts.get(partition, 0),
                 dirty.get(partition),
             ),
