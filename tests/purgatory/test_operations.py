@@ -83,6 +83,31 @@ def test_an_event_completes_what_it_satisfies_and_only_that(
     assert len(timer) == 1
 
 
+def test_an_event_of_many_keys_looks_once_at_what_watches_several(
+    purgatory: Purgatory[Waiting],
+) -> None:
+    both, other, elsewhere = Waiting(), Waiting(), Waiting()
+    purgatory.try_complete_else_watch(both, ["a", "b"], 100)
+    purgatory.try_complete_else_watch(other, ["b"], 100)
+    purgatory.try_complete_else_watch(elsewhere, ["c"], 100)
+    both.ready = True
+    assert purgatory.check_all(["a", "b", "nobody's"]) == 1
+    assert (both.tries, other.tries, elsewhere.tries) == (2, 2, 1)
+    assert both.events == ["completed"]
+
+
+def test_an_event_of_many_keys_leaves_alone_what_one_before_took_away(
+    purgatory: Purgatory[Waiting],
+) -> None:
+    second = Waiting()
+    first = Waiting(then=lambda: purgatory.cancel(second))
+    purgatory.try_complete_else_watch(first, ["a"], 100)
+    purgatory.try_complete_else_watch(second, ["b"], 100)
+    first.ready = second.ready = True
+    assert purgatory.check_all(["a", "b"]) == 1
+    assert second.tries == 1
+
+
 def test_the_clock_completes_what_no_event_did(
     purgatory: Purgatory[Waiting], loop: VirtualLoop
 ) -> None:

@@ -174,3 +174,8 @@ class Setting:
     def _is_same(self, led: Led) -> bool:
         mine = self.logs.get(led.log.partition)
         return mine is not None and bytes_of(mine) == bytes_of(led.log)
+
+
+def fill_led(led: Led, batches: int) -> None:
+    for _ in range(batches):
+        led.append(1, b"value" * 10)

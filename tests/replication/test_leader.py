@@ -101,7 +101,36 @@ def test_a_follower_that_lost_records_does_not_take_the_high_watermark_back(
     leader = replicated(open_partition(tmp_path), isr=(ME, F2), replicas=(ME, F2))
     grow(leader, 5)
     leader.on_follower_fetch(F2, 5, 0, 1)
-    assert leader.on_follower_fetch(F2, 2, 0, 2) == (False, False, None)
+    leader.on_follower_fetch(F2, 2, 0, 2)
+    assert leader.high_watermark == 5
+
+
+def test_a_follower_that_lost_what_was_committed_is_no_longer_in_sync_until_it_has_it(
+    tmp_path: Path,
+) -> None:
+    leader = replicated(open_partition(tmp_path), isr=(ME, F2, F3), replicas=(ME, F2, F3))
+    grow(leader, 5)
+    for follower in (F2, F3):
+        leader.on_follower_fetch(follower, 5, 0, 1)
+    grow(leader, 3)
+    assert leader.on_follower_fetch(F2, 5, 0, 2).isr_change is None  # it only has to catch up
+    assert leader.on_follower_fetch(F2, 3, 0, 3).isr_change is None  # it may be an old request
+    change = leader.on_follower_fetch(F2, 4, 0, 3).isr_change
+    assert change is not None
+    assert (change.before, change.isr) == ((ME, F2, F3), (ME, F3))
+    assert leader.on_follower_fetch(F2, 3, 0, 4).isr_change is None  # it is on its way
+    leader.apply_isr(change.isr, leader.partition_epoch + 1)
+    assert leader.on_follower_fetch(F2, 4, 0, 5).isr_change is None
+    again = leader.on_follower_fetch(F2, 5, 0, 6).isr_change
+    assert again is not None
+    assert again.isr == (ME, F3, F2)
+
+
+def test_an_old_request_that_comes_late_costs_a_follower_nothing(tmp_path: Path) -> None:
+    leader = replicated(open_partition(tmp_path), isr=(ME, F2), replicas=(ME, F2))
+    grow(leader, 5)
+    for at, offset in enumerate((0, 5, 2, 5, 3, 5)):
+        assert leader.on_follower_fetch(F2, offset, 0, at).isr_change is None
     assert leader.high_watermark == 5
 
 

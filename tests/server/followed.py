@@ -1,6 +1,8 @@
 """A broker whose partitions have followers, for which the test speaks."""
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.replication.leader import LeaderReplica
@@ -25,15 +27,16 @@ def lead(
 ) -> LeaderReplica:
     """Let this broker lead with those followers, as a controller would tell it to."""
     replicas = isr if replicas is None else replicas
-    key = TopicPartition(topic, partition)
+    key, before = TopicPartition(topic, partition), insight.leader(topic, partition)
+    told = leadership(key, isr=isr, replicas=replicas, epoch=epoch)
     leader = LeaderReplica(
         ME,
-        leadership(key, isr=isr, replicas=replicas, epoch=epoch),
-        insight.leader(topic, partition).log,
+        replace(told, topic_id=before.topic_id),
+        before.log,
         high_watermark=Offset(high_watermark),
         now_ms=0,
         max_lag_ms=max_lag_ms,
-        previous=insight.leader(topic, partition) if leads_on else None,
+        previous=before if leads_on else None,
     )
     insight.running.broker.replicas.put(leader)
     insight.delayed.on_partition(key)
@@ -42,7 +45,7 @@ def lead(
 
 async def follow(
     client: RawClient,
-    topic: str,
+    topic: str | UUID,
     offset: int,
     *,
     replica: int = F2,

@@ -8,7 +8,7 @@ JOINED_ELSEWHERE = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS}
 
 def test_the_module_of_each_api_has_its_name_and_a_handler() -> None:
     for key in (*api.LOADED_WHEN_ASKED, *api.CONTROL):
-        assert callable(api.load(key))
+        assert callable(api._load(key))
 
 
 def test_all_that_is_served_has_a_handler() -> None:

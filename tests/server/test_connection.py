@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.connection import KEPT_BUFFER, READ_AHEAD, Connection
+from barnabas.server.connection import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD, Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch import Buffer
 from tests.server.raw import (
@@ -109,6 +109,24 @@ def test_a_large_request_grows_the_buffer_and_gives_it_back(tmp_path: Path) -> N
 
 
 # -- order, and waiting ------------------------------------------------------
+
+
+@pytest.mark.parametrize("record_bytes", [15_000, 16_500])
+def test_requests_in_a_row_that_fill_the_buffer_are_read_many_at_a_time(
+    tmp_path: Path, record_bytes: int
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        client = await insight.connect()
+        one = produce(("orders", 0, batch(bytes(record_bytes))))
+        client.writer.write(200 * one)
+        for _ in range(200):
+            await client.receive()
+        assert insight.leader("orders").log.log_end_offset == 200
+        (connection,) = connections(insight)
+        assert 2 * FIRST_BUFFER < buffered(connection) <= READ_AHEAD
+
+    with_broker(tmp_path, scenario)
 
 
 def test_a_buffer_for_large_requests_is_given_back_when_smaller_ones_follow(tmp_path: Path) -> None:

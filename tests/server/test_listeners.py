@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import socket
 from pathlib import Path
 
 import pytest
 
 from barnabas.base.errors import ConfigError
+from barnabas.server.listeners import Limits
 from tests.server.raw import (
     Insight,
     api_versions,
@@ -23,6 +25,30 @@ from tests.server.raw import (
 def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
     lines = [r.getMessage() for r in caplog.records if r.name == "barnabas.connection"]
     return [line.partition("why=")[2] for line in lines]
+
+
+def test_connections_have_the_buffers_that_the_properties_ask_for(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        await client.ask(api_versions())
+        (connection,) = insight.listeners._connections
+        assert connection._transport is not None
+        taken = connection._transport.get_extra_info("socket")
+        # Linux doubles what it is told, for what it keeps beside the bytes.
+        sizes = [
+            taken.getsockopt(socket.SOL_SOCKET, option)
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+        ]
+        assert sizes in ([60_000, 80_000], [30_000, 40_000])
+
+    with_broker(
+        tmp_path, scenario, socket_send_buffer_bytes=30_000, socket_receive_buffer_bytes=40_000
+    )
+
+
+def test_buffers_of_minus_one_are_left_to_the_system() -> None:
+    limits = Limits(1, 1, 1, 1, socket_send_buffer_bytes=-1, socket_receive_buffer_bytes=-1)
+    assert limits.socket_options == {}
 
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(

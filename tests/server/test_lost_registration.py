@@ -1,5 +1,6 @@
 """A broker whose session ended: what was meant for it before is refused, and it leads again."""
 
+import asyncio
 from pathlib import Path
 from unittest.mock import patch
 
@@ -7,7 +8,7 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.znodes.embedded import EmbeddedSession
-from barnabas.znodes.tree import ConnectionLoss
+from barnabas.znodes.tree import ConnectionLoss, Stat, Watch
 from tests.server.raw import Insight, until, with_broker
 
 
@@ -27,15 +28,82 @@ def test_nothing_is_for_a_broker_between_two_registrations(tmp_path: Path) -> No
         with patch.object(EmbeddedSession, "renew", no_answer):
             await session.expire()
             await until(lambda: broker.replicas.find("t", 0) is None)
-            for epoch in (lost, lost + 1, -1):
+            for epoch in (lost - 1, lost, -1):
                 with pytest.raises(BrokerError) as refused:
                     broker.registration.check_epoch(epoch)
                 assert refused.value.code is ErrorCode.stale_broker_epoch
+            # The controller may know an epoch before we do; what is said to an earlier one is past.
+            broker.registration.check_epoch(lost + 2)
+            with pytest.raises(BrokerError):
+                broker.registration.check_epoch(lost + 1)
+            broker.registration.check_epoch(lost + 2)
         await until(lambda: broker.registration.epoch > lost)
         with pytest.raises(BrokerError):
             broker.registration.check_epoch(lost)
         broker.registration.check_epoch(broker.registration.epoch)
         await until(lambda: broker.replicas.find("t", 0) is not None)
         assert insight.leader("t").epoch > before
+
+    with_broker(tmp_path, scenario)
+
+
+def test_the_controller_may_speak_before_the_new_registration_is_read(tmp_path: Path) -> None:
+    """It sees the node as soon as we do, and tells a broker of its replicas once."""
+
+    async def scenario(insight: Insight) -> None:
+        broker = insight.running.broker
+        session = vars(broker.topics)["_coordination"]
+        lost = broker.registration.epoch
+        heard: list[int] = []
+        read = EmbeddedSession.exists
+
+        async def exists(
+            self: EmbeddedSession, path: str, watch: Watch | None = None
+        ) -> Stat | None:
+            stat = await read(self, path, watch)
+            if stat is not None and path == "/brokers/ids/0" and not heard:
+                broker.registration.check_epoch(stat.czxid)
+                heard.append(stat.czxid)
+            return stat
+
+        with patch.object(EmbeddedSession, "exists", exists):
+            await session.expire()
+            await until(lambda: broker.registration.epoch > lost)
+        assert heard == [broker.registration.epoch]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_registration_that_was_lost_before_it_was_read_is_past(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        broker = insight.running.broker
+        session = vars(broker.topics)["_coordination"]
+        unread: list[int] = []
+        read = EmbeddedSession.exists
+
+        async def exists(
+            self: EmbeddedSession, path: str, watch: Watch | None = None
+        ) -> Stat | None:
+            stat = await read(self, path, watch)
+            if stat is not None and path == "/brokers/ids/0":
+                unread.append(stat.czxid)
+                await asyncio.Event().wait()  # for an answer that does not come
+            return stat
+
+        def is_past() -> bool:
+            try:
+                broker.registration.check_epoch(unread[0])
+            except BrokerError:
+                return True
+            return False
+
+        with patch.object(EmbeddedSession, "exists", exists):
+            await session.expire()
+            await until(lambda: bool(unread))
+            assert not is_past(), "the controller may speak to it"
+            with patch.object(EmbeddedSession, "renew", no_answer):
+                await session.expire()
+                await until(is_past)
+        await until(lambda: broker.registration.epoch > unread[0])
 
     with_broker(tmp_path, scenario)

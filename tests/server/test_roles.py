@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.purgatory.operations import DelayedOperation
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -20,24 +21,48 @@ from tests.server.raw import Insight, request, with_broker
 EPOCH = 1000
 
 
-def told(topic: str, index: int = 0, replicas: tuple[int, ...] = (0,), epoch: int = EPOCH) -> bytes:
-    """The frame of a controller that wants broker 0 to lead."""
-    state = LeaderAndIsrPartitionState(
-        partition_index=index,
-        controller_epoch=epoch,
-        leader=0,
-        leader_epoch=0,
-        isr=replicas,
-        partition_epoch=0,
-        replicas=replicas,
-        is_new=True,
+class Looked(DelayedOperation):
+    """Waits for ever, and counts how often it was looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        return False
+
+    def on_complete(self) -> None:
+        raise AssertionError("nothing completes it")
+
+
+def told(
+    topic: str,
+    index: int = 0,
+    replicas: tuple[int, ...] = (0,),
+    epoch: int = EPOCH,
+    count: int = 1,
+) -> bytes:
+    """The frame of a controller that wants broker 0 to lead so many partitions."""
+    states = tuple(
+        LeaderAndIsrPartitionState(
+            partition_index=each,
+            controller_epoch=epoch,
+            leader=0,
+            leader_epoch=0,
+            isr=replicas,
+            partition_epoch=0,
+            replicas=replicas,
+            is_new=True,
+        )
+        for each in range(index, index + count)
     )
     message = LeaderAndIsrRequest(
         controller_id=0,
         controller_epoch=epoch,
         topic_states=(
             LeaderAndIsrTopicState(
-                topic_name=topic, topic_id=uuid.UUID(int=7), partition_states=(state,)
+                topic_name=topic, topic_id=uuid.UUID(int=7), partition_states=states
             ),
         ),
         live_leaders=(LeaderAndIsrLiveLeader(broker_id=0, host_name="127.0.0.1", port=1),),
@@ -86,5 +111,21 @@ def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
         refused = await client.ask(told("shipments", epoch=EPOCH - 1))
         assert (refused.error_code, refused.topics) == (ErrorCode.stale_controller_epoch, ())
         assert folders(tmp_path) == ["orders-0"]
+
+    with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
+
+
+def test_a_request_that_waits_for_many_partitions_is_looked_at_once_when_all_are_told_of(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        await client.ask(told("orders", count=40))
+        waiting = Looked()
+        keys = [("orders", each) for each in range(40)]
+        insight.delayed.followers.try_complete_else_watch(waiting, keys, 60_000)
+        await client.ask(told("orders", count=40))
+        assert waiting.tries == 2
+        insight.delayed.followers.cancel(waiting)
 
     with_broker(tmp_path, scenario, controlled_shutdown_enable="false")

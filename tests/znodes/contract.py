@@ -77,7 +77,7 @@ class Heard(Generic[T]):
         while len(self.all) < count:
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), timeout=10)
+                await asyncio.wait_for(self._news.wait(), timeout=30)
             except TimeoutError:
                 raise AssertionError(f"nothing more was heard than {self.all}") from None
         return self.all

@@ -11,6 +11,7 @@ class Proxy:
     def __init__(self, target: str) -> None:
         self._host, _, self._port = target.partition(":")
         self._open = True
+        self._to_forget = 0
         self._writers: list[asyncio.StreamWriter] = []
         self._serving: list[asyncio.Task[None]] = []
         self.port = 0
@@ -25,12 +26,19 @@ class Proxy:
     def mend(self) -> None:
         self._open = True
 
+    def forget(self, connections: int) -> None:
+        """Accept so many of the next connections, and let nobody answer on them."""
+        self._to_forget = connections
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._serving.append(task)
         try:
-            if self._open:
+            if self._open and self._to_forget:
+                self._to_forget -= 1
+                await reader.read()
+            elif self._open:
                 await self._pass_all(reader, writer)
         finally:
             writer.transport.abort()

@@ -95,6 +95,23 @@ def test_a_session_that_is_cut_off_says_so_at_once_and_goes_on_when_it_is_not(
     run(scenario())
 
 
+def test_a_session_outlives_a_connection_on_which_nobody_answers(zookeeper_chroot: str) -> None:
+    """As of a server that is starting and has taken the connection too early."""
+
+    async def scenario() -> None:
+        async with cut_off_and_whole(zookeeper_chroot, 15_000) as (proxy, one, _):
+            states = listened(one)
+            proxy.forget(connections=1)
+
+            async def nothing() -> None:
+                pass
+
+            await while_cut_off(proxy, one, nothing)
+            assert states.all == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+    run(scenario())
+
+
 def test_watches_survive_a_broken_connection(zookeeper_chroot: str) -> None:
     async def scenario() -> None:
         async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, other):

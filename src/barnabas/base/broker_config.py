@@ -154,7 +154,7 @@ class BrokerConfig:
         return None if self._values[name] is None else self._typed(name, str)
 
     def is_set(self, name: builtins.str) -> builtins.bool:
-        """Whether somebody gave the key a value; else it has Kafka's default."""
+        """Whether somebody gave the key a value; else it has its default."""
         return any(
             name in texts for texts in (self._static, self._per_broker, self._cluster_default)
         )

@@ -19,3 +19,11 @@ class Misused(CommandFailed):
     """What the user typed cannot be meant; nothing was tried."""
 
     exit_code = MISUSED
+
+
+class Ended(Exception):
+    """Whoever began the command, or reads what it prints, wants no more of it."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code

@@ -1,176 +1,30 @@
-"""The `barnabas` command: finds the subcommand, and turns what goes wrong into a line and a code.
+"""The `barnabas` script: runs a command line, and turns what goes wrong into a line and a code.
 
-A subcommand's module is imported when it is used, and imports what is heavy (the Kafka client,
-tables) inside its functions, so that `barnabas server` starts with nothing it does not need.
+A broker shall be ready soon: what starts one is read here if it is plain, without typer, which
+finds all other commands and takes longer to load than a broker to open its log.
 """
 
-import os
-import re
-import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
 
-import typer
-from typer.core import TyperGroup
-
-from barnabas.cli.failures import BROKEN_PIPE, MISUSED, OK, SIGNALLED, CommandFailed
+from barnabas.cli.failures import MISUSED, CommandFailed, Ended
+from barnabas.cli.invoking import invoked, take_signals
 from barnabas.cli.plain_options import plain_options
-from barnabas.cli.server_command import server
-
-# The module of each: it has a function of the command's name, or a group of commands as `app`.
-# A dot before it leads out of this folder, to a part that this one must not import.
-_COMMANDS: Final[Mapping[str, str]] = {
-    "server": "server_command",
-    "cluster": "cluster",
-    "topics": "topics",
-    "produce": "produce",
-    "consume": "consume",
-    "configs": "configs",
-    "controller": "controller",
-    "elect": "elect",
-    "groups": "groups_command",
-    "reassign": "reassign",
-    "log": "log",
-    "demo": ".spark.demo",
-    "pipeline": ".spark.command",
-    "sim": ".sim.command",
-    "bench": ".bench.command",
-}
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
-# Those of a process of our own; none, where a command is run in another's.
-_taken: Final[list[int]] = []
-_received: Final[list[int]] = []
-# What typer's checks of types say, and how a person would.
-_PLAINLY: Final = (
-    (re.compile(r"Value error, "), ""),
-    (re.compile(r"Input should be a valid integer.*"), "it must be a whole number"),
-    (
-        re.compile(r"Input should be greater than or equal to (-?\d+(?:\.\d+)?)"),
-        r"it must be \1 or more",
-    ),
-    (
-        re.compile(r"Input should be less than or equal to (-?\d+(?:\.\d+)?)"),
-        r"it must be \1 or less",
-    ),
-    (re.compile(r"Input should be "), "it must be "),
-)
-_CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}
-
-
-class Commands(TyperGroup):
-    """The subcommands, each loaded by its name alone."""
-
-    def list_commands(self, ctx: object) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: object, cmd_name: str) -> Any:
-        return _load(cmd_name) if cmd_name in _COMMANDS else None
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # The names are what typer compares a mistyped one with; nothing is loaded for it.
-        self.commands = dict.fromkeys(_COMMANDS, self)
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        return _invoked(super().invoke, ctx)
-
-
-def _invoked(command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call it; a signal or an output that is closed ends it with the exit code for that."""
-    try:
-        result = command(*arguments, **options)
-        sys.stdout.flush()
-    except (KeyboardInterrupt, SystemError) as error:
-        # The Kafka client makes a SystemError of a signal that hits one of its calls.
-        if isinstance(error, SystemError) and not _received:
-            raise
-        # One was enough: a second must not break in while clients are being closed.
-        for number in _taken:
-            signal.signal(number, signal.SIG_IGN)
-        raise typer.Exit(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
-    except OSError as error:
-        # What is still buffered must not fail again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            raise typer.Exit(BROKEN_PIPE) from None
-        raise CommandFailed(f"{error.filename or 'output'}: {error.strerror}") from None
-    return result
-
-
-def _load(name: str) -> Any:
-    module = import_module(f".{_COMMANDS[name]}", "barnabas.cli")
-    app: typer.Typer | None = getattr(module, "app", None)
-    if app is None:
-        function: Callable[..., None] = getattr(module, name)
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name, context_settings={**_CONTEXT})(function)
-    command = typer.main.get_command(app)
-    command.name = name
-    command.context_settings = {**_CONTEXT, **command.context_settings}
-    return command
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"barnabas {version('barnabas')}")
-        raise typer.Exit
-
-
-app = typer.Typer(
-    cls=Commands,
-    add_completion=True,
-    rich_markup_mode=None,
-    context_settings={**_CONTEXT},
-    no_args_is_help=False,
-)
-
-
-@app.callback()
-def barnabas(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
-    ] = False,
-) -> None:
-    """Apache Kafka's distributed log in Python: run a broker, and work with any Kafka cluster.
-
-    \b
-    Try:
-      barnabas demo                                  see a cluster and Spark at work, in a minute
-      barnabas server --data ./data                  run one
-      barnabas cluster                               run three, that copy from each other
-      barnabas topics create orders --partitions 3
-      echo hello | barnabas produce orders
-      barnabas consume orders --follow
-
-    \b
-    Exit codes:
-      0 done   1 failed   2 wrong command line   130 Ctrl-C   143 SIGTERM   141 output closed
-    """
+from barnabas.cli.serving import serve
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and tell its exit code; whatever fails is one line on stderr."""
     try:
-        options = _of_a_server(arguments)
-        if options is None:
-            result = _with_typer(arguments)
-        else:
-            result = _invoked(server, **options)
-        return result if isinstance(result, int) else OK
-    except typer.Exit as ended:
+        options = plain_options(arguments[1:]) if arguments[:1] == ["server"] else None
+        if options is not None:
+            code: int = invoked(serve, **options)
+            return code
+        from barnabas.cli.commands import run as run_command
+
+        return run_command(arguments)
+    except Ended as ended:
         return ended.exit_code
-    except typer.Abort:
-        return SIGNALLED + signal.SIGINT
-    except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "barnabas"
-        _complain(f"{_plain(error.format_message()).rstrip('.')} (see {path} --help)")
-        return error.exit_code
     except UnicodeEncodeError:
         _complain("an argument is not UTF-8 text, which names in Kafka must be")
         return MISUSED
@@ -179,36 +33,13 @@ def run(arguments: Sequence[str]) -> int:
         return failure.exit_code
 
 
-def _with_typer(arguments: Sequence[str]) -> Any:
-    command = typer.main.get_command(app)
-    return command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
-
-
-def _of_a_server(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """What starts a broker, if that is asked for in plain words: it shall be ready soon."""
-    return plain_options(server, arguments[1:]) if arguments[:1] == ["server"] else None
-
-
-def _plain(message: str) -> str:
-    for pattern, words in _PLAINLY:
-        message = pattern.sub(words, message)
-    return message
-
-
 def _complain(message: str) -> None:
     print(f"barnabas: {' '.join(message.split())}", file=sys.stderr)
 
 
-def _on_signal(number: int, frame: object) -> None:
-    _received.append(number)
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """The entry point of the `barnabas` script."""
-    for number in _STOPPING:
-        signal.signal(number, _on_signal)
-        _taken.append(number)
+    take_signals()
     sys.exit(run(sys.argv[1:]))
 
 

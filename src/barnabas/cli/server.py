@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from barnabas.base.broker_config import BrokerConfig
@@ -173,16 +174,16 @@ def _tell_if_slow(config: BrokerConfig) -> asyncio.TimerHandle:
 
 
 async def _load_the_rest() -> None:
-    """Import the handlers that nobody asked for yet, bit by bit, so that few have to wait.
+    """Import what nobody asked for yet, bit by bit, so that few have to wait.
 
     The schema of an older version of a request is still read when the first of its kind comes.
     """
     await asyncio.sleep(_LATER_S)
-    for key in api.LOADED_WHEN_ASKED:
+    for module in api.LATE_MODULES:
         try:
-            api.load(key)
+            import_module(module)
         except (ImportError, OSError) as e:
-            log.warning("handler not loaded api=%s why=%s", key.name, e)
+            log.warning("not loaded module=%s why=%s", module, e)
         await asyncio.sleep(_PAUSE_S)
     gc.freeze()
 

@@ -1,12 +1,11 @@
 """`barnabas server` on the command line: its options, and nothing heavy until it runs."""
 
-import gc
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.serving import serve
 
 
 def server(
@@ -67,16 +66,4 @@ def server(
       barnabas server --metrics 127.0.0.1:9192
       barnabas server --node-id 1 --listen :9093 --data ./one --zookeeper localhost:2181
     """
-    # What a module makes stays: the collector need not look at it while there is ever more of it.
-    gc.disable()
-    from barnabas.base.errors import ConfigError
-    from barnabas.cli.server import server as run
-
-    gc.freeze()
-    gc.enable()
-
-    try:
-        code = run(config, listen, data, node_id, zookeeper, override or [], metrics)
-    except ConfigError as error:
-        raise Misused(str(error)) from None
-    raise typer.Exit(code)
+    raise typer.Exit(serve(config, listen, data, node_id, zookeeper, metrics, override or ()))

@@ -125,6 +125,14 @@ class Purgatory(Generic[Operation]):
                 completed += self._check(operation)
         return completed
 
+    def check_all(self, keys: Iterable[Hashable]) -> int:
+        """The same for those that watch any of these keys, each of them once."""
+        watching: dict[Operation, None] = {}
+        for key in keys:
+            watching.update(self._watchers.get(key, {}))
+        # One before it may have completed it or taken it away.
+        return sum(self._check(each) for each in watching if each.purgatory is self)
+
     def cancel_for(self, key: Hashable) -> list[Operation]:
         """Take away all that watch this key, from their other keys too, for the caller to answer.
 

@@ -10,6 +10,7 @@ still followed as they were when it was asked for, and whose log still ends ther
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +19,7 @@ from barnabas.base.ids import BrokerId
 from barnabas.replication.fetch_session import FetchSession, Key
 from barnabas.replication.fetcher_ports import FetcherPorts, FetcherSettings
 from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.following import Following, Followings
+from barnabas.replication.following import FIRST_BACKOFF_S, Following, Followings
 from barnabas.replication.taking import Taking
 from barnabas.wire.fetch_follower import (
     FollowerFetch,
@@ -135,7 +136,11 @@ class FetchLoop:
         if not ready:
             await self._rest(settings.backoff_s if wait_s is None else wait_s)
             return
-        answer = await self._ask(ready, settings)
+        # Nothing may come for those that are asked: the others' turn does not wait for it.
+        wait_max_ms = settings.wait_max_ms
+        if wait_s is not None:
+            wait_max_ms = min(wait_max_ms, math.ceil(1000 * max(wait_s, FIRST_BACKOFF_S)))
+        answer = await self._ask(ready, settings._replace(wait_max_ms=wait_max_ms))
         self._on_reached()
         if self._session.on_answer(answer.error, answer.session_id):
             await self._taking.take(answer.partitions, ready, self._connected())

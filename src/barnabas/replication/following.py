@@ -1,7 +1,7 @@
 """The partitions that one fetch loop follows: which of them to ask for now, and from where."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -10,6 +10,9 @@ from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.wire.fetch import FetchPartition
 
+# Brokers hear of a new leader within milliseconds of each other, in no particular order.
+FIRST_BACKOFF_S: Final = 0.02
+
 
 class Following:
     """One partition, from when it is followed until it is stopped or followed anew.
@@ -17,7 +20,7 @@ class Following:
     Whoever awaited anything compares this object with the one that is followed then.
     """
 
-    __slots__ = ("_wanted", "follower", "is_cut", "not_before", "trouble")
+    __slots__ = ("_backoff_s", "_wanted", "follower", "is_cut", "not_before", "trouble")
 
     def __init__(self, follower: FollowerReplica) -> None:
         self.follower = follower
@@ -25,8 +28,9 @@ class Following:
         self.is_cut = False
         # When it may be asked for again, in the loop's time.
         self.not_before = 0.0
-        # What the last answer complained of, so that it is told once.
+        # The complaint that was told last, so that it is told once.
         self.trouble: ErrorCode | None = None
+        self._backoff_s = 0.0  # the last one, after a complaint
         self._wanted: FetchPartition | None = None
 
     @property
@@ -39,6 +43,22 @@ class Following:
         """Whether the log still ends where it did when it was last asked for."""
         wanted = self._wanted
         return wanted is not None and wanted.fetch_offset == self.follower.log.log_end_offset
+
+    def on_served(self) -> None:
+        """The leader complains no more."""
+        self.trouble = None
+        self._backoff_s = 0.0
+
+    def wait(self, now: float, backoff_s: float, *, passing: bool) -> bool:
+        """Not to be asked for until `backoff_s` from now; sooner at first if that may help.
+
+        Producers wait for a new leader's followers: a second would be long for them. Returns
+        whether it is no longer soon, so that whoever watches should know.
+        """
+        self._backoff_s = 2 * self._backoff_s or FIRST_BACKOFF_S if passing else backoff_s
+        self._backoff_s = min(backoff_s, self._backoff_s)
+        self.not_before = now + self._backoff_s
+        return self._backoff_s == backoff_s
 
     def wanted(self, max_bytes: int, *, by_epoch: bool) -> FetchPartition:
         """What to ask the leader; the same object as long as it is the same."""

@@ -99,6 +99,12 @@ class InSyncReplicas:
             return None
         return self._change_to((*self.committed, follower.broker_id))
 
+    def decide_expulsion(self, follower: Follower) -> IsrChange | None:
+        """To let go of a follower that lacks what was committed, if it is in."""
+        if self.pending is not None or follower.broker_id not in self.committed:
+            return None
+        return self._change_to(tuple(b for b in self.committed if b != follower.broker_id))
+
     def decide_shrink(self, leader_end: int, now_ms: float, max_lag_ms: float) -> IsrChange | None:
         """To let go of the followers that have not caught up for too long, if there are any."""
         if self.pending is not None:

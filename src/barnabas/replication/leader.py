@@ -17,7 +17,7 @@ from barnabas.log.log import Log
 from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
 from barnabas.replication.in_sync import InSyncReplicas
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.progress import Follower, FollowerProgress, IsrChange
+from barnabas.replication.progress import UNKNOWN, Follower, FollowerProgress, IsrChange
 from barnabas.replication.reading import Reading, last_stable_offset
 from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.plain import judge_plain
@@ -158,16 +158,28 @@ class LeaderReplica:
         below the high watermark, nor what was here when this epoch began, as the leader before
         may have acknowledged more than this one has learned of yet. It then holds the high
         watermark at once, before that can move past it.
+
+        One in sync that asks for what was committed, twice in a row, has lost it in a restart that
+        no controller saw. It is let go of: while it is in sync it could be elected. Once may be a
+        request of a former connection, that was long under way.
+
+        So one that has all again with the first answer stays in sync. If it is elected before it
+        has, what it lacks is lost, as if it were elected before its first fetch, when nobody could
+        know. To let go of it at once would not help: that has to be written to the tree, which
+        takes no less time than to give it the records.
         """
         in_sync = self._in_sync
         follower = in_sync.followers[BrokerId(replica)]
         self._now_ms = now_ms
         log_start_moved = follower.log_start_offset != follower_log_start
         end_moved = follower.log_end_offset != fetch_offset
+        lacked_some = UNKNOWN < follower.log_end_offset < self.high_watermark
         follower.on_fetch(fetch_offset, follower_log_start, self.log.log_end_offset, now_ms)
-        change = in_sync.decide_expansion(
-            follower, max(self.high_watermark, self.epoch_start_offset)
-        )
+        if lacked_some and fetch_offset < self.high_watermark:
+            change = in_sync.decide_expulsion(follower)
+        else:
+            at_least = max(self.high_watermark, self.epoch_start_offset)
+            change = in_sync.decide_expansion(follower, at_least)
         if change is not None:
             in_sync.begin(change)
         moved = end_moved and self._move_high_watermark()

@@ -88,7 +88,7 @@ class Taking:
                     return
             if not taken:
                 self._append_some(following.follower, answer.records[:0], answer)
-            following.trouble = None
+            following.on_served()
         if taken and self._followings.holds(following):
             self._followings.move_to_end(following)
 
@@ -226,15 +226,16 @@ class Taking:
                 following.follower.epoch,
             )
             return
+        passing = code in PASSING
         now = asyncio.get_running_loop().time()
-        following.not_before = now + self._ports.settings().backoff_s
-        if code is not following.trouble:
+        lasts = following.wait(now, self._ports.settings().backoff_s, passing=passing)
+        if lasts and code is not following.trouble:
             log.log(
-                logging.INFO if code in PASSING else logging.ERROR,
+                logging.INFO if passing else logging.ERROR,
                 "partition cannot be followed now partition=%s leader=%d offset=%d why=%s",
                 partition,
                 following.follower.leadership.leader,
                 following.follower.log.log_end_offset,
                 error,
             )
-        following.trouble = code
+            following.trouble = code

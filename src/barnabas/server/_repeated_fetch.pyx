@@ -101,6 +101,10 @@ cdef class RepeatedFetch:
         topic = self._topic
         name = topic if type(topic) is str else self._name_of(topic)
         leader = None if name is None else self._find(name, self._partition)
+        if leader is not None and type(topic) is not str:
+            topic_id = leader.topic_id
+            if topic_id is not None and topic_id != topic:
+                return None
         if leader is None or self._known_epoch == -1 or self._known_epoch == leader.epoch:
             return leader
         return None

@@ -61,11 +61,18 @@ LOADED_WHEN_ASKED: Final = (
 )
 
 
+def _module_of(key: ApiKey) -> str:
+    return f"barnabas.server.handlers.{key.name.lower()}"
+
+
+# All that is not loaded before a broker is ready.
+LATE_MODULES: Final = (*map(_module_of, LOADED_WHEN_ASKED), "barnabas.server.group_parts")
+
+
 @cache
-def load(key: ApiKey) -> Callable[..., Any]:
+def _load(key: ApiKey) -> Callable[..., Any]:
     """The handler of an API; what it needs is given to it before the request."""
-    module = import_module(f"barnabas.server.handlers.{key.name.lower()}")
-    handle: Callable[..., Any] = module.handle
+    handle: Callable[..., Any] = import_module(_module_of(key)).handle
     return handle
 
 
@@ -79,4 +86,4 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
 
 
 def _when_asked(key: ApiKey, *given: object) -> MessageHandler:
-    return lambda request, call: load(key)(*given, request, call)
+    return lambda request, call: _load(key)(*given, request, call)

@@ -15,7 +15,7 @@ a stop.
 import asyncio
 import logging
 import struct
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.bad_size import bad_size
@@ -23,6 +23,7 @@ from barnabas.server.line import Line
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.server.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.server.sending import send_now, unsent
+from barnabas.server.serving import Registry, Serve
 from barnabas.server.shortcuts import SEND_AT, Shortcut, serve_known
 from barnabas.wire.fetch import Buffer
 
@@ -49,28 +50,6 @@ _API = struct.Struct(">h")
 _SIZE_AND_API = struct.Struct(">ih")
 _PRODUCE: Final = 0
 _UNTIMED: Final = TIMED_ONE_IN - 1
-
-
-class Serve(Protocol):
-    """Serves one whole frame (without its size). Does not suspend.
-
-    Raises  BarnabasError, if the frame is not a request that can be answered: the
-            connection is closed. LawBroken is a bug of ours and is not for clients.
-    """
-
-    def __call__(self, frame: memoryview, connection: "Connection", /) -> Reply: ...
-
-
-class Registry(Protocol):
-    """Counts connections: asked before one is served, told when it is over."""
-
-    def admit(self, connection: "Connection") -> str | None:
-        """None if the connection may stay, otherwise why not."""
-        ...
-
-    def lost(self, connection: "Connection") -> None: ...
-
-    def fatal(self, broken: LawBroken) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -228,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._write_blocked:
             self._serve_frames()
         if filled and len(self._buffer) < READ_AHEAD and not self._end:
-            self._replace_buffer(2 * len(self._buffer))
+            self._replace_buffer(min(2 * len(self._buffer), READ_AHEAD))
         elif self._end == self._read_to:
             self._make_room()
 
@@ -467,7 +446,12 @@ class Connection(asyncio.BufferedProtocol):
         if frame > capacity:
             # By steps: memory follows what was sent, not what was announced.
             self._replace_buffer(min(frame, 4 * capacity))
-        elif self._start + max(frame, have + FIRST_BUFFER // 4) > capacity:
+        elif self._start + max(frame, have + FIRST_BUFFER // 4) <= capacity:
+            pass
+        elif self._start and capacity < READ_AHEAD and frame < LARGE:
+            # More come in a row than it has room for.
+            self._replace_buffer(min(2 * capacity, READ_AHEAD))
+        else:
             self._view[:have] = self._view[self._start : self._end]
             self._start, self._end = 0, have
         capacity = len(self._buffer)

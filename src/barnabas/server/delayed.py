@@ -6,7 +6,7 @@ for the low watermark. Each kind has its own purgatory, so that an append to a p
 followers looks at none of those that it cannot help.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.purgatory.timer import Timer
@@ -51,5 +51,9 @@ class Delayed:
 
     def on_partition(self, key: Key) -> None:
         """Anything else changed: who leads it, who is in sync, or whether it is here at all."""
+        self.on_partitions((key,))
+
+    def on_partitions(self, keys: Sequence[Key]) -> None:
+        """The same for several; a request that waits for many of them is looked at once."""
         for purgatory in self:
-            purgatory.check_and_complete(key)
+            purgatory.check_all(keys)

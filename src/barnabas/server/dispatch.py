@@ -67,7 +67,7 @@ class Dispatch:
         self._statistics = statistics
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
-        """Serve one frame; see `connection.Serve`."""
+        """Serve one frame; see `serving.Serve`."""
         try:
             key, version, correlation_id, length = _HEADER.unpack_from(frame)
         except struct.error:

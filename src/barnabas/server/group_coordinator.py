@@ -8,27 +8,27 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.groups.consumer import ConsumerGroups
-from barnabas.groups.consumer_messages import Topic
-from barnabas.groups.outcome import Now, Outcome
-from barnabas.groups.records_parts import MalformedRecord
-from barnabas.groups.shard import Shard
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs
 from barnabas.server.delayed import Delayed
-from barnabas.server.group_loading import load
-from barnabas.server.group_shards import ActiveShard
 from barnabas.server.metadata import BrokerImage, MetadataCache, Updated
 from barnabas.server.offsets_topic import OFFSETS_TOPIC, codec_of, new_offsets_topic, partition_of
 from barnabas.server.topics import Topics
+
+if TYPE_CHECKING:
+    from barnabas.groups.consumer import ConsumerGroups
+    from barnabas.groups.outcome import Now, Outcome
+    from barnabas.groups.shard import Shard
+    from barnabas.server.group_parts import ActiveShard, GroupParts
 
 log = logging.getLogger("barnabas.groups")
 
@@ -51,8 +51,7 @@ class GroupCoordinator:
         timer: Timer,
         clock: Clock,
         offload: Offload,
-        consumers: ConsumerGroups,
-        new_shard: Callable[[], Shard],
+        new_parts: Callable[[], "GroupParts"],
         disk_failed: Callable[[DiskFault], None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -64,8 +63,7 @@ class GroupCoordinator:
         self._timer = timer
         self._clock = clock
         self._offload = offload
-        self.consumers = consumers
-        self._new_shard = new_shard
+        self._new_parts = new_parts
         self._disk_failed = disk_failed
         self._fail = fail
         self._codec = codec_of(configs.broker)
@@ -73,6 +71,14 @@ class GroupCoordinator:
         self._tenures: dict[int, object] = {}
         self._loads: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+
+    @cached_property
+    def _parts(self) -> "GroupParts":
+        return self._new_parts()
+
+    @property
+    def consumers(self) -> "ConsumerGroups":
+        return self._parts.consumers
 
     # -- who coordinates -----------------------------------------------------
 
@@ -107,7 +113,7 @@ class GroupCoordinator:
 
     # -- requests ------------------------------------------------------------
 
-    async def ask(self, group_id: str, decide: Callable[[Shard, Now], Outcome[Reply]]) -> Reply:
+    async def ask(self, group_id: str, decide: "Callable[[Shard, Now], Outcome[Reply]]") -> Reply:
         """The answer of the group's shard, when what it rests on is committed.
 
         Raises  BrokerError(not_coordinator, coordinator_load_in_progress,
@@ -115,7 +121,7 @@ class GroupCoordinator:
         """
         return await self._shard_of(group_id).ask(decide)
 
-    def _shard_of(self, group_id: str) -> ActiveShard:
+    def _shard_of(self, group_id: str) -> "ActiveShard":
         topic = self._metadata.topic(OFFSETS_TOPIC)
         if topic is None:
             raise BrokerError(ErrorCode.coordinator_not_available)
@@ -126,7 +132,7 @@ class GroupCoordinator:
             raise BrokerError(ErrorCode.coordinator_load_in_progress)
         return active
 
-    def shards(self) -> Iterable[Shard]:
+    def shards(self) -> "Iterable[Shard]":
         """Every shard that is served here.
 
         Raises  BrokerError(coordinator_load_in_progress), while one of them is being loaded
@@ -194,16 +200,18 @@ class GroupCoordinator:
 
     def _begin(self, leader: LeaderReplica) -> None:
         index = leader.topic_partition.partition
-        self._tenures[index] = leader.tenure
-        active = self._active[index] = self._new_active(leader)
+        active = self._new_active(leader)
+        self._tenures[index], self._active[index] = leader.tenure, active
         task = asyncio.ensure_future(self._load(active, leader))
         self._loads.add(task)
         task.add_done_callback(self._load_ended)
 
-    def _new_active(self, leader: LeaderReplica) -> ActiveShard:
+    def _new_active(self, leader: LeaderReplica) -> "ActiveShard":
+        from barnabas.server.group_parts import ActiveShard
+
         return ActiveShard(
             leader.topic_partition,
-            self._new_shard(),
+            self._parts.new_shard(),
             self._replicas,
             self._delayed,
             self._timer,
@@ -215,7 +223,9 @@ class GroupCoordinator:
             self._offload,
         )
 
-    async def _load(self, active: ActiveShard, leader: LeaderReplica) -> None:
+    async def _load(self, active: "ActiveShard", leader: LeaderReplica) -> None:
+        from barnabas.server.group_parts import load
+
         index, loop = leader.topic_partition.partition, asyncio.get_running_loop()
         started = loop.time()
 
@@ -226,10 +236,10 @@ class GroupCoordinator:
             size = self._configs.broker.int("offsets.load.buffer.size")
             try:
                 count = await load(leader, active.shard, is_wanted, self._offload, size)
-            except (BrokerError, DiskFault, MalformedRecord) as e:
+            except (BrokerError, DiskFault) as e:
                 log.warning("groups not loaded partition=%s why=%s", leader.topic_partition, e)
                 await asyncio.sleep(LOAD_AGAIN_S)
-                active.shard = self._new_shard()
+                active.shard = self._parts.new_shard()
                 continue
             if is_wanted():
                 active.begin(leader)
@@ -257,12 +267,3 @@ class GroupCoordinator:
         await asyncio.sleep(0)
         if self._loads:
             await asyncio.wait(self._loads)
-
-
-def topics_of(metadata: MetadataCache) -> dict[str, Topic]:
-    """The topics that groups may be assigned partitions of."""
-    return {
-        topic.name: Topic(topic.topic_id, len(topic.partitions))
-        for topic in metadata.topics()
-        if topic.topic_id is not None
-    }

@@ -13,8 +13,9 @@ from barnabas.base.errors import ConfigError, LawBroken
 from barnabas.base.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
-from barnabas.server.connection import Connection, Serve
+from barnabas.server.connection import Connection
 from barnabas.server.request_statistics import RequestStatistics
+from barnabas.server.serving import Serve
 
 log = logging.getLogger("barnabas.listeners")
 
@@ -32,6 +33,17 @@ class Limits:
     max_connections_per_ip: int
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     socket_listen_backlog_size: int = 50
+    socket_send_buffer_bytes: int = -1
+    socket_receive_buffer_bytes: int = -1
+
+    @property
+    def socket_options(self) -> Mapping[int, int]:
+        """What a socket is told; what is -1 is the operating system's to choose."""
+        wanted = {
+            socket.SO_SNDBUF: self.socket_send_buffer_bytes,
+            socket.SO_RCVBUF: self.socket_receive_buffer_bytes,
+        }
+        return {option: size for option, size in wanted.items() if size > 0}
 
 
 class Listeners:
@@ -86,6 +98,9 @@ class Listeners:
             why = os.strerror(e.errno).lower() if e.errno and e.errno > 0 else e.strerror or str(e)
             raise ConfigError(f"cannot listen on {listener}: {why}") from e
         self._servers.append(server)
+        for each in server.sockets:  # from which those of connections have it
+            for option, size in self._limits.socket_options.items():
+                each.setsockopt(socket.SOL_SOCKET, option, size)
         return listener._replace(port=server.sockets[0].getsockname()[1])
 
     async def accept(self) -> None:

@@ -152,7 +152,8 @@ class Registration:
         self._image: BrokerImage | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.epoch = -1
-        # From the end of a session until the next registration nothing is for this broker.
+        self._least = -1  # what is said to a lower epoch is not for us
+        # From the end of a session until the next registration is read.
         self._is_lost = False
         self._is_leaving = False
 
@@ -168,14 +169,20 @@ class Registration:
             self._on_state(SessionState.EXPIRED)
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse what was meant for the broker before its last registration; -1 asks nothing.
+        """Refuse what was meant for the broker before its last registration; -1 asks nothing,
+        and is refused only while we have no session.
+
+        An epoch above ours is our own newest: the controller may see a registration, and speak,
+        before we have read what epoch it gave us. It does not say it twice.
 
         Raises  BrokerError(stale_broker_epoch)
         """
-        if self._is_lost or (epoch != -1 and epoch < self.epoch):
+        if epoch < self._least and (epoch != -1 or self._is_lost):
             raise BrokerError(
                 ErrorCode.stale_broker_epoch, f"broker epoch {epoch} is past, it is {self.epoch}"
             )
+        if self._is_lost:
+            self._least = epoch
 
     async def leave(self) -> None:
         """Register no more; what is registered goes with the session."""
@@ -195,7 +202,7 @@ class Registration:
                 await self._outlive(path)
             stat = await self._coordination.exists(path)
             if stat is not None and stat.ephemeral_owner == self._coordination.session_id:
-                self.epoch = stat.czxid
+                self.epoch = self._least = stat.czxid
                 self._is_lost = False
                 log.info("registered broker=%d epoch=%d", self._image.broker_id, self.epoch)
                 return
@@ -240,6 +247,7 @@ class Registration:
         if state is SessionState.EXPIRED:
             log.warning("session expired, all that rested on it is given up")
             self._is_lost = True
+            self._least += 1  # whether we have read that epoch or only heard of it
             self._lost()
             if self._renewing is not None:
                 self._renewing.cancel()

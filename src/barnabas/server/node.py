@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
@@ -14,8 +14,6 @@ from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
-from barnabas.groups.consumer import ConsumerGroups
-from barnabas.groups.shard import Shard
 from barnabas.log.logs import Logs
 from barnabas.purgatory.operations import Purgatory
 from barnabas.purgatory.timer import Timer
@@ -34,7 +32,7 @@ from barnabas.server.delayed import Delayed
 from barnabas.server.dispatch import Call, Dispatch
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.follower_fetches import FollowerFetches
-from barnabas.server.group_coordinator import GroupCoordinator, topics_of
+from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.handlers import api_versions, controlled_shutdown
 from barnabas.server.handlers.fetch import Fetch
 from barnabas.server.handlers.produce import Produce
@@ -52,14 +50,11 @@ from barnabas.server.request_statistics import RequestStatistics
 from barnabas.server.seams import Seams
 from barnabas.server.settings import (
     advertised,
-    classic_settings,
     cleaner_settings,
-    consumer_settings,
     controller_settings,
     fetcher_settings,
     intervals,
     limits,
-    offset_settings,
 )
 from barnabas.server.topics import MetadataAwaited, Topics
 from barnabas.wire.apis import ApiKey
@@ -71,6 +66,9 @@ from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import ConnectionLoss, Coordination, ZnodeError
+
+if TYPE_CHECKING:
+    from barnabas.server.group_parts import GroupParts
 
 log = logging.getLogger("barnabas.broker")
 
@@ -182,10 +180,11 @@ class Node:
             self._now_ms,
             max_lag_ms=lambda: self._configs.broker.int("replica.lag.time.max.ms"),
             is_alive=lambda broker: broker in self._metadata.brokers,
-            role_changed=self._role_changed,
+            roles_changed=self._roles_changed,
             topic_known=self._metadata.know_id,
             remove_later=self.housekeeping.remove_later,
             disk_failed=self._disk_failed,
+            offload=seams.offload,
             safeguards=seams.safeguards,
         )
         self._awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
@@ -236,10 +235,6 @@ class Node:
         )
 
     def _group_coordinator(self) -> GroupCoordinator:
-        config, random = self._config, self._seams.random
-        consumers = ConsumerGroups(
-            consumer_settings(config), random, lambda: topics_of(self._metadata)
-        )
         return GroupCoordinator(
             self._replicas,
             self._metadata,
@@ -249,11 +244,15 @@ class Node:
             self.timer,
             self._seams.clock,
             self._seams.offload,
-            consumers,
-            lambda: Shard(classic_settings(config), offset_settings(config), random, consumers),
+            self._group_parts,
             self._disk_failed,
             self._fail,
         )
+
+    def _group_parts(self) -> "GroupParts":
+        from barnabas.server.group_parts import GroupParts  # not before: see there
+
+        return GroupParts(self._config, self._seams.random, self._metadata)
 
     def _dispatch(self) -> Dispatch:
         produce = Produce(
@@ -410,10 +409,11 @@ class Node:
 
     # -- what changes --------------------------------------------------------
 
-    def _role_changed(self, partition: TopicPartition) -> None:
-        self._delayed.on_partition(partition)
-        if partition.topic == OFFSETS_TOPIC:
-            self.groups.on_role(partition)
+    def _roles_changed(self, partitions: Sequence[TopicPartition]) -> None:
+        self._delayed.on_partitions(partitions)
+        for partition in partitions:
+            if partition.topic == OFFSETS_TOPIC:
+                self.groups.on_role(partition)
 
     def _session_lost(self) -> None:
         led = self._partitions.stop_leading()
@@ -461,7 +461,7 @@ class Node:
             self.fetchers.stop(partition)
             self._replicas.take_offline(partition)
             self._metadata.take_offline(partition, self._broker_id)
-            self._role_changed(partition)
+        self._roles_changed(lost)
         self.housekeeping.soon(self._tell_of_failed_folder)
 
     async def _tell_of_failed_folder(self) -> bool:

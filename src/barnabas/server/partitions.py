@@ -7,11 +7,14 @@ what waited for the one before is answered. One such request is carried out at a
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
+from barnabas.base.disk import Disk
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from barnabas.base.offload import Offload
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
@@ -59,10 +62,11 @@ class Partitions:
         now_ms: Callable[[], float],
         max_lag_ms: Callable[[], int],
         is_alive: Callable[[BrokerId], bool],
-        role_changed: Callable[[TopicPartition], None],
+        roles_changed: Callable[[Sequence[TopicPartition]], None],
         topic_known: Callable[[str, uuid.UUID], None],
         remove_later: Callable[[Removal], None],
         disk_failed: Callable[[DiskFault], None],
+        offload: Offload,
         safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self._broker_id = broker_id
@@ -73,10 +77,11 @@ class Partitions:
         self._now_ms = now_ms
         self._max_lag_ms = max_lag_ms
         self._is_alive = is_alive
-        self._role_changed = role_changed
+        self._roles_changed = roles_changed
         self._topic_known = topic_known
         self._remove_later = remove_later
         self._disk_failed = disk_failed
+        self._offload = offload
         self._safeguards = safeguards
         self.controller_epoch = 0
         # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
@@ -84,6 +89,7 @@ class Partitions:
         self._one_at_a_time = asyncio.Lock()
         # Leader and partition epochs of what was led when the session ended: what is older is late.
         self._led: dict[TopicPartition, tuple[int, int]] = {}
+        self._changed: list[TopicPartition] = []
 
     def check_controller(self, epoch: int) -> None:
         """Go by the newest one. Raises BrokerError(stale_controller_epoch) for a past one."""
@@ -115,14 +121,15 @@ class Partitions:
             for topic in request.topic_states:
                 if topic.topic_id is not None:
                     self._topic_known(topic.topic_name, topic.topic_id)
-            for leadership in _leaderships(request):
-                role, code = self._become(leadership, sources)
-                codes[leadership.topic_partition] = code
-                if code is ErrorCode.none and role:
-                    roles[role] += 1
-                if len(codes) % AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                    check()
+            with self._telling():
+                for leadership in _leaderships(request):
+                    role, code = self._become(leadership, sources)
+                    codes[leadership.topic_partition] = code
+                    if code is ErrorCode.none and role:
+                        roles[role] += 1
+                    if len(codes) % AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                        check()
             log.info(
                 "roles told controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
                 request.controller_id,
@@ -177,7 +184,7 @@ class Partitions:
         partition = leadership.topic_partition
         if isinstance(known, LeaderReplica) and _same_epoch(known, leadership):
             known.on_leadership(leadership)
-            self._role_changed(partition)
+            self._changed.append(partition)
             return ""
         self._fetching.stop(partition)
         self._replicas.put(
@@ -193,7 +200,7 @@ class Partitions:
                 safeguards=self._safeguards,
             )
         )
-        self._role_changed(partition)
+        self._changed.append(partition)
         return "leader"
 
     def _follow(
@@ -214,7 +221,7 @@ class Partitions:
                 high_watermark=self._high_watermark(known, partition_log),
             )
             self._replicas.put(known)
-            self._role_changed(partition)
+            self._changed.append(partition)
         assert isinstance(known, FollowerReplica)
         known.on_leadership(leadership)
         # Also told again to one that follows already: its leader may listen elsewhere now.
@@ -273,19 +280,27 @@ class Partitions:
     # -- StopReplica ---------------------------------------------------------
 
     async def stop(self, request: StopReplicaRequest) -> Codes:
-        """Stop replicas, and delete those that are to go.
+        """Stop replicas, and delete those that are to go: no power failure brings them back then.
 
         Raises  BrokerError(stale_controller_epoch), nothing changed
         """
         async with self._one_at_a_time:
             self.check_controller(request.controller_epoch)
             codes: Codes = {}
-            for topic in request.topic_states:
-                for state in topic.partition_states:
-                    partition = TopicPartition(topic.topic_name, state.partition_index)
-                    codes[partition] = self._stop(partition, state)
-                    if len(codes) % AT_ONCE == 0:
-                        await asyncio.sleep(0)
+            renamed: dict[Disk, list[TopicPartition]] = {}
+            with self._telling():
+                for topic in request.topic_states:
+                    for state in topic.partition_states:
+                        partition = TopicPartition(topic.topic_name, state.partition_index)
+                        held = self._logs.get(partition)
+                        codes[partition] = self._stop(partition, state)
+                        if held is not None and self._logs.get(partition) is None:
+                            renamed.setdefault(held.disk, []).append(partition)
+                        if len(codes) % AT_ONCE == 0:
+                            await asyncio.sleep(0)
+            for disk, partitions in renamed.items():
+                if not await self._synced(disk):
+                    codes |= dict.fromkeys(partitions, ErrorCode.kafka_storage_error)
             deleted = sum(
                 s.delete_partition for t in request.topic_states for s in t.partition_states
             )
@@ -313,10 +328,21 @@ class Partitions:
             self._logs.high_watermarks[partition] = known.high_watermark
         self._replicas.remove(partition)
         self._led.pop(partition, None)
-        self._role_changed(partition)
-        if not state.delete_partition or self._logs.get(partition) is None:
+        self._changed.append(partition)
+        if not state.delete_partition:
             return ErrorCode.none
+        if self._logs.get(partition) is None:
+            # It may lie in a folder that failed, and would be back with it.
+            return ErrorCode.kafka_storage_error if self._logs.offline else ErrorCode.none
         return self._delete(partition)
+
+    async def _synced(self, disk: Disk) -> bool:
+        try:
+            await self._offload(disk.sync)
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return False
+        return True
 
     def _delete(self, partition: TopicPartition) -> ErrorCode:
         try:
@@ -325,6 +351,16 @@ class Partitions:
             self._disk_failed(fault)
             return ErrorCode.kafka_storage_error
         return ErrorCode.none
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Roles that change meanwhile are told of together at the end, as one request of a follower
+        may wait for thousands of partitions, and looks at all of them when one has changed."""
+        try:
+            yield
+        finally:
+            changed, self._changed = self._changed, []
+            self._roles_changed(changed)
 
     # -- what else happens to replicas ---------------------------------------
 
@@ -336,7 +372,7 @@ class Partitions:
             self._logs.high_watermarks[partition] = leader.high_watermark
             self._led[partition] = (leader.epoch, leader.partition_epoch)
             self._replicas.remove(partition)
-            self._role_changed(partition)
+        self._roles_changed([leader.topic_partition for leader in leaders])
         return len(leaders)
 
     def remove_strays(self, metadata: MetadataCache) -> None:

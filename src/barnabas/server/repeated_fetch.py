@@ -69,6 +69,8 @@ class RepeatedFetch:
         leader = None if name is None else self._find(name, self._partition)
         if leader is None or self._known_epoch not in (-1, leader.epoch):
             return None
+        if not isinstance(topic, str) and leader.topic_id not in (None, topic):
+            return None  # it is of another topic that has the name now
         log, high_watermark, stable = leader.log, leader.high_watermark, leader.last_stable_offset
         upto = stable if self._read_committed else high_watermark
         try:

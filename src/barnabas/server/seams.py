@@ -8,7 +8,7 @@ from barnabas.base.disk import Disk
 from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
-from barnabas.server.connection import Serve
+from barnabas.server.serving import Serve
 from barnabas.znodes.tree import Coordination
 
 

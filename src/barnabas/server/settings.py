@@ -7,9 +7,6 @@ from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError
 from barnabas.base.listeners import Listener
 from barnabas.controller.reign import ControllerSettings
-from barnabas.groups.classic_turn import ClassicSettings
-from barnabas.groups.consumer_messages import ConsumerSettings, MigrationPolicy
-from barnabas.groups.offsets_messages import OffsetSettings
 from barnabas.replication.fetcher import FetcherSettings
 from barnabas.server.cleaning import CleanerSettings
 from barnabas.server.housekeeping import Intervals
@@ -64,6 +61,8 @@ def limits(config: BrokerConfig) -> Limits:
         max_connections_per_ip=config.int("max.connections.per.ip"),
         per_ip_overrides=config.max_connections_per_ip_overrides(),
         socket_listen_backlog_size=config.int("socket.listen.backlog.size"),
+        socket_send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+        socket_receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
     )
 
 
@@ -106,32 +105,6 @@ def fetcher_settings(config: BrokerConfig) -> FetcherSettings:
         response_max_bytes=config.int("replica.fetch.response.max.bytes"),
         backoff_ms=config.int("replica.fetch.backoff.ms"),
         socket_timeout_ms=config.int("replica.socket.timeout.ms"),
-    )
-
-
-def classic_settings(config: BrokerConfig) -> ClassicSettings:
-    return ClassicSettings(
-        min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
-        max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
-        initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
-        max_size=config.int("group.max.size"),
-    )
-
-
-def consumer_settings(config: BrokerConfig) -> ConsumerSettings:
-    return ConsumerSettings(
-        session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
-        heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
-        max_size=config.int("group.consumer.max.size"),
-        migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy").lower()),
-        classic_max_size=config.int("group.max.size"),
-    )
-
-
-def offset_settings(config: BrokerConfig) -> OffsetSettings:
-    return OffsetSettings(
-        metadata_max_bytes=config.int("offset.metadata.max.bytes"),
-        retention_ms=config.int("offsets.retention.minutes") * 60_000,
     )
 
 

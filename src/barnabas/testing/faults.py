@@ -11,8 +11,9 @@ from struct import Struct
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.server.connection import Connection, Serve
+from barnabas.server.connection import Connection
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
+from barnabas.server.serving import Serve
 from barnabas.testing.refused import marked, refuse
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.requests import read_response

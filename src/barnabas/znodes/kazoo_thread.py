@@ -241,6 +241,10 @@ class MailboxHandler(SequentialThreadingHandler):
         """Wait as select.select does, but for buffers too; what is to be sent never waits."""
         if writers:
             return [], list(writers), []
+        if len(readers) == 1 and timeout is not None:
+            # For the rest of an answer; above all for a session's first on a new connection, which
+            # a server that is starting may forget. kazoo would wait as long as the session lasts.
+            timeout = min(timeout, max(CONNECT_WITHIN_S, timeout / 3))
         while True:
             pending = [each for each in readers if each.pending()]
             connections = [each for each in readers if isinstance(each, BufferedSocket)]

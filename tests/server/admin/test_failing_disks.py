@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -174,6 +175,42 @@ def test_a_topic_on_a_dead_disk_can_be_deleted_and_stays_deleted(
         assert client.offset("t", LATEST, 0) == client.offset("t", LATEST, 1) == 0
 
 
+def dead_two(folder: str) -> FaultyDisk:
+    disk = FaultyDisk(folder)
+    disk.failing = Path(folder).name == "two"
+    return disk
+
+
+def stopped(client: Client, topic: str) -> ErrorCode:
+    """What a broker says that is to delete a replica."""
+    state = parts(partition_index=0, leader_epoch=-2, delete_partition=True)
+    states = (parts(topic_name=topic, partition_states=(state,)),)
+    epochs = {"controller_id": 0, "controller_epoch": 1_000, "broker_epoch": -1}
+    told = client.call(ApiKey.STOP_REPLICA, topic_states=states, **epochs)
+    code: ErrorCode = told.partition_errors[0].error_code
+    return code
+
+
+def test_what_may_lie_on_a_dead_disk_is_not_told_as_deleted(folders: tuple[Path, Path]) -> None:
+    with broker(*folders, disk=dead_two) as running, running.client() as client:
+        assert stopped(client, "t") is STORAGE, "or it would be back with its disk"
+    with broker(*folders) as running, running.client() as client:
+        assert stopped(client, "t") is ErrorCode.none
+
+
+def test_a_deletion_that_did_not_reach_the_medium_is_not_told_as_done(
+    folders: tuple[Path, Path],
+) -> None:
+    disks = Disks()
+    with broker(*folders, disk=disks) as running, running.client() as client:
+        client.create("t")
+        (home,) = homes(client).values()
+        lost = DiskFault(disks[home].folder, OSError())
+        with patch.object(disks[home], "sync", side_effect=lost):
+            assert stopped(client, "t") is STORAGE
+        assert stopped(client, "t") is STORAGE, "asked once more"
+
+
 def test_a_disk_that_is_dead_at_the_start_does_not_have_its_partitions_begun_anew(
     folders: tuple[Path, Path],
 ) -> None:
@@ -183,12 +220,7 @@ def test_a_disk_that_is_dead_at_the_start_does_not_have_its_partitions_begun_ane
             client.produce("t", [b"x"] * 3, partition)
         lost = next(p for p, home in homes(client).items() if home == "two")
 
-    def dead(folder: str) -> FaultyDisk:
-        disk = FaultyDisk(folder)
-        disk.failing = Path(folder).name == "two"
-        return disk
-
-    with broker(*folders, disk=dead) as running, running.client() as client:
+    with broker(*folders, disk=dead_two) as running, running.client() as client:
         assert client.produce("t", [b"x"], lost).error_code == STORAGE
         assert client.offset("t", LATEST, 1 - lost) == 3
         until(lambda: metadata(client)[lost].leader_id == -1, "the leader to be known as gone")

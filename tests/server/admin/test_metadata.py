@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import ApiKey
 from tests.server.admin.client import Client, parts
-from tests.server.admin.running import broker
+from tests.server.admin.running import broker, until
 
 VERSIONS = range(13)
 CREATES = range(4, 13)  # versions in which creation can be declined
@@ -19,6 +19,19 @@ CREATES = range(4, 13)  # versions in which creation can be declined
 def metadata(client: Client, version: int, names: Sequence[str] | None, **fields: object) -> Any:
     topics = None if names is None else tuple(parts(name=name, topic_id=None) for name in names)
     return client.call(ApiKey.METADATA, version, topics=topics, **fields)
+
+
+def created(client: Client, version: int, names: Sequence[str]) -> Any:
+    """The topics as a client is told that asks again while one has no leader yet."""
+    told: Any = ()
+
+    def led() -> bool:
+        nonlocal told
+        told = metadata(client, version, names, allow_auto_topic_creation=True).topics
+        return all(topic.error_code != ErrorCode.leader_not_available for topic in told)
+
+    until(led)
+    return told
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -74,7 +87,7 @@ def test_a_topic_named_twice_is_told_once(client: Client) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_named_first_here_is_created(client: Client, version: int) -> None:
     name = f"auto-{version}"
-    (topic,) = metadata(client, version, [name], allow_auto_topic_creation=True).topics
+    (topic,) = created(client, version, [name])
     assert (topic.error_code, len(topic.partitions)) == (ErrorCode.none, 1)
     assert client.produce(name).error_code == ErrorCode.none
 
@@ -96,7 +109,7 @@ def test_nothing_is_created_where_the_broker_does_not_do_so(tmp_path: Path) -> N
 
 def test_created_topics_get_the_brokers_defaults(tmp_path: Path) -> None:
     with broker(tmp_path, num_partitions="4") as running, running.client() as client:
-        (topic,) = metadata(client, 12, ["x"], allow_auto_topic_creation=True).topics
+        (topic,) = created(client, 12, ["x"])
         assert len(topic.partitions) == 4
 
 
@@ -117,7 +130,7 @@ def test_a_name_that_is_none_is_refused(client: Client, name: str, create: bool)
 
 
 def test_one_bad_name_does_not_spoil_the_others(client: Client) -> None:
-    told = metadata(client, 12, ["a b", "good-beside-bad"], allow_auto_topic_creation=True).topics
+    told = created(client, 12, ["a b", "good-beside-bad"])
     assert [t.error_code for t in told] == [ErrorCode.invalid_topic_exception, ErrorCode.none]
 
 

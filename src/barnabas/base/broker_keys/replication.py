@@ -16,7 +16,8 @@ replica.fetch.max.bytes int 1048576 >=0 medium acts
 replica.fetch.wait.max.ms int 500 - high acts
     How long a leader may hold back an answer to a follower that has everything.
 replica.fetch.backoff.ms int 1000 >=0 medium acts
-    How long a follower waits after a failed fetch.
+    How long a follower waits after a failed fetch, at most: a leader that may not have heard yet
+    that it leads is asked again sooner.
 replica.fetch.min.bytes int 1 - high acts
     How much a leader should have before it answers a follower.
 replica.fetch.response.max.bytes int 10485760 >=0 medium acts

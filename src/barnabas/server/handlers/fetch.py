@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, Offset
@@ -151,8 +152,7 @@ class Fetch:
         """
         led = []
         for topic, partition in context.wanted:
-            name = self._name_of(topic)
-            leader = None if name is None else self._replicas.find(name, partition.partition)
+            leader = self._leader(topic, partition.partition)
             if leader is not None:
                 led.append((leader, partition))
         is_news = self._follower_fetches.on_fetch(request.replica_id, led)
@@ -192,8 +192,8 @@ class Fetch:
 
     def _is_idle(self, wanted: Wanted, replica: int, context: FetchContext) -> bool:
         """Whether a follower has all of a partition and knows it: so it is with most of them."""
-        partition, name = wanted.partition, self._name_of(wanted.topic)
-        leader = None if name is None else self._replicas.find(name, partition.partition)
+        partition = wanted.partition
+        leader = self._leader(wanted.topic, partition.partition)
         return (
             leader is not None
             and partition.fetch_offset == leader.log.log_end_offset
@@ -258,10 +258,12 @@ class Fetch:
             raise BrokerError(ErrorCode.unknown_topic_id)
         leader = self._replicas.find(name, index)
         if leader is not None:
+            _check_meant(wanted.topic, leader.topic_id)
             return leader, leader.reading
         if request.replica_id < 0 and version >= FROM_FOLLOWERS_SINCE:
             follower = self._replicas.follower(name, index)
             if follower is not None:
+                _check_meant(wanted.topic, follower.topic_id)
                 return None, Reading(follower.log, follower.high_watermark, follower.epoch)
         raise BrokerError(self._replicas.why_not(name, index))
 
@@ -277,6 +279,12 @@ class Fetch:
         return replica >= 0 and (
             leader is not None and self._follower_fetches.must_wait(leader, replica)
         )
+
+    def _leader(self, topic: TopicKey, index: int) -> LeaderReplica | None:
+        """The leader of this very topic's partition, if it is here."""
+        name = self._name_of(topic)
+        leader = None if name is None else self._replicas.find(name, index)
+        return leader if leader is None or _is_meant(topic, leader.topic_id) else None
 
     def _name_of(self, topic: TopicKey) -> str | None:
         if isinstance(topic, str):
@@ -406,6 +414,19 @@ class DelayedFetch(DelayedOperation):
         return write_fetch(
             self._version, self._correlation_id, topics, session_id=self._context.session_id
         )
+
+
+def _is_meant(topic: TopicKey, topic_id: UUID | None) -> bool:
+    """Whether a replica is of the topic that was asked for.
+
+    One that was made anew under a name can be here before the metadata tells of its id.
+    """
+    return isinstance(topic, str) or topic_id is None or topic == topic_id
+
+
+def _check_meant(topic: TopicKey, topic_id: UUID | None) -> None:
+    if not _is_meant(topic, topic_id):
+        raise BrokerError(ErrorCode.inconsistent_topic_id)
 
 
 def _readable(reading: Reading, request: FetchRequest) -> Offset:
