@@ -25,6 +25,8 @@ from barnabas.sim.history import (
 from barnabas.sim.violations import Final, FinalPartition, Kind
 
 AT = TopicPartition("orders", 0)
+OTHER = TopicPartition("orders", 1)
+GROUP = "group"
 TOPIC_ID = uuid.UUID(int=7)
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 
@@ -101,19 +103,19 @@ class Ideal:
 
     def owned(self, member: str, *partitions: TopicPartition) -> Operation:
         got = Owned(member, self.generation, tuple(partitions))
-        return self.done(member, Own("group"), got)
+        return self.done(member, Own(GROUP), got)
 
     def commit(
         self, offset: int, *, at: TopicPartition = AT, outcome: Outcome = OK, member: str = "member"
     ) -> Operation:
         if outcome is OK:
             self.committed[at] = offset
-        asked = Commit("group", member, self.generation, ((at, offset),))
+        asked = Commit(GROUP, member, self.generation, ((at, offset),))
         return self.done(member, asked, outcome=outcome)
 
     def recall(self, *, at: TopicPartition = AT, offset: int | None = None) -> int:
         found = self.committed.get(at, -1) if offset is None else offset
-        self.done("member", Recall("group", (at,)), Recalled(((at, found),)))
+        self.done("member", Recall(GROUP, (at,)), Recalled(((at, found),)))
         return found
 
     @property

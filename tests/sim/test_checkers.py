@@ -10,32 +10,18 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers import check
 from barnabas.sim.history import (
-    COMPACTED,
-    FADING,
     NOT_OURS,
-    RETAINED_BYTES,
     Create,
     Delete,
     Elect,
     Grow,
-    Hold,
     Outcome,
-    Owned,
     Poll,
     Reassign,
     Sent,
-    Trim,
-    key_of,
 )
-from barnabas.sim.violations import Final, FinalPartition, Kind
-from barnabas.wire.records import Record, build_batch
-from tests.sim.histories import AT, FAILED, OK, TOPIC_ID, UNKNOWN, Ideal, found, with_replicas
-
-OTHER = TopicPartition("orders", 1)
-ACCOUNT = TopicPartition(COMPACTED, 0)
-EVENT = TopicPartition(FADING, 0)
-GROUP = "group"
-
+from barnabas.sim.violations import Final, Kind
+from tests.sim.histories import AT, FAILED, GROUP, OK, OTHER, TOPIC_ID, UNKNOWN, Ideal, found
 
 # -- records -----------------------------------------------------------------
 
@@ -234,124 +220,6 @@ def test_a_topic_made_again_has_offsets_of_its_own() -> None:
     assert found(ideal.history, ideal.final) == [Kind.INCONSISTENT]
 
 
-# -- compaction --------------------------------------------------------------
-
-
-def of_one_key(ideal: Ideal) -> list[int]:
-    """Offsets of records with the key of the last one, in a compacted log of thirteen."""
-    ideal.send(13, at=ACCOUNT)
-    values = ideal.logs[ACCOUNT]
-    return [offset for offset, value in enumerate(values) if key_of(value) == key_of(values[-1])]
-
-
-def compacted(ideal: Ideal, *gone: int) -> Final:
-    log = ideal.logs[ACCOUNT]
-    records = tuple((offset, value) for offset, value in enumerate(log) if offset not in gone)
-    return Final((FinalPartition(ACCOUNT, TOPIC_ID, len(log), records),))
-
-
-def test_a_compacted_log_may_lack_what_was_superseded() -> None:
-    ideal = Ideal()
-    *superseded, _ = of_one_key(ideal)
-    assert len(superseded) == 2
-    assert found(ideal.history, compacted(ideal, *superseded)) == []
-
-
-def test_a_compacted_log_must_have_the_last_of_each_key() -> None:
-    ideal = Ideal()
-    *_, last = of_one_key(ideal)
-    assert found(ideal.history, compacted(ideal, last)) == [Kind.LOST]
-
-
-def test_what_a_compacted_log_has_must_be_where_it_was() -> None:
-    ideal = Ideal()
-    of_one_key(ideal)
-    ideal.poll(at=ACCOUNT)
-    ideal.logs[ACCOUNT][3:5] = reversed(ideal.logs[ACCOUNT][3:5])
-    assert Kind.INCONSISTENT in found(ideal.history, compacted(ideal))
-
-
-def test_a_reader_and_a_group_may_skip_what_was_compacted_away() -> None:
-    ideal = Ideal()
-    of_one_key(ideal)
-    records = list(enumerate(ideal.logs[ACCOUNT]))
-    ideal.polled(0, [records[0], *records[4:]], at=ACCOUNT, group=GROUP)
-    ideal.commit(13, at=ACCOUNT)
-    assert found(ideal.history, compacted(ideal)) == []
-
-
-def test_replicas_of_a_compacted_log_may_differ() -> None:
-    ideal = Ideal()
-    ideal.send(2, at=ACCOUNT)
-    final = with_replicas(compacted(ideal), broker_0=batch(0, b"a"), broker_1=b"")
-    assert found(ideal.history, final) == []
-
-
-# -- what goes by its age ----------------------------------------------------
-
-
-def faded(ideal: Ideal, log_start: int, kept: int = RETAINED_BYTES) -> Final:
-    """Ten records without the first, of which so many bytes are left."""
-    ideal.send(10, at=EVENT)
-    records = tuple(enumerate(ideal.logs[EVENT]))[log_start:]
-    end = FinalPartition(EVENT, TOPIC_ID, 10, records, log_start, replicas={0: bytes(kept)})
-    return Final((end,))
-
-
-def test_the_oldest_records_may_go_if_enough_is_left_or_someone_asked() -> None:
-    by_size, by_wish = Ideal(), Ideal()
-    assert found(by_size.history, faded(by_size, 4)) == []
-    by_wish.done("admin", Trim(EVENT, 4))
-    assert found(by_wish.history, faded(by_wish, 4, kept=10)) == []
-
-
-def test_more_than_was_asked_for_must_not_go() -> None:
-    ideal = Ideal()
-    ideal.done("admin", Trim(EVENT, 3))
-    assert found(ideal.history, faded(ideal, 4, kept=10)) == [Kind.DELETED]
-
-
-def test_what_is_after_the_first_that_is_left_must_be_there() -> None:
-    ideal = Ideal()
-    (end,) = faded(ideal, 4).partitions
-    holed = Final((replace(end, records=(*end.records[:2], *end.records[3:])),))
-    assert found(ideal.history, holed) == [Kind.SKIPPED, Kind.LOST]
-
-
-# -- replicas ----------------------------------------------------------------
-
-
-def batch(offset: int, value: bytes) -> bytes:
-    return bytes(build_batch([Record(offset, 0, None, value)], base_offset=offset))
-
-
-def test_replicas_that_are_the_same_pass() -> None:
-    ideal = Ideal()
-    ideal.send(2)
-    log = batch(0, b"a") + batch(1, b"b")
-    assert found(ideal.history, with_replicas(ideal.final, broker_0=log, broker_2=log)) == []
-
-
-@pytest.mark.parametrize("topic", ["orders", COMPACTED])
-def test_a_replica_that_is_not_there_is_told(topic: str) -> None:
-    end = FinalPartition(
-        TopicPartition(topic, 0), TOPIC_ID, 0, (), assigned=(0, 1, 2), replicas={0: b"", 2: b""}
-    )
-    (violation,) = check(Ideal().history, Final((end,)))
-    assert (violation.kind, violation.facts) == (Kind.MISSING, f"{topic}-0 on broker 1")
-
-
-@pytest.mark.parametrize("other", [b"", batch(0, b"a"), batch(0, b"a") + batch(1, b"c")])
-def test_replicas_that_differ_are_told_with_the_offset(other: bytes) -> None:
-    ideal = Ideal()
-    ideal.send(2)
-    log = batch(0, b"a") + batch(1, b"b")
-    final = with_replicas(ideal.final, broker_0=log, broker_1=log, broker_2=other)
-    (violation,) = check(ideal.history, final)
-    assert violation.kind is Kind.DIVERGED
-    assert f"first at offset {1 if other else 0}" in str(violation)
-
-
 # -- topics ------------------------------------------------------------------
 
 
@@ -406,104 +274,6 @@ def test_where_a_topic_was_moved_does_not_bind_the_next_of_its_name() -> None:
         found(ideal.history, Final((replace(end, assigned=(1, 2), replicas={1: b"", 2: b""}),)))
         == []
     )
-
-
-# -- groups ------------------------------------------------------------------
-
-
-def test_a_partition_must_not_be_owned_twice_in_a_generation() -> None:
-    ideal = Ideal()
-    ideal.owned("one", AT)
-    ideal.owned("two", OTHER)
-    ideal.generation += 1
-    ideal.owned("two", AT)
-    assert ideal.found() == []
-    ideal.owned("one", AT)
-    assert ideal.found() == [Kind.OWNED_TWICE]
-
-
-def held(ideal: Ideal, member: str, *partitions: TopicPartition, epoch: int = 1) -> None:
-    ideal.done(
-        member, Hold(GROUP, member, epoch, partitions), Owned(member, epoch, tuple(partitions))
-    )
-
-
-def test_a_partition_may_go_from_one_member_to_the_next() -> None:
-    ideal = Ideal()
-    for member in ("one", "one", "two", "two", "one"):
-        held(ideal, member, AT)
-        held(ideal, "one" if member == "two" else "two", OTHER)
-    assert ideal.found() == []
-
-
-def test_a_partition_must_not_be_given_to_another_member_before_it_is_given_up() -> None:
-    ideal = Ideal()
-    for member in ("one", "two", "one"):
-        held(ideal, member, AT)
-    assert ideal.found() == [Kind.OWNED_TWICE]
-
-
-def test_an_epoch_of_a_member_must_not_go_back() -> None:
-    ideal = Ideal()
-    held(ideal, "one", AT, epoch=3)
-    held(ideal, "one", AT, epoch=2)
-    assert ideal.found() == [Kind.GENERATION_WENT_BACK]
-
-
-def test_a_generation_must_not_go_back() -> None:
-    ideal = Ideal()
-    ideal.generation = 2
-    ideal.owned("one", AT)
-    ideal.generation = 1
-    ideal.owned("one", AT)
-    assert ideal.found() == [Kind.GENERATION_WENT_BACK]
-
-
-def test_a_member_that_joined_before_may_hear_of_its_generation_later() -> None:
-    ideal = Ideal()
-    late = ideal.owned("one", AT)
-    ideal.generation += 1
-    ideal.owned("two", AT)
-    late.ended = 100.0
-    assert ideal.found() == []
-
-
-def test_what_a_group_committed_must_be_remembered() -> None:
-    ideal = Ideal()
-    ideal.send(5)
-    ideal.commit(ideal.poll(group=GROUP))
-    ideal.recall(offset=-1)
-    assert ideal.found() == [Kind.COMMIT_WENT_BACK]
-
-
-def test_a_commit_of_which_nothing_was_heard_may_count_or_not() -> None:
-    ideal = Ideal()
-    ideal.send(5)
-    ideal.commit(ideal.poll(group=GROUP, most=2))
-    ideal.commit(ideal.poll(2, group=GROUP), outcome=UNKNOWN)
-    ideal.recall(offset=2)
-    ideal.recall(offset=5)
-    assert ideal.found() == []
-
-
-@pytest.mark.parametrize("offset", [3, 5])
-def test_an_offset_that_nobody_committed_must_not_be_remembered(offset: int) -> None:
-    ideal = Ideal()
-    ideal.send(5)
-    ideal.poll(group=GROUP)
-    ideal.commit(2)
-    ideal.commit(5, outcome=FAILED)
-    ideal.recall(offset=offset)
-    assert ideal.found() == [Kind.COMMIT_INVENTED]
-
-
-def test_a_group_must_not_skip_a_record() -> None:
-    ideal = Ideal()
-    ideal.send(5)
-    ideal.poll(0, 2, group=GROUP)
-    ideal.poll(3, group=GROUP)
-    ideal.commit(5)
-    assert ideal.found() == [Kind.GROUP_SKIPPED]
 
 
 # -- all of it ---------------------------------------------------------------

@@ -106,6 +106,25 @@ def test_nothing_of_a_crashed_host_runs_again_not_even_what_should_end_it(loop: 
     assert ran[-1] == "again"
 
 
+def test_what_begins_while_the_world_ends_is_dropped_with_it() -> None:
+    loop = SimLoop()
+    begun: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            begun.append(asyncio.ensure_future(asyncio.sleep(1)))
+            await asyncio.wait(begun)
+
+    loop.create_task(work())
+    loop.run_until_complete(asyncio.sleep(1))
+    loop.close()
+    assert [task.get_loop() for task in begun] == [loop]
+    begun.clear()
+    gc.collect()  # an end that is not silent fails the test
+
+
 def test_a_paused_host_finds_all_that_came_meanwhile_in_its_order(loop: SimLoop) -> None:
     ran: list[int] = []
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.log.log import Log
 from barnabas.sim.clients_admin import Admin
 from barnabas.sim.clients_producer import Producer
 from barnabas.sim.ending import read_all
@@ -69,6 +70,16 @@ def test_three_brokers_serve_in_virtual_time(world: World) -> None:
     assert len(set(end.replicas.values())) == 1
 
 
+def test_a_cluster_is_not_whole_while_a_broker_stops(world: World) -> None:
+    produce(world, 1)
+    until(world, lambda: is_whole(world))
+    world.machines[0].stop()
+    assert world.machines[0].broker is not None
+    assert world.onlooker.what_is_missing() == "broker-0 is about to stop"
+    until(world, lambda: not world.machines[0].is_stopping)
+    until(world, lambda: is_whole(world))
+
+
 def test_a_broker_that_is_killed_loses_nothing_and_comes_back(world: World) -> None:
     produce(world, 5)
     leader = next(iter(world.onlooker.partitions())).state
@@ -106,6 +117,28 @@ def test_a_power_failure_takes_what_was_not_flushed_and_others_have_it(world: Wo
     victim.start()
     until(world, lambda: is_whole(world))
     assert world.onlooker.is_in_sync(victim)
+
+
+def test_a_topic_that_was_deleted_does_not_come_back_with_the_power(world: World) -> None:
+    history = produce(world, 5)
+    until(world, lambda: is_whole(world))
+    # What is there now is on the medium: only the deletion could be forgotten.
+    for partition_log in logs(world):
+        disk, folder = partition_log.disk, partition_log.folder
+        for path in ("", folder, *(f"{folder}/{name}" for name in disk.list(folder))):
+            disk.sync(path)
+    admin = Admin("admin", world.setting.bootstrap, broker_stream(7, "deleting"), history)
+    world.loop.run_until_complete(world.loop.spawn(world.client("admin"), admin.delete("orders")))
+    until(world, lambda: not list(world.onlooker.partitions()))
+    for machine in world.machines:
+        machine.power_off()
+        machine.start()
+    until(world, lambda: is_whole(world))
+    assert logs(world) == []
+
+
+def logs(world: World) -> list[Log]:
+    return [each for machine in world.machines if machine.broker for each in machine.broker.logs]
 
 
 def test_a_broker_that_stops_by_itself_is_started_again(world: World) -> None:

@@ -44,7 +44,7 @@ def running_in(folder: Path) -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            command = entry.read_bytes().decode().replace("\0", " ")
+            command = entry.read_bytes().decode(errors="replace").replace("\0", " ")
         except OSError:
             continue
         if str(folder) in command:
@@ -99,7 +99,7 @@ def test_without_spark_one_sentence_says_how_to_get_it(monkeypatch: pytest.Monke
     monkeypatch.setattr("barnabas.spark.demo.find_spec", lambda name: None)
     ended = barnabas("demo")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "pip install 'barnabas[spark]'" in ended.err
+    assert "pip install '.[spark]'" in ended.err
 
 
 def test_a_folder_that_is_used_is_not_kept_over(tmp_path: Path) -> None:

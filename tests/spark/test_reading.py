@@ -190,7 +190,7 @@ def test_a_partition_that_nobody_leads_is_told(
 def test_a_damaged_batch_is_told(fresh_broker: Callable[..., BrokerProcess], topic: str) -> None:
     broker = fresh_broker()
     create_topic(broker.bootstrap, topic)
-    produce(broker.bootstrap, topic, many(3))
+    produce(broker.bootstrap, topic, many(1))
     broker.stop()
     (segment,) = (broker.data / f"{topic}-0").glob("*.log")
     content = bytearray(segment.read_bytes())

@@ -49,7 +49,7 @@ def test_without_java_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with (
-        pytest.raises(CommandFailed, match=r"pip install 'barnabas\[spark\]'"),
+        pytest.raises(CommandFailed, match=r"pip install '\.\[spark\]'"),
         spark_session("mine", SparkPlace()),
     ):
         pass

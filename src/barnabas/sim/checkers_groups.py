@@ -1,5 +1,6 @@
 """Checks consumer groups: who owns what, how far they have read, and that they read all of it."""
 
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from barnabas.sim.history import (
 from barnabas.sim.violations import Kind, Violation
 
 _Where = tuple[str, TopicPartition]  # group and partition
+_Held = tuple[TopicPartition, uuid.UUID]  # and the topic's id
 
 
 @dataclass(order=True, slots=True)
@@ -81,24 +83,25 @@ def _check_holders(history: History) -> Iterator[Violation]:
     Whoever said that it owns something and was not contradicted owned it then; and if it says so
     again, also in between. A member's epoch only grows.
     """
-    before: dict[str, tuple[int, tuple[TopicPartition, ...]]] = {}
-    spans: dict[_Where, list[_Span]] = defaultdict(list)
+    before: dict[str, tuple[int, list[_Held]]] = {}
+    spans: dict[tuple[str, _Held], list[_Span]] = defaultdict(list)
     for operation, hold in history.of(Hold):
         if not isinstance(operation.got, Owned):
             continue
-        epoch, had = before.get(hold.member, (0, ()))
+        epoch, had = before.get(hold.member, (0, []))
         if operation.got.generation < epoch:
             facts = f"{operation.got.generation} after {epoch}: {operation}"
             yield Violation(Kind.GENERATION_WENT_BACK, facts)
-        before[hold.member] = operation.got.generation, hold.partitions
-        for at in hold.partitions:
-            own = [each for each in spans[hold.group, at] if each.member == hold.member]
-            if at in had and own:
+        holds = list(zip(hold.partitions, hold.topic_ids, strict=True))
+        before[hold.member] = operation.got.generation, holds
+        for held in holds:
+            own = [each for each in spans[hold.group, held] if each.member == hold.member]
+            if held in had and own:
                 own[-1].until = operation.began
             else:
                 span = _Span(operation.ended, operation.ended, hold.member)
-                spans[hold.group, at].append(span)
-    for (_, at), found in spans.items():
+                spans[hold.group, held].append(span)
+    for (_, (at, _)), found in spans.items():
         found.sort()
         for one, two in combinations(found, 2):
             if two.since < one.until and one.member != two.member:

@@ -241,19 +241,25 @@ def _check_sequences(history: History, final: Final, deleted: set[str]) -> Itera
     """A producer that wants to be sure of each batch is not told that one was missing.
 
     But it may be told so of a batch that is there with a later one of its own: a broker that was
-    started again knows, as Kafka's, only the last of each producer.
+    started again knows, as Kafka's, only the last of each producer. What was there and is deleted
+    by now nobody can tell.
     Nor does anybody know a later epoch of a producer than the producer itself.
     """
     unsure: set[tuple[int, int, TopicPartition]] = set()
     last = _last_sequences(history, final)
+    starts = {end.at: end.log_start for end in final.partitions}
+    next_offset: dict[tuple[int, int, TopicPartition], int] = {}
     for operation, send in history.of(Send):
+        producer = (send.producer_id, send.producer_epoch, send.at)
+        if isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:
+            next_offset[producer] = operation.got.base_offset + len(send.values)
         if operation.outcome is Outcome.OK or send.at.topic in deleted:
             continue
-        producer = (send.producer_id, send.producer_epoch, send.at)
         is_first = producer not in unsure
         unsure.add(producer)
         is_gap = operation.why == "out_of_order_sequence_number" and send.acks == _ALL
         is_gap &= last.get(producer, -1) < send.sequence + len(send.values)
+        is_gap &= starts.get(send.at, 0) <= next_offset.get(producer, 0)
         if (is_gap and is_first) or operation.why in (
             "invalid_producer_epoch",
             "unknown_producer_id",

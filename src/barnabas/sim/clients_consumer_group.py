@@ -39,7 +39,8 @@ class ConsumerMember(Membership):
     async def heartbeat(self) -> None:
         """Hear what to own; if nothing is heard, nothing changes. Raises MustJoin"""
         owned = self._owned()
-        asked = Hold(self.group, owned.member, owned.generation, owned.partitions)
+        topic_ids = tuple(self._topic_ids[at] for at in owned.partitions)
+        asked = Hold(self.group, owned.member, owned.generation, owned.partitions, topic_ids)
         operation = self._history.begin(self.connections.name, asked)
         try:
             answer = await self._beat(

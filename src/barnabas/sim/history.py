@@ -86,12 +86,16 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Say what a member owns, and be told what it shall own from now on. Gives Owned."""
+    """Say what a member owns, and be told what it shall own from now on. Gives Owned.
+
+    `topic_ids` tell, partition by partition, a topic from one that had its name before.
+    """
 
     group: str
     member: str
     epoch: int
     partitions: tuple[TopicPartition, ...]
+    topic_ids: tuple[uuid.UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,19 +220,28 @@ class SimLoop(asyncio.BaseEventLoop):
         """End the world: what still waits in it is dropped without a word."""
         if self.is_closed():
             return
-        self._buried += asyncio.all_tasks(self)
         self.set_exception_handler(lambda _, context: None)
         heard, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        # What ends may begin something, which asyncio would make a loop for that nobody closes.
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
         try:
-            for task in self._buried:
-                cast(Any, task)._log_destroy_pending = False
-                _drop(cast(Coroutine[Any, Any, Any], task.get_coro()))
+            self._drop_all()
             for held in (self._buried, self._due, self._timers, self._hosts):
                 held.clear()
             gc.collect()
         finally:
+            asyncio._set_running_loop(running)
             sys.unraisablehook = heard
         super().close()
+
+    def _drop_all(self) -> None:
+        dropped: set[asyncio.Task[Any]] = set()
+        while left := {*self._buried, *asyncio.all_tasks(self)} - dropped:
+            for task in left:
+                cast(Any, task)._log_destroy_pending = False
+                _drop(cast(Coroutine[Any, Any, Any], task.get_coro()))
+            dropped |= left
 
     def _write_to_self(self) -> None:
         pass

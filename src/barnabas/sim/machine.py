@@ -76,6 +76,11 @@ class Machine:
         return self._life is not None and self._life.host.is_paused
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the process is on its way to its end, though its broker may serve still."""
+        return self._life is not None and self._life.stop.is_set() and not self._life.has_ended
+
+    @property
     def broker(self) -> Broker | None:
         """The broker inside, if there is one that serves."""
         if self._life is None or self._life.has_ended or self._life.running is None:

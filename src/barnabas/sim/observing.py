@@ -66,6 +66,8 @@ class Onlooker:
         for machine in self._machines:
             if machine.broker is None:
                 return f"{machine.name} does not serve"
+            if machine.is_stopping:
+                return f"{machine.name} is about to stop"
             if paths.broker_path(BrokerId(machine.broker_id)) not in self._nodes:
                 return f"{machine.name} is not registered"
             if machine.broker.logs.offline:

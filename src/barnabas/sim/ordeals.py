@@ -73,13 +73,15 @@ def _partition(world: World, random: Random) -> Seen | None:
     return random.choice(found) if found else None
 
 
-def _state(world: World, at: TopicPartition) -> Seen:
-    return next(seen for seen in world.onlooker.partitions() if seen.topic_partition == at)
+def _seen(world: World, at: TopicPartition) -> Seen | None:
+    """None, if somebody has deleted it."""
+    found = (seen for seen in world.onlooker.partitions() if seen.topic_partition == at)
+    return next(found, None)
 
 
 def _leader(world: World, at: TopicPartition) -> int:
-    state = _state(world, at).state
-    return -1 if state is None else state.leader
+    seen = _seen(world, at)
+    return -1 if seen is None or seen.state is None else seen.state.leader
 
 
 def _others(world: World, *but: Machine) -> list[Machine]:
@@ -196,7 +198,7 @@ async def _make(world: World, replicas: tuple[int, ...], but: Machine | None = N
     at = TopicPartition(TOPIC, 0)
     await _administer(world, lambda admin: admin.create(TOPIC, 1, len(replicas), CONFIG), but)
     await _administer(world, lambda admin: admin.reassign(at, replicas), but)
-    return await _comes(lambda: _exists(world) and _is_settled(world, at, replicas))
+    return await _comes(lambda: _is_settled(world, at, replicas))
 
 
 def _exists(world: World) -> bool:
@@ -204,8 +206,10 @@ def _exists(world: World) -> bool:
 
 
 def _is_settled(world: World, at: TopicPartition, replicas: tuple[int, ...]) -> bool:
-    seen = _state(world, at)
-    in_sync = () if seen.state is None else seen.state.isr
+    seen = _seen(world, at)
+    if seen is None or seen.state is None:
+        return False
+    in_sync = seen.state.isr
     return not seen.is_moving and sorted(seen.replicas) == sorted(in_sync) == sorted(replicas)
 
 

@@ -79,4 +79,5 @@ class Listener(logging.Handler):
     def __exit__(self, *_: object) -> None:
         logger = logging.getLogger(LOGGER)
         logger.removeHandler(self)
-        logger.level, logger.propagate = self._before
+        level, logger.propagate = self._before
+        logger.setLevel(level)  # by a call: it also forgets what loggers remember of their levels

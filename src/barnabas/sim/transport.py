@@ -255,6 +255,9 @@ class Listening(asyncio.AbstractServer):
     def getsockname(self) -> Address:
         return self._address
 
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """As good as told: what is under way here has no limit but its link's."""
+
     def take(self, end: End) -> None:
         """Serve a new connection; runs on the server's host."""
         if self._is_serving and not end.is_gone:

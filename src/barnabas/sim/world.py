@@ -66,8 +66,10 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.loop.close()
-        self._listener.__exit__()
+        try:
+            self.loop.close()
+        finally:
+            self._listener.__exit__()
 
     def client(self, name: str) -> Host:
         """A host for one more client."""

@@ -65,8 +65,8 @@ def _check_installed() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "matplotlib") if find_spec(name) is None]
     if missing:
         raise CommandFailed(
-            f"the demo needs {' and '.join(missing)}; install what it shows with:"
-            " pip install 'barnabas[spark]'"
+            f"the demo needs {' and '.join(missing)}; where Barnabas was cloned,"
+            " pip install '.[spark]' brings what it shows"
         )
 
 

@@ -103,7 +103,7 @@ def _check(place: SparkPlace) -> None:
         import pyspark.sql  # noqa: F401 - only to see whether it is there
     except ModuleNotFoundError:
         raise CommandFailed(
-            "pipelines need Spark; install it with pip install 'barnabas[spark]'"
+            "pipelines need Spark; where Barnabas was cloned, pip install '.[spark]' brings it"
         ) from None
     if place.remote is None and "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         raise CommandFailed(
