@@ -4,6 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Brokers start by the hundred in tests: what Python compiles is kept, whoever says it need not be.
+# Beforehand only what a broker loads is compiled: of most packages most is never used.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv lock check format test long fuzz crash chaos sim demo bench bench-smoke clean
 
@@ -16,8 +20,9 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(shell find src -name '*.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Barnabas needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server as server, importlib, uvloop; [*map(importlib.import_module, server.api.LATE_MODULES)]'
 	@touch $(STAMP)
 
 lock:           ## write requirements.lock anew from pyproject.toml (needs uv)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.broker import BrokerProcess
 
-pytest_plugins = ["tests.support.zookeeper"]
+pytest_plugins = ["tests.support.spreading", "tests.support.zookeeper"]
 
 # How long an example takes says something of the machine, not of what is tested.
 # CI tries the same examples each time, so that red is the fault of a change; people try others.
@@ -24,7 +24,6 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-_SPARK: Final = Path(__file__).parent / "spark"
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()
 
@@ -76,18 +75,6 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test uses; the topic does not exist."""
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name.removeprefix("test_"))
     return f"{name[:60].strip('-')}-{next(_numbers)}"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests run in several processes: those of a file in one, unless it says otherwise, and all of
-    Spark's in one, which then has the only session. Those come first: no file has as much to do.
-    """
-    items.sort(key=lambda item: not item.path.is_relative_to(_SPARK))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is not None:
-            continue
-        group = _SPARK if item.path.is_relative_to(_SPARK) else item.path
-        item.add_marker(pytest.mark.xdist_group(str(group.relative_to(_SPARK.parent))))
 
 
 @pytest.hookimpl(wrapper=True)

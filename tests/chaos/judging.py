@@ -5,6 +5,7 @@ import io
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
+from typing import Final
 
 from barnabas.cli.main import run
 from barnabas.wire.batch import check_crc, headers
@@ -14,6 +15,8 @@ from tests.chaos.faults import Injected
 from tests.chaos.load import Load, Reader, value_of
 
 Content = dict[int, bytes]
+
+REPLACED_ONCE_IN_S: Final = 600
 
 
 def read_replicas(cluster: CutCluster, topic: str, partitions: int) -> list[Content]:
@@ -82,6 +85,12 @@ def judge_readers(readers: Sequence[Reader], contents: Sequence[Content]) -> Non
             for offset, value in reader.seen[partition].items():
                 assert content.get(offset) == value, (partition, offset, value, content.get(offset))
             assert len(reader.seen[partition]) == len(content)
+
+
+def judge_replacements(readers: Sequence[Reader], seconds: float) -> None:
+    """Clients get stuck by themselves so rarely that more would be a fault of the brokers."""
+    replaced = [str(each) for reader in readers for each in reader.replacements]
+    assert len(replaced) <= 1 + seconds // REPLACED_ONCE_IN_S, "\n".join(replaced)
 
 
 def unavailability(faults: Sequence[Injected], loads: Sequence[Load]) -> list[float]:

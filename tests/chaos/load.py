@@ -1,10 +1,12 @@
 """Producers and readers that run while a cluster suffers, and remember what they were told."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Event, Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
@@ -14,6 +16,12 @@ OUTSTANDING: Final = 100
 PACE_S: Final = 0.01
 PADDING: Final = b"." * 100
 
+# What a reader that saw too little tells of each partition.
+TOLD: Final = ("leader", "broker", "fetch_state", "next_offset", "hi_offset", "ls_offset", "rxmsgs")
+NO_BROKER: Final = -1
+# librdkafka 2.16 with a `client.rack` was seen to ask no broker at all for a minute, and none for
+# metadata, while the same client without one read on. Whoever runs it would start it again.
+REPLACED_AFTER_S: Final = 20.0
 # Clients give up soon on a broker that does not answer, and look for another.
 IMPATIENT: Final = {
     "log_level": 0,
@@ -109,6 +117,34 @@ class Load:
         return report
 
 
+@dataclass
+class Replacement:
+    """A client that asked nobody any more, and the fresh one in its place.
+
+    If that knows no leader either, the fault is not the client's.
+    """
+
+    stuck_leaders: dict[str, int]  # of each partition, as the client says; -1 is none
+    at: float
+    fresh_leaders: dict[str, int] | None = None  # when it first told
+    told_after_s: float | None = None
+    had_broker_after_s: float | None = None
+
+    def on_fresh(self, leaders: dict[str, int], *, has_broker: bool) -> None:
+        after_s = round(time.monotonic() - self.at, 1)
+        if self.fresh_leaders is None:
+            self.fresh_leaders, self.told_after_s = leaders, after_s
+        if has_broker and self.had_broker_after_s is None:
+            self.had_broker_after_s = after_s
+
+    def __str__(self) -> str:
+        return (
+            f"with leaders {self.stuck_leaders} it asked nobody; the fresh client knew "
+            f"{self.fresh_leaders} after {self.told_after_s} s, "
+            f"and had a broker after {self.had_broker_after_s} s"
+        )
+
+
 class Reader:
     """Reads all partitions from their beginnings on, and remembers every record it saw."""
 
@@ -120,28 +156,70 @@ class Reader:
         self.other_errors: dict[str, int] = {}
         self._topic = topic
         self._stopping = Event()
-        self._consumer = Consumer(
-            {
-                **IMPATIENT,
-                "bootstrap.servers": bootstrap,
-                "group.id": "not-joined",
-                "enable.auto.commit": False,
-                "isolation.level": "read_uncommitted",
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 200,
-                "fetch.error.backoff.ms": 50,
-                **(settings or {}),
-            }
-        )
+        self._told: dict[str, Any] = {}  # by the client, of itself
+        self._had_broker_at = time.monotonic()
+        self.replacements: list[Replacement] = []
+        self._settings: dict[str, Any] = {
+            **IMPATIENT,
+            "bootstrap.servers": bootstrap,
+            "group.id": "not-joined",
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 200,
+            "fetch.error.backoff.ms": 50,
+            "statistics.interval.ms": 1_000,
+            "stats_cb": self._on_statistics,
+            **(settings or {}),
+        }
+        self._consumer = Consumer(self._settings)
 
     def run(self) -> None:
         """Read until `stop`."""
-        whole = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(len(self.seen))]
-        self._consumer.assign(whole)
+        self._assign()
         while not self._stopping.is_set():
             for message in self._consumer.consume(500, 0.1):
                 self._take(message)
+            if time.monotonic() - self._had_broker_at > REPLACED_AFTER_S:
+                self._replace()
         self._consumer.close()
+
+    def _replace(self) -> None:
+        self._consumer.close()
+        self._had_broker_at = time.monotonic()
+        self.replacements.append(Replacement(self._leaders(), self._had_broker_at))
+        self._told = {}
+        self._consumer = Consumer(self._settings)
+        self._assign()
+
+    def _assign(self) -> None:
+        """All partitions, from what it has not seen yet on."""
+        self._consumer.assign(
+            [
+                TopicPartition(self._topic, number, max(seen) + 1 if seen else OFFSET_BEGINNING)
+                for number, seen in enumerate(self.seen)
+            ]
+        )
+
+    def _on_statistics(self, told: str) -> None:
+        self._told = json.loads(told)
+        has_broker = any(each["broker"] != NO_BROKER for each in self._partitions().values())
+        if has_broker:
+            self._had_broker_at = time.monotonic()
+        if self.replacements:
+            self.replacements[-1].on_fresh(self._leaders(), has_broker=has_broker)
+
+    def _partitions(self) -> dict[str, Any]:
+        topic = self._told.get("topics", {}).get(self._topic, {})
+        return cast(dict[str, Any], topic.get("partitions", {}))
+
+    def _leaders(self) -> dict[str, int]:
+        partitions = self._partitions()
+        return {
+            str(n): partitions[str(n)]["leader"]
+            for n in range(len(self.seen))
+            if str(n) in partitions
+        }
 
     def stop(self) -> None:
         self._stopping.set()
@@ -152,7 +230,15 @@ class Reader:
         return [len(seen) for seen in self.seen]
 
     def __repr__(self) -> str:
-        return f"<saw {self.counts} errors={self.errors} others={self.other_errors}>"
+        states = {
+            number: {name: each.get(name) for name in TOLD}
+            for number, each in self._partitions().items()
+        }
+        replaced = [str(each) for each in self.replacements]
+        return (
+            f"<saw {self.counts} errors={self.errors} others={self.other_errors} "
+            f"replaced={replaced} fetching={states}>"
+        )
 
     def _take(self, message: Any) -> None:
         if (error := message.error()) is not None:

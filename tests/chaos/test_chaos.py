@@ -15,6 +15,7 @@ from tests.chaos.faults import Faults
 from tests.chaos.judging import (
     judge_loads,
     judge_readers,
+    judge_replacements,
     read_replicas,
     summary,
     unavailability,
@@ -64,9 +65,12 @@ def test_nothing_acknowledged_is_lost_and_nothing_read_vanishes_whatever_happens
     contents = read_replicas(cluster, topic, count)
     judge_loads(loads, contents)
     judge_readers(readers, contents)
+    judge_replacements(readers, SECONDS)
     verify_folders(cluster)
     gaps = unavailability(faults.injected, loads)
     with capsys.disabled():
         print(f"faults injected: {faults.by_kind}")
+        replacements = [each for reader in readers for each in reader.replacements]
+        print("\n  ".join([f"clients replaced: {len(replacements)}", *map(str, replacements)]))
         print(f"records acknowledged: {sum(load.acknowledgements for load in loads)}")
         print(f"unavailability per failover: {summary(gaps)}")

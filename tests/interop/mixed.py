@@ -192,6 +192,8 @@ class Mixed:
         wanted = (znodes["brokers"], znodes["controller"], znodes["partitions"])
         answers = {number: _metadata(port) for number, port in self.ports.items()}
         ids = {str(_ids(answer)) for answer in answers.values()}
+        if znodes["brokers"] != sorted(self.ports):
+            return [f"brokers {sorted(self.ports)} run, the znodes have {znodes['brokers']}"]
         return [
             f"broker {number} tells {_told(answer)}, the znodes {wanted}"
             for number, answer in answers.items()

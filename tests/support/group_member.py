@@ -182,7 +182,10 @@ def kafka_python_member(member: dict[str, Any], orders: Orders) -> None:
     )
     consumer.subscribe([member["topic"]], listener=Listener())
     while not orders.is_stopping:
-        for partition, records in consumer.poll(timeout_ms=100, max_records=1).items():
+        # It forgets a join that outlasts a poll, if the topic's partitions were the reason for it;
+        # these it learns when it begins.
+        patience_ms = 100 if consumer.assignment() else 2_000
+        for partition, records in consumer.poll(timeout_ms=patience_ms, max_records=1).items():
             for record in records:
                 tell("record", partition=record.partition, offset=record.offset)
                 metadata = library.OffsetAndMetadata(record.offset + 1, "", -1)

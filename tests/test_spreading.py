@@ -1,0 +1,44 @@
+"""How tests are spread over processes: those of a file, of a mark and of Spark stay together."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PLAIN = "".join(f"def test_{number}(): pass\n" for number in range(20))
+MARKED = "import pytest\n" + "".join(
+    f"@pytest.mark.xdist_group('group {number % 2}')\ndef test_{number}(): pass\n"
+    for number in range(20)
+)
+ON_SPARK = "import pytest\n@pytest.fixture\ndef spark(): pass\ndef test_one(spark): pass\n" + PLAIN
+
+
+def processes(ran: Iterable[tuple[str, str]], name: str) -> set[str]:
+    """Those in which tests of this name ran."""
+    return {process for process, test in ran if re.search(name, test)}
+
+
+def test_what_shares_something_runs_in_one_process_and_spark_first(tmp_path: Path) -> None:
+    files = {"test_a": PLAIN, "test_b": PLAIN, "test_marked": MARKED}
+    for name, tests in {**files, "test_on_spark": ON_SPARK, "test_spark_too": ON_SPARK}.items():
+        (tmp_path / f"{name}.py").write_text(tests)
+    plugins = ("-p", "tests.support.spreading", "-p", "no:barnabas")
+    options = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", "-v", "--rootdir=.")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ran = re.findall(r"^\[(gw\d)\] .*PASSED (\S+)", ended.stdout, re.MULTILINE)
+    assert len(ran) == 20 * 5 + 2
+    for together in ("test_a", "test_b", "test_marked.*[02468]$", "test_marked.*[13579]$", "spark"):
+        assert len(processes(ran, together)) == 1, (together, ran)
+    first_of_each = dict(reversed(ran))
+    assert any("spark" in test for test in first_of_each.values())
+    assert not list(tmp_path.glob(".pytest_cache/d/groups/*"))
