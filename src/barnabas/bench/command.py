@@ -79,11 +79,11 @@ def measure(
         plan = replace(plan, repeat=repeat)
     from rich.console import Console
 
-    from barnabas.bench.report import as_json, machine
+    from barnabas.bench.report import as_json, in_one_line, machine
     from barnabas.bench.sections import run
 
     facts, console = machine(), Console(stderr=json == STDOUT)
-    console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
+    console.print(in_one_line(facts), highlight=False)
     if smoke:
         console.print("Smoke run: too short for its figures to mean anything.", style="yellow")
     console.print()

@@ -1,20 +1,23 @@
 """What is compared, as one table of cases; each is a run that gives one number or several."""
 
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from confluent_kafka import Producer
 
 from barnabas.bench.compare_cold import forget
+from barnabas.bench.compare_latency import latencies_ms
 from barnabas.bench.compare_load import (
     Load,
     consume,
-    latencies_ms,
     produce,
     rebalance_seconds,
     topic,
@@ -26,25 +29,38 @@ from barnabas.bench.processes import cpu_seconds, resident_bytes, resident_bytes
 from barnabas.bench.topics import PATIENCE_S, client_settings
 
 SETTLED_S: Final = 6.0  # after which a broker has done what its start left for later, and is idle
-
-
-READERS: Final = 3
+COLD_TOPICS: Final = 3
 FULL_BYTES: Final = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done for one number, how often, and for how long in all (None: for ever)."""
+    """How much is done for one number, how often, and for how long in all (None: for ever).
+
+    `load_s`: for so long each system is written to, and read, in a round of a case of throughput.
+    """
 
     repeat: int
     total_bytes: int
     seconds: float
     requests: int
+    load_s: float
     minutes: float | None = None
 
     @property
     def share(self) -> float:
         return self.total_bytes / FULL_BYTES
+
+    def has_time(self, took_s: Sequence[float]) -> bool:
+        """Whether one more turn like the last ends in time; the first is always had.
+
+        So both systems get the same time, and the faster one does the same more often.
+        """
+        return not took_s or sum(took_s) + took_s[-1] <= self.load_s
+
+
+# A measurement that lets the other system go on after each of its turns.
+Turns = Generator[None, None, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run, and the rows that it fills, in the order of what `measure` returns.
+    """A run, and the rows that it fills, in the order of what `measure` returns, at once or in
+    turns; those that are `fresh` at once.
 
     `fresh`: it wants a cluster of its own. `local`: it looks at processes and files. `crossed`: it
     is one of many combinations. `set_up_s` and `work_s` are what a round of both systems was seen
@@ -68,7 +85,7 @@ class Case:
 
     key: str
     metrics: tuple[Metric, ...]
-    measure: Callable[[Site, Effort], Sequence[float]]
+    measure: Callable[[Site, Effort], Sequence[float] | Turns]
     brokers: int = 1
     fresh: bool = False
     local: bool = False
@@ -83,35 +100,60 @@ class Case:
     def rounds(self, effort: Effort) -> int:
         return min(effort.repeat, self.most)
 
-
-def moved(load: Load, site: Site, effort: Effort) -> tuple[float, float]:
-    """MB a second in, and out again."""
-    with topic(site, load.partitions) as name:
-        count, seconds = produce(site, name, load, _total_bytes(load, effort))
-        megabytes = count * load.record_bytes / 1e6
-        # Read by several in a row, since one is through before it has got going.
-        read_s = sum(consume(site, name, load.partitions, count) for _ in range(READERS))
-        return megabytes / seconds, READERS * megabytes / read_s
+    def without_goals(self) -> "Case":
+        """For others than Barnabas beside Apache Kafka, to whom they do not apply."""
+        return replace(self, metrics=tuple(replace(each, goal=None) for each in self.metrics))
 
 
-def produced(load: Load, site: Site, effort: Effort) -> tuple[float]:
-    """MB a second in."""
-    with topic(site, load.partitions) as name:
-        count, seconds = produce(site, name, load, _total_bytes(load, effort))
-        return (count * load.record_bytes / 1e6 / seconds,)
+def moved(load: Load, site: Site, effort: Effort) -> Turns:
+    """MB a second in, and out again: the median of many readers, who come in turn with those of
+    the other system, so that a machine that is slower for a while is so for both."""
+    written_s: list[float] = []
+    read_s: list[float] = []
+    sent = 0
+    with ExitStack() as last:
+        while effort.has_time(written_s):
+            last.close()
+            name = last.enter_context(topic(site, load.partitions))
+            count, seconds = produce(site, name, load, _total_bytes(load, effort))
+            sent += count
+            written_s.append(seconds)
+            os.sync()  # or the faster writer would have more of its log on the way to the disk
+        while effort.has_time(read_s):
+            yield
+            read_s.append(consume(site, name, load.partitions, count))
+    megabyte = 1e6 / load.record_bytes  # of messages
+    return sent / megabyte / sum(written_s), count / megabyte / median(read_s)
 
 
-def replicated(site: Site, effort: Effort) -> tuple[float]:
-    """MB a second in, by brokers that have copied for a while: Java is slow before it is warm."""
+def warm_up(site: Site, effort: Effort) -> None:
+    """What is not counted: Java is slow before it has seen some work."""
+    for _ in moved(BASE, site, effort):
+        pass
+
+
+def replicated(site: Site, effort: Effort) -> tuple[float, float]:
+    """MB a second in of one producer, and of ten, by brokers that have copied for a while."""
     load = replace(BASE, acks=-1)
-    with topic(site, load.partitions) as name:
-        produce(site, name, load, effort.total_bytes // 4)
-    return produced(load, site, replace(effort, total_bytes=effort.total_bytes // 2))
+    few = replace(effort, total_bytes=effort.total_bytes // 4)
+    _produced(load, site, replace(few, load_s=0.0))
+    return _produced(load, site, few), _produced(replace(load, producers=10), site, few)
+
+
+def _produced(load: Load, site: Site, effort: Effort) -> float:
+    sent = 0
+    written_s: list[float] = []
+    while effort.has_time(written_s):
+        with topic(site, load.partitions) as name:
+            count, seconds = produce(site, name, load, _total_bytes(load, effort))
+            sent += count
+            written_s.append(seconds)
+    return sent * load.record_bytes / 1e6 / sum(written_s)
 
 
 def _total_bytes(load: Load, effort: Effort) -> int:
     # Small messages cost the client more than the brokers.
-    return effort.total_bytes // (4 if load.record_bytes < 1024 else 1)
+    return effort.total_bytes // (2 if load.record_bytes < 1024 else 1)
 
 
 def cost(site: Site, effort: Effort) -> tuple[float, float]:
@@ -146,13 +188,15 @@ def started(site: Site, effort: Effort) -> tuple[float, float, float, float]:
 
 def cold(site: Site, effort: Effort) -> tuple[float]:
     """MB a second out of files of which the page cache holds nothing any more."""
-    load = Load(partitions=1)
-    with topic(site, load.partitions) as name:
-        count, _ = produce(site, name, load, effort.total_bytes)
-        for path in _files(site, name):
-            forget(path)
-        seconds = consume(site, name, load.partitions, count)
-    return (count * load.record_bytes / 1e6 / seconds,)
+    load, megabytes, seconds = Load(partitions=1), 0.0, 0.0
+    for _ in range(COLD_TOPICS):  # each read once: what was read stays mapped
+        with topic(site, load.partitions) as name:
+            count, _ = produce(site, name, load, effort.total_bytes)
+            for path in _files(site, name):
+                forget(path)
+            seconds += consume(site, name, load.partitions, count)
+            megabytes += count * load.record_bytes / 1e6
+    return (megabytes / seconds,)
 
 
 def _own_mb(site: Site) -> float:
@@ -169,23 +213,19 @@ def _blocks(path: Path) -> int:
 
 
 def _throughput(load: Load, *, crossed: bool = False) -> Case:
-    work_s = 6.0 + 0.04 * load.partitions + 0.3 * load.producers
+    work_s = 11.0 + 0.04 * load.partitions + 0.3 * load.producers
     into = Metric(f"produce, {load.name}", "MB/s", goal=2.0 if load.batch_bytes < 100_000 else 1.0)
     out_again = Metric(f"consume, {load.name}", "MB/s", goal=1.0)
-    both = Case(
+    return Case(
         f"produce {load.name}",
         (into, out_again),
         partial(moved, load),
         crossed=crossed,
         work_s=work_s,
     )
-    if load.acks:
-        return both
-    # Those on their way when the producer ended need not have arrived.
-    return replace(both, metrics=(into,), measure=partial(produced, load))
 
 
-def _latency(site: Site, effort: Effort) -> tuple[float, float, float]:
+def _latency(site: Site, effort: Effort) -> Turns:
     return latencies_ms(site, effort.seconds)
 
 
@@ -210,6 +250,7 @@ VARIED: Final = (
     replace(BASE, record_bytes=10 * 1024),
     replace(BASE, acks=0),
     replace(BASE, acks=-1),
+    replace(BASE, acks=-1, idempotent=True),
     replace(BASE, codec="lz4"),
     replace(BASE, partitions=1),
     replace(BASE, partitions=100),
@@ -237,7 +278,7 @@ CASES: Final = (
     ),
     Case(
         "unbatched",
-        (Metric("requests of one message of 100 B", "1/s"),),
+        (Metric("requests of one message of 100 B", "/s"),),
         lambda site, effort: (unbatched_per_second(site, effort.requests),),
     ),
     Case(
@@ -256,7 +297,13 @@ CASES: Final = (
         cost,
         local=True,
     ),
-    Case("cold", (Metric("consume, not in the page cache", "MB/s", goal=1.0),), cold, local=True),
+    Case(
+        "cold",
+        (Metric("consume, not in the page cache", "MB/s", goal=1.0),),
+        cold,
+        local=True,
+        work_s=14.0,
+    ),
     Case(
         "start",
         (
@@ -272,12 +319,16 @@ CASES: Final = (
     ),
     Case(
         "replicated",
-        (Metric("produce, three brokers, acks=all", "MB/s", goal=1.5),),
+        (
+            Metric("produce, three brokers, acks=all", "MB/s", goal=1.5),
+            Metric("produce, three brokers, acks=all, 10 producers", "MB/s", goal=1.5),
+        ),
         replicated,
         brokers=3,
         fresh=True,
         set_up_s=16.0,
-        work_s=14.0,
+        work_s=44.0,
+        most=4,
     ),
     Case(
         "leader",

@@ -27,7 +27,7 @@ def forget(path: Path) -> None:
 
 def cached_share(descriptor: int) -> float:
     """How much of a file is in the page cache; nothing of an empty one, or of one in an index's
-    size, of which whoever has it mapped keeps some pages for good."""
+    size, of which whoever has it mapped keeps some pages for good. Raises OSError."""
     size = os.fstat(descriptor).st_size
     if size < 1024 * mmap.PAGESIZE:
         return 0.0
@@ -37,4 +37,6 @@ def cached_share(descriptor: int) -> float:
         start = ctypes.c_char.from_buffer(mapped)
         failed = ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(size), pages)
         del start
-    return 0.0 if failed else sum(page & 1 for page in pages) / len(pages)
+    if failed:
+        raise OSError("mincore tells nothing about the page cache here")
+    return sum(page & 1 for page in pages) / len(pages)

@@ -4,21 +4,24 @@ The rounds go over all cases, again and again, until each has had as many as it 
 is up: so a case is measured at several moments of the machine, and the end is known beforehand.
 """
 
+import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Final, Self
+from typing import Final
 
 from confluent_kafka import KafkaException
 
 from barnabas.base.errors import ConfigError
 from barnabas.bench.clients import RecordsMissing
-from barnabas.bench.compare_cases import Case, Effort, Metric
+from barnabas.bench.compare_cases import Case, Effort, Metric, Turns
 from barnabas.bench.compare_cold import StillCached
 from barnabas.bench.compare_sites import Site, System
 from barnabas.bench.plan import Say
@@ -41,6 +44,7 @@ FAILURES: Final = (
     subprocess.SubprocessError,
 )
 MOST_FAILURES: Final = 2  # of one case, before it is left
+WarmUp = Callable[[Site], None]
 
 
 @dataclass(slots=True)
@@ -64,10 +68,18 @@ class Compared:
     def met(self) -> bool | None:
         """Whether the goal is reached, by the ratio as it is shown; None if there is no goal, or
         no ratio."""
-        goal = self.metric.goal
-        if goal is None or not self.ratios:
+        if self.metric.goal is None or not self.ratios:
             return None
-        shown = round(self.ratio, 2)
+        return self._reaches(self.ratio)
+
+    @property
+    def rounds_met(self) -> int:
+        return sum(map(self._reaches, self.ratios))
+
+    def _reaches(self, ratio: float) -> bool:
+        shown, goal = round(ratio, 2), self.metric.goal
+        if goal is None:
+            return False
         return shown <= goal if self.metric.less else shown >= goal
 
 
@@ -102,9 +114,16 @@ def expected_seconds(cases: Sequence[Case], effort: Effort) -> float:
 
 
 def compare(
-    ours: System, theirs: System, cases: Sequence[Case], effort: Effort, folder: Path, say: Say
+    ours: System,
+    theirs: System,
+    cases: Sequence[Case],
+    effort: Effort,
+    folder: Path,
+    say: Say,
+    warm_up: WarmUp = lambda site: None,
 ) -> Comparison:
-    """Run the cases on both; which is first changes from round to round.
+    """Run the cases on both; which is first changes from round to round. A cluster that several
+    cases share is warmed up before its first.
 
     Every case has one round at least, and no round is begun that would not end in time. One that
     fails on either system is told of and stops no other. A signal ends the run: what was measured
@@ -114,7 +133,7 @@ def compare(
     failures: list[str] = []
     interrupted = False
     try:
-        _run(courses, (ours, theirs), effort, folder, failures, say)
+        _run(courses, (ours, theirs), effort, _Clusters(folder, warm_up), failures, say)
     except (KeyboardInterrupt, SystemError):
         # The Kafka client makes a SystemError of a signal that hits one of its calls.
         interrupted = True
@@ -126,7 +145,7 @@ def _run(
     courses: Sequence[_Course],
     systems: tuple[System, System],
     effort: Effort,
-    folder: Path,
+    clusters: "_Clusters",
     failures: list[str],
     say: Say,
 ) -> None:
@@ -139,11 +158,14 @@ def _run(
         done += expected_seconds([course.case for course in part], effort)
         share = done / expected if expected else 1.0
         until = start + (60 * effort.minutes * share if effort.minutes else float("inf"))
-        with _Clusters(folder) as clusters:
+        try:
             for number in range(effort.repeat + MOST_FAILURES):
                 for course in part:
                     if _is_due(course, effort, until):
                         _round(course, number, systems, effort, clusters, failures, say)
+        finally:
+            for system in systems:
+                _clear(partial(clusters.end, system), f"at the end, {system.name}", failures)
 
 
 def _is_due(course: _Course, effort: Effort, until: float) -> bool:
@@ -162,30 +184,76 @@ def _round(
     say: Say,
 ) -> None:
     case, start = course.case, time.perf_counter()
-    values: list[Sequence[float]] = [(), ()]
-    for index in (0, 1) if number % 2 == 0 else (1, 0):
-        system = systems[index]
-        say(f"{case.key}: {system.name}, round {course.rounds + 1} of {case.rounds(effort)}")
-        try:
+    values: dict[int, Sequence[float]] = {}
+    begun: dict[int, Turns] = {}
+    waiting = deque((0, 1) if number % 2 == 0 else (1, 0))
+    try:
+        while waiting:
+            index = waiting.popleft()
+            system = systems[index]
+            if index not in begun:
+                about = f"round {course.rounds + 1} of {case.rounds(effort)}"
+                say(f"{case.key}: {system.name}, {about}")
+                os.sync()  # what ran before has nothing left for the disk that would hold this up
             with clusters.one_for(case, system) as site:
-                values[index] = case.measure(site, effort)
-        except FAILURES as problem:
-            said = " ".join(str(problem).split()) or type(problem).__name__
-            failures.append(f"{case.key}, {system.name}: {said}")
-            clusters.end(system)
-            course.failed += 1
-            return
-    for row, ours, theirs in zip(course.rows, *values, strict=True):
+                if index not in begun:
+                    begun[index] = _in_turns(case.measure(site, effort))
+                if (found := _turn(begun[index])) is None:
+                    waiting.append(index)
+                else:
+                    values[index] = found
+    except FAILURES as problem:
+        what = f"{case.key}, {system.name}"
+        failures.append(_told(problem, what))
+        course.failed += 1
+        _clear(partial(clusters.end, system), what, failures)
+        return
+    finally:
+        for index, work in begun.items():
+            what = f"{case.key}, {systems[index].name}"
+            if not _clear(work.close, what, failures):
+                _clear(partial(clusters.end, systems[index]), what, failures)
+    for row, ours, theirs in zip(course.rows, values[0], values[1], strict=True):
         row.ours.append(ours)
         row.theirs.append(theirs)
     course.took_s = time.perf_counter() - start
 
 
+def _clear(step: Callable[[], None], what: str, failures: list[str]) -> bool:
+    """Whether it went well: what does not is told, and keeps nothing else from being cleared."""
+    try:
+        step()
+    except FAILURES as problem:
+        failures.append(_told(problem, what))
+        return False
+    return True
+
+
+def _told(problem: Exception, what: str) -> str:
+    said = " ".join(str(problem).split()) or type(problem).__name__
+    return f"{what}: {said}"
+
+
+def _in_turns(work: Sequence[float] | Turns) -> Turns:
+    return (yield from work) if isinstance(work, Generator) else work
+
+
+def _turn(work: Turns) -> Sequence[float] | None:
+    """What was found, if that was the last turn."""
+    try:
+        next(work)
+    except StopIteration as over:
+        found: Sequence[float] = over.value
+        return found
+    return None
+
+
 class _Clusters:
     """What runs: a cluster of one broker of each system, that cases share, or one for one case."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm_up: WarmUp) -> None:
         self._folder = folder
+        self._warm_up = warm_up
         self._shared: dict[str, tuple[ExitStack, Site]] = {}
 
     @contextmanager
@@ -197,21 +265,16 @@ class _Clusters:
             return
         if system.name not in self._shared:
             stack = ExitStack()
-            self._shared[system.name] = stack, stack.enter_context(_site(system, 1, self._folder))
+            site = stack.enter_context(_site(system, 1, self._folder))
+            self._shared[system.name] = stack, site
+            self._warm_up(site)
         yield self._shared[system.name][1]
 
     def end(self, system: System) -> None:
-        """After a failure: who knows what state it is in. The next case gets another."""
+        """When all is done, or after a failure: who knows what state it is in. The next case gets
+        another."""
         if system.name in self._shared:
             self._shared.pop(system.name)[0].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with ExitStack() as all_of_them:
-            for stack, _started in self._shared.values():
-                all_of_them.push(stack)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A comparison as a table on the terminal, as JSON, as a picture, and as a page with both."""
+"""A comparison as a table on the terminal and in Markdown, as JSON, as a picture, and as a page."""
 
 import html
 import io
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barnabas.bench.compare_run import Compared, Comparison
+from barnabas.bench.report import in_one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +51,9 @@ def _goal(row: Compared) -> str:
     if row.metric.goal is None:
         return ""
     mark = {None: "", True: "✓ ", False: "✗ "}[row.met]
-    return f"{mark}{'≤' if row.metric.less else '≥'} {row.metric.goal:g}"
+    goal = f"{mark}{'≤' if row.metric.less else '≥'} {row.metric.goal:g}"
+    # How sure that is: the ratio is the median of the rounds.
+    return f"{goal}, {row.rounds_met} of {len(row.ratios)} rounds" if row.ratios else goal
 
 
 def heads(found: Comparison) -> list[str]:
@@ -69,9 +72,10 @@ def show(console: Console, found: Comparison) -> None:
 
 
 def write(found: Comparison, facts: Mapping[str, str | int], folder: Path) -> list[Path]:
-    """Put `compare.json`, `compare.html` and, with matplotlib, `compare.png` into the folder."""
+    """Put `compare.json`, `.md`, `.html` and, with matplotlib, `.png` into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     written = {"compare.json": as_json(found, facts).encode()}
+    written["compare.md"] = as_markdown(found, facts).encode()
     pictures = draw(found)
     written["compare.html"] = as_html(found, facts, pictures.get("svg", b"")).encode()
     if "png" in pictures:
@@ -105,8 +109,14 @@ def as_json(found: Comparison, facts: Mapping[str, str | int]) -> str:
     )
 
 
+def as_markdown(found: Comparison, facts: Mapping[str, str | int]) -> str:
+    lines = [heads(found), ["---", *["---:"] * 3, "---"], *map(cells, found.rows)]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    failures = "".join(f"\nfailed: {each}\n" for each in found.failures)
+    return f"# {found.ours} beside {found.theirs}\n\n{in_one_line(facts)}\n\n{table}{failures}"
+
+
 def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -> str:
-    said = ", ".join(f"{name} {value}" for name, value in facts.items())
     kinds = {None: "", True: "met", False: "missed"}
     rows = "".join(
         f'<tr class="{kinds[row.met]}">{_row("td", cells(row))}</tr>' for row in found.rows
@@ -114,7 +124,7 @@ def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -
     failures = "".join(f"<p>failed: {html.escape(each)}</p>" for each in found.failures)
     return _PAGE.format(
         title=html.escape(f"{found.ours} beside {found.theirs}"),
-        facts=html.escape(said),
+        facts=html.escape(in_one_line(facts)),
         heads=_row("th", heads(found)),
         rows=rows,
         failures=failures,

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-import crc32c
+from barnabas.base.checksum import crc32c
 
 TOPIC: Final = "bench"
 RECORD_BYTES: Final = 100
@@ -90,7 +90,7 @@ def batch_of(size: int) -> Batch:
         ">hiqqqhii", 0, len(records) - 1, now_ms, now_ms, -1, -1, -1, len(records)
     )
     checked += b"".join(records)
-    head = struct.pack(">qiibI", 0, size - 12, -1, 2, crc32c.crc32c(checked))
+    head = struct.pack(">qiibI", 0, size - 12, -1, 2, crc32c(checked))
     return Batch(head + checked, len(records))
 
 

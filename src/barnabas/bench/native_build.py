@@ -44,7 +44,7 @@ def _content_hash(name: str) -> str:
 
 def _compile(compiler: str, source: Path, built: Path) -> None:
     built.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = built.with_suffix(".unfinished")
+    unfinished = built.with_suffix(f".{os.getpid()}")  # others may compile it at the same time
     command = [compiler, *FLAGS, "-o", str(unfinished), str(source)]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:

@@ -123,6 +123,10 @@ def machine() -> dict[str, str | int]:
     }
 
 
+def in_one_line(facts: Mapping[str, str | int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

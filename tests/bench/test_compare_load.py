@@ -1,0 +1,56 @@
+"""What a load is counted for is in the log, whatever the producer asked of the broker."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from barnabas.bench import compare_load
+from barnabas.bench.clients import RecordsMissing
+from barnabas.bench.compare_load import AT_ONCE, Load, produce, topic
+from barnabas.bench.compare_sites import Site
+from barnabas.bench.processes import broker
+from barnabas.bench.topics import log_end_offset
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with broker(tmp_path_factory.mktemp("load")) as running:
+        yield Site(running.bootstrap)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(partitions=2, acks=0),
+        Load(partitions=2, acks=-1, idempotent=True),
+        Load(partitions=2, codec="lz4", producers=3),
+    ],
+    ids=lambda load: load.name,
+)
+def test_all_that_was_sent_is_in_the_log_when_the_clock_stops(site: Site, load: Load) -> None:
+    with topic(site, load.partitions) as name:
+        sent, seconds = produce(site, name, load, 2_000_000)
+        assert log_end_offset(site.bootstrap, name, load.partitions) == sent
+    assert sent * load.record_bytes >= 1_999_000
+    assert seconds > 0
+
+
+def test_all_partitions_get_the_same_though_the_clients_queue_is_full(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare_load, "QUEUED", AT_ONCE + AT_ONCE // 3)
+    load = Load(partitions=4)
+    with topic(site, load.partitions) as name:
+        produce(site, name, load, 10_000_000)
+        before = [log_end_offset(site.bootstrap, name, n) for n in range(load.partitions + 1)]
+    each = [after - end for end, after in pairwise(before)]
+    assert max(each) - min(each) <= AT_ONCE
+
+
+def test_a_log_that_holds_anything_else_is_no_result(site: Site) -> None:
+    with topic(site, 1) as name:
+        sent, _ = produce(site, name, Load(partitions=1), 600_000)
+        said = f"{sent} messages were sent, {2 * sent} are in the log"
+        with pytest.raises(RecordsMissing, match=said):
+            produce(site, name, Load(partitions=1), 600_000)
