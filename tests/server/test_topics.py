@@ -11,7 +11,7 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.configs import NOTIFICATIONS_KEPT, Alteration, Operation, Resource
 from barnabas.server.handlers import delete_topics
-from barnabas.server.metadata import NO_LEADER
+from barnabas.server.metadata import NO_LEADER, BrokerImage
 from barnabas.server.topics import NewTopic
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, until, with_broker
@@ -101,6 +101,29 @@ def test_a_topic_is_not_made_anew_before_the_deletion_of_the_last_one_is_finishe
                 await topics.create(NewTopic("orders"), validate_only=False)
         await topics._coordination.delete(mark)
         await insight.create("orders")
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_broker_that_has_left_is_not_chosen_though_the_metadata_still_has_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        broker = insight.running.broker
+        has_left = BrokerImage(BrokerId(7), {})
+        broker.metadata.brokers[BrokerId(7)] = has_left
+        made = await broker.topics.create(NewTopic("orders", partitions=4), validate_only=False)
+        assert set(made.assignment.values()) == {(BrokerId(0),)}
+        await broker.topics.led("orders", 4, timeout_ms=10_000)
+        broker.metadata.brokers[BrokerId(7)] = has_left
+        await broker.topics.grow("orders", 8, None, validate_only=False)
+        await broker.topics.led("orders", 8, timeout_ms=10_000)
+        broker.metadata.brokers[BrokerId(7)] = has_left
+        with pytest.raises(BrokerError) as refused:
+            await broker.topics.create(
+                NewTopic("copied", partitions=1, replication_factor=2), validate_only=True
+            )
+        assert refused.value.code is ErrorCode.invalid_replication_factor
 
     with_broker(tmp_path, scenario)
 

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 admin: Any = confluent_kafka.admin
 
 _REQUEST_TIMEOUT_S: Final = 30.0
+# So long a broker waits for what it was asked to do: it answers before we give it up.
+OPERATION_TIMEOUT_S: Final = 25.0
 _ATTEMPT_S: Final = 0.5
 _ATTEMPTS: Final = 10
+_LATE: Final = "; the cluster may do it later, when the brokers that it needs are up"
 # A name with two addresses may be refused on one and answered on the other, so not at once.
 _ATTEMPTS_WHEN_REFUSED: Final = 2
 
@@ -154,7 +157,9 @@ def await_one(future: "Future[Result]", subject: str) -> Result:
     try:
         return future.result(_REQUEST_TIMEOUT_S)
     except KafkaException as failure:
-        fail(failure.args[0], subject)
+        error = failure.args[0]
+        is_late = error.code() == KafkaError.REQUEST_TIMED_OUT
+        raise CommandFailed(f"{subject}: {explain(error)}{_LATE if is_late else ''}") from None
     except (TimeoutError, ValueError, TypeError) as failure:
         raise CommandFailed(f"{subject}: {str(failure) or 'the broker did not answer'}") from None
 

@@ -16,7 +16,7 @@ from typing import Final
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.controller.assignment import assign, assign_more
+from barnabas.controller.assignment import Racks, assign, assign_more
 from barnabas.log.logs import Logs
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.server import assignments
@@ -92,8 +92,8 @@ class Topics:
 
         Raises  BrokerError, nothing created, if the topic is there or cannot be
         """
-        assignment = self._decide(wanted)
         with coordinating():
+            assignment = self._decide(wanted, await self._racks())
             await self._check_no_node(wanted.name)
         self._check_no_log(wanted.name, assignment)
         if validate_only:
@@ -128,10 +128,10 @@ class Topics:
         if self._metadata.topic(name) is not None:
             raise _exists(name)
 
-    def _decide(self, wanted: NewTopic) -> Assignment:
+    def _decide(self, wanted: NewTopic, racks: Racks) -> Assignment:
         """Which broker holds which partition, if the topic can be made at all."""
         self.check_absent(wanted.name)
-        assignment = wanted.assignments or self._assign(wanted)
+        assignment = wanted.assignments or self._assign(wanted, racks)
         check_topic_name(wanted.name)
         if collisions := colliding(wanted.name, [t.name for t in self._metadata.topics()]):
             raise BrokerError(
@@ -167,19 +167,24 @@ class Topics:
                     f"known here; move it away to create '{name}'.",
                 )
 
-    def _assign(self, wanted: NewTopic) -> Assignment:
+    def _assign(self, wanted: NewTopic, racks: Racks) -> Assignment:
         broker = self._configs.broker
         partitions, replication_factor = wanted.partitions, wanted.replication_factor
         if partitions == DEFAULT:
             partitions = broker.int("num.partitions")
         if replication_factor == DEFAULT:
             replication_factor = broker.int("default.replication.factor")
-        racks = self._racks()
         assignments.check_numbers(partitions, replication_factor, len(racks))
         return assign(racks, partitions, replication_factor, self._random)
 
-    def _racks(self) -> dict[BrokerId, str | None]:
-        return {broker: image.rack for broker, image in self._metadata.brokers.items()}
+    async def _racks(self) -> Racks:
+        """Of the brokers to choose from: those we know of, but for one that has just left.
+
+        The controller may not have told of that yet, and a partition there would have no leader.
+        """
+        registered = await self._coordination.children(paths.BROKER_IDS)
+        known = self._metadata.brokers.items()
+        return {broker: image.rack for broker, image in known if str(broker) in registered}
 
     # -- growing -------------------------------------------------------------
 
@@ -195,12 +200,13 @@ class Topics:
         while True:
             with coordinating():
                 topic, version = await self._read(name)
+                racks = await self._racks()
             if topic.adding or topic.removing:
                 raise BrokerError(
                     ErrorCode.reassignment_in_progress,
                     f"A partition reassignment is in progress for the topic '{name}'.",
                 )
-            added = self._decide_growth(topic, count, assigned)
+            added = self._decide_growth(topic, count, assigned, racks)
             self._check_no_log(name, added)
             if validate_only:
                 return
@@ -224,12 +230,15 @@ class Topics:
         return layout.decode_topic(name, data), stat.version
 
     def _decide_growth(
-        self, topic: TopicAssignment, count: int, assigned: Sequence[tuple[BrokerId, ...]] | None
+        self,
+        topic: TopicAssignment,
+        count: int,
+        assigned: Sequence[tuple[BrokerId, ...]] | None,
+        racks: Racks,
     ) -> Assignment:
         have, replication_factor = len(topic.partitions), len(topic.partitions[0])
         assignments.check_growth(have, count)
         if assigned is None:
-            racks = self._racks()
             assignments.check_numbers(count - have, replication_factor, len(racks))
             return assign_more(racks, topic.partitions, count - have)
         added = dict(enumerate(assigned, have))

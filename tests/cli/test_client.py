@@ -1,0 +1,30 @@
+"""How a command tells what a broker answered."""
+
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from barnabas.cli.client import await_one
+from barnabas.cli.failures import CommandFailed
+
+
+def refused(code: int) -> str:
+    answer: Future[None] = Future()
+    answer.set_exception(KafkaException(KafkaError(code)))
+    with pytest.raises(CommandFailed) as failed:
+        await_one(answer, "orders")
+    return str(failed.value)
+
+
+def test_what_was_not_done_in_time_may_be_done_later_and_the_user_is_told() -> None:
+    assert refused(KafkaError.REQUEST_TIMED_OUT) == (
+        "orders: Request timed out [REQUEST_TIMED_OUT];"
+        " the cluster may do it later, when the brokers that it needs are up"
+    )
+
+
+def test_what_was_refused_is_told_in_the_brokers_words() -> None:
+    assert refused(KafkaError.TOPIC_ALREADY_EXISTS) == (
+        "orders: Topic already exists [TOPIC_ALREADY_EXISTS]"
+    )
