@@ -25,6 +25,7 @@ NOTHING_WRITTEN: Final = (
 )
 MEANINGLESS: Final = "Little was done of each, to see that it runs: these figures mean nothing."
 LATE: Final = "an idle thread wakes late, p99.9"
+NOT_SEEN: Final = "No real-time priority here: latencies are with the machine's own standstills."
 MINUTES: Final = 40.0
 ANSWERS_WITHIN_S: Final = 5.0
 WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
@@ -83,7 +84,6 @@ def compare(
     from rich.console import Console
 
     from barnabas.bench.compare_cases import CASES, warm_up
-    from barnabas.bench.compare_latency import idle_delay_ms
     from barnabas.bench.compare_run import compare as run
     from barnabas.bench.compare_run import expected_seconds
     from barnabas.bench.compare_show import NO_PICTURE, show, write
@@ -128,8 +128,7 @@ def compare(
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)  # better found out now than afterwards
     console.print(_plan(len(cases), expected_seconds(cases, effort), effort), highlight=False)
-    facts[LATE] = f"{idle_delay_ms(1.0 if quick else 10.0):.2g} ms"
-    console.print(f"{LATE} {facts[LATE]}", highlight=False)
+    facts |= _standing_still(console, quick)
     with (
         _signalled_once(),
         TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data,
@@ -172,6 +171,19 @@ def _plan(cases: int, seconds: float, effort: "Effort") -> str:
     minutes = max(1, round(min(seconds / 60, effort.minutes or float("inf"))))
     about = f"about {minutes} min on two cores that have nothing else to do"
     return f"cases: {cases}, {rounds} each: {about}{most}"
+
+
+def _standing_still(console: "Console", quick: bool) -> dict[str, str]:
+    """How much the machine itself is held up, told before anything is measured."""
+    from barnabas.bench import standstills
+    from barnabas.bench.compare_latency import idle_delay_ms
+
+    facts = {LATE: f"{idle_delay_ms(1.0 if quick else 10.0):.2g} ms"}
+    console.print(f"{LATE} {facts[LATE]}", highlight=False)
+    if not standstills.are_told():
+        facts["standstills"] = "not seen"
+        console.print(NOT_SEEN)
+    return facts
 
 
 @contextmanager

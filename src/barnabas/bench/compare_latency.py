@@ -6,13 +6,14 @@ import time
 from collections.abc import Generator
 from statistics import quantiles
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.compare_load import topic
 from barnabas.bench.compare_sites import Site
+from barnabas.bench.standstills import watching
 from barnabas.bench.topics import PATIENCE_S, client_settings
 
 PACE: Final = 400  # messages a second
@@ -22,21 +23,44 @@ WAKING: Final = PACE // 4
 _LOOKS_EVERY_S: Final = 0.2
 
 
-def latencies_ms(site: Site, seconds: float) -> Generator[None, None, tuple[float, float, float]]:
-    """p50, p99 and p99.9 from handing a message over until it is read.
+class Latencies(NamedTuple):
+    """Milliseconds, of messages that were under way while the machine ran; in the last two all."""
+
+    p50: float
+    p99: float
+    p999: float
+    p999_of_all: float
+    left_out_percent: float
+
+
+def latencies_ms(site: Site, seconds: float) -> Generator[None, None, Latencies]:
+    """From handing a message over until it is read.
 
     In turns with the other system: a machine that is held up for a moment, as virtual ones are,
-    would else be so for one of them, and p99.9 is of few messages.
+    would else be so for one of them, and p99.9 is of few messages. What was under way in such a
+    moment is left out, of either system: it tells nothing of a broker.
     """
     wanted = max(100, int(PACE * seconds))
-    took: list[float] = []
+    took, undisturbed = list[float](), list[float]()
     with topic(site, 1) as name, _Flow(site, name) as flow:
         flow.send(PACE)  # connections are made, and what is new to a broker
         while len(took) < wanted:
             yield
-            took += flow.send(WAKING + min(IN_A_TURN, wanted))[WAKING:]
-    cuts = quantiles(took, n=1000)
-    return cuts[499], cuts[989], cuts[998]
+            with watching() as watch:
+                sent = flow.send(WAKING + min(IN_A_TURN, wanted))[WAKING:]
+                standstills = watch.end()
+            for begin, end in sent:
+                took.append(1e3 * (end - begin))
+                if not standstills.touch(begin, end):
+                    undisturbed.append(took[-1])
+    cuts = quantiles(undisturbed, n=1000)
+    return Latencies(
+        cuts[499],
+        cuts[989],
+        cuts[998],
+        quantiles(took, n=1000)[998],
+        100 * (1 - len(undisturbed) / len(took)),
+    )
 
 
 def idle_delay_ms(seconds: float) -> float:
@@ -57,7 +81,7 @@ class _Flow:
         self._bootstrap = site.bootstrap
         self._name = name
         self._producer = Producer(client_settings(site.bootstrap, **{"acks": 1, "linger.ms": 0}))
-        self._took: list[float] = []
+        self._came: list[tuple[float, float]] = []
         self._reading = threading.Event()
         self._over = threading.Event()
         self._reader = threading.Thread(target=self._read)
@@ -76,9 +100,9 @@ class _Flow:
         self._over.set()
         self._reader.join(PATIENCE_S)
 
-    def send(self, count: int) -> list[float]:
-        """So many at the pace; the milliseconds of each. Raises RecordsMissing."""
-        before, start = len(self._took), time.perf_counter()
+    def send(self, count: int) -> list[tuple[float, float]]:
+        """So many at the pace; when each was handed over and read. Raises RecordsMissing."""
+        before, start = len(self._came), time.perf_counter()
         for number in range(count):
             time.sleep(max(0.0, start + number / PACE - time.perf_counter()))
             value = struct.pack(">d", time.perf_counter())
@@ -86,11 +110,11 @@ class _Flow:
             self._producer.poll(0)
         self._producer.flush(PATIENCE_S)
         deadline = time.perf_counter() + PATIENCE_S
-        while (came := len(self._took) - before) < count:
+        while (came := len(self._came) - before) < count:
             if time.perf_counter() > deadline:
                 raise RecordsMissing(f"{came} of {count} messages came back")
             time.sleep(_LOOKS_EVERY_S)
-        return self._took[before:]
+        return self._came[before:]
 
     def _read(self) -> None:
         settings = {"group.id": self._name, "enable.auto.commit": False, "fetch.wait.max.ms": 100}
@@ -103,7 +127,7 @@ class _Flow:
                 message = consumer.poll(_LOOKS_EVERY_S)
                 if message is not None and not message.error():
                     (sent,) = struct.unpack(">d", message.value() or b"")
-                    self._took.append(1e3 * (time.perf_counter() - sent))
+                    self._came.append((sent, time.perf_counter()))
         finally:
             self._reading.set()
             consumer.close()

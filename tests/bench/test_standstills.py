@@ -1,0 +1,71 @@
+"""The machine's own delays: seen where they are, and told from a broker's."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.bench import standstill_watch
+from barnabas.bench.standstills import Standstills, are_told, watching
+
+MOMENTS = st.integers(0, 60)
+SPANS = st.tuples(MOMENTS, MOMENTS).map(lambda two: (float(min(two)), float(max(two))))
+
+needs_priority = pytest.mark.skipif(not are_told(), reason="no real-time priority here")
+
+
+@given(st.lists(SPANS, max_size=8), SPANS)
+def test_a_span_is_touched_by_any_standstill_that_it_meets(
+    seen: list[tuple[float, float]], asked: tuple[float, float]
+) -> None:
+    begin, end = asked
+    expected = any(first <= end and begin <= last for first, last in seen)
+    assert Standstills(seen).touch(begin, end) is expected
+
+
+@needs_priority
+def test_what_holds_a_processor_up_is_seen_and_nothing_is_left_running() -> None:
+    with watching() as watch:
+        process = watch.processes[0]
+        before = time.perf_counter()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        stopped = time.perf_counter()
+        while time.perf_counter() < stopped + 0.05:
+            pass
+        goes_on = time.perf_counter()
+        process.send_signal(signal.SIGCONT)
+        os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+        while time.perf_counter() < goes_on + 0.02:
+            pass
+        seen = watch.end()
+    assert seen.touch(stopped + 0.01, goes_on - 0.01)
+    assert not seen.touch(before - 2.0, before - 1.0)
+    assert all(each.returncode == -signal.SIGKILL for each in watch.processes)
+
+
+@needs_priority
+def test_who_watches_ends_with_whoever_started_it() -> None:
+    script = (
+        "import subprocess, sys;"
+        "watch = subprocess.Popen([sys.executable, '-IS', sys.argv[1], sys.argv[2]],"
+        " stdout=subprocess.PIPE);"
+        "watch.stdout.read(1);"
+        "print(watch.pid)"
+    )
+    processor = min(os.sched_getaffinity(0))
+    told = subprocess.run(
+        [sys.executable, "-c", script, standstill_watch.__file__, str(processor)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/{told.stdout.strip()}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
