@@ -1,7 +1,10 @@
 """Answers that come later: what their connection is told when there will be none."""
 
 import asyncio
+import gc
 import logging
+import weakref
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -30,3 +33,50 @@ def test_a_request_that_needs_the_tree_ends_its_connection_while_there_is_none(
     with caplog.at_level(logging.INFO, "barnabas"):
         asyncio.run(scenario())
     assert not any(record.exc_info for record in caplog.records)
+
+
+class Waiting:
+    """A request as handlers have it: it knows the answer to come, and is told if nobody waits."""
+
+    def __init__(self) -> None:
+        self.told: list[Answer | Refusal] = []
+        self.cancelled = False
+        self.pending = Pending(on_abandoned=self.cancel)
+        self.pending.deliver_to(self.receive)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def receive(self, answer: Answer | Refusal) -> None:
+        self.told.append(answer)
+
+
+@pytest.fixture
+def nothing_collected() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nothing_collected")
+@pytest.mark.parametrize(
+    "ended",
+    [lambda pending: pending.answer(b"here"), lambda pending: pending.abandon()],
+    ids=["answered", "abandoned"],
+)
+def test_a_request_that_is_over_is_gone_at_once_without_the_collector(
+    ended: Callable[[Pending], None],
+) -> None:
+    waiting = Waiting()
+    seen = weakref.ref(waiting)
+    ended(waiting.pending)
+    assert waiting.told == [b"here"] or waiting.cancelled
+    del waiting
+    assert seen() is None
+
+
+def test_whoever_works_on_an_answer_that_was_given_is_not_told_that_nobody_waits() -> None:
+    waiting = Waiting()
+    waiting.pending.answer(b"here")
+    waiting.pending.abandon()
+    assert (waiting.told, waiting.cancelled) == ([b"here"], False)

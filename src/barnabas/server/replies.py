@@ -44,8 +44,11 @@ class Pending:
         """Give the answer, or say why there is none."""
         law(self.given is None, "SRV-1 a request is answered once")
         self.given = answer
-        if self._receiver is not None:
-            self._receiver(answer)
+        # Whoever is told knows of us, too. Held on to, all of it, with the memory of the log that
+        # is sent, would wait for the collector, and requests for that one.
+        receiver, self._receiver, self._on_abandoned = self._receiver, None, None
+        if receiver is not None:
+            receiver(answer)
 
     def deliver_to(self, receiver: Callable[[Answer | Refusal], None]) -> None:
         """Call `receiver` with the answer, now if it is there already."""
@@ -57,9 +60,9 @@ class Pending:
     def abandon(self) -> None:
         """The client went away: whoever works on the answer may stop."""
         self.abandoned = True
-        self._receiver = None
-        if self._on_abandoned is not None and self.given is None:
-            self._on_abandoned()
+        on_abandoned, self._receiver, self._on_abandoned = self._on_abandoned, None, None
+        if on_abandoned is not None:
+            on_abandoned()
 
 
 class Work:
