@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.bench import standstill_watch
+from barnabas.bench.compare_latency import NEAR_S, apart_from
 from barnabas.bench.standstills import Standstills, are_told, watching
 
 MOMENTS = st.integers(0, 60)
@@ -26,6 +27,16 @@ def test_a_span_is_touched_by_any_standstill_that_it_meets(
     begin, end = asked
     expected = any(first <= end and begin <= last for first, last in seen)
     assert Standstills(seen).touch(begin, end) is expected
+
+
+def test_whether_a_message_counts_does_not_depend_on_how_long_it_took() -> None:
+    standstills = Standstills([(10.0, 10.02)])
+    sent = [9.9, 10.0 - 2 * NEAR_S, 10.0 - NEAR_S / 2, 10.01, 10.02 + NEAR_S / 2, 10.1]
+    counted = {
+        took: [begun for begun, _ in apart_from(standstills, [(at, at + took) for at in sent])]
+        for took in (0.0, 0.0001, 0.05, 1.0)
+    }
+    assert counted == {took: [9.9, 10.0 - 2 * NEAR_S, 10.1] for took in counted}
 
 
 @needs_priority
@@ -52,8 +63,8 @@ def test_what_holds_a_processor_up_is_seen_and_nothing_is_left_running() -> None
 @needs_priority
 def test_who_watches_ends_with_whoever_started_it() -> None:
     script = (
-        "import subprocess, sys;"
-        "watch = subprocess.Popen([sys.executable, '-IS', sys.argv[1], sys.argv[2]],"
+        "import os, subprocess, sys;"
+        "watch = subprocess.Popen([sys.executable, '-IS', *sys.argv[1:], str(os.getpid())],"
         " stdout=subprocess.PIPE);"
         "watch.stdout.read(1);"
         "print(watch.pid)"

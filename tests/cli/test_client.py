@@ -9,9 +9,9 @@ from barnabas.cli.client import await_one
 from barnabas.cli.failures import CommandFailed
 
 
-def refused(code: int) -> str:
+def refused(code: int, words: str | None = None) -> str:
     answer: Future[None] = Future()
-    answer.set_exception(KafkaException(KafkaError(code)))
+    answer.set_exception(KafkaException(KafkaError(code, words) if words else KafkaError(code)))
     with pytest.raises(CommandFailed) as failed:
         await_one(answer, "orders")
     return str(failed.value)
@@ -22,6 +22,11 @@ def test_what_was_not_done_in_time_may_be_done_later_and_the_user_is_told() -> N
         "orders: Request timed out [REQUEST_TIMED_OUT];"
         " the cluster may do it later, when the brokers that it needs are up"
     )
+
+
+def test_what_a_broker_could_not_begin_is_not_said_to_come_later() -> None:
+    words = "the coordination service does not answer: lost"
+    assert refused(KafkaError.REQUEST_TIMED_OUT, words) == f"orders: {words} [REQUEST_TIMED_OUT]"
 
 
 def test_what_was_refused_is_told_in_the_brokers_words() -> None:

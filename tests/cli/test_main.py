@@ -179,6 +179,27 @@ def test_ctrl_c_ends_quietly_with_130(
         assert process.wait() == 130
 
 
+STOPPED_WHILE_IT_LOADS = """
+import os, signal, sys
+
+class Stopped:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Stopped())
+from barnabas.cli.main import main
+sys.argv = ["barnabas", "topics", "list"]
+main()
+"""
+
+
+def test_a_command_that_is_stopped_while_it_loads_ends_without_a_word() -> None:
+    command = [sys.executable, "-c", STOPPED_WHILE_IT_LOADS]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, b"", b"")
+
+
 def test_a_command_that_is_interrupted_in_a_process_of_anothers_leaves_its_signals_alone(
     offline: Barnabas, monkeypatch: pytest.MonkeyPatch
 ) -> None:

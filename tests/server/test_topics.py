@@ -2,17 +2,23 @@
 
 import asyncio
 import errno
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import patch
 
 import pytest
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.configs import NOTIFICATIONS_KEPT, Alteration, Operation, Resource
-from barnabas.server.handlers import delete_topics
+from barnabas.server.dispatch import Call
+from barnabas.server.handlers import create_topics, delete_topics
 from barnabas.server.metadata import NO_LEADER, BrokerImage
-from barnabas.server.topics import NewTopic
+from barnabas.server.topics import NewTopic, Topics
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, until, with_broker
 
@@ -136,5 +142,36 @@ def test_properties_that_are_left_of_a_topic_are_not_the_next_ones(tmp_path: Pat
         await insight.create("orders", segment_bytes="5000")
         config = insight.running.broker.configs.topic("orders")
         assert (config.segment_bytes, config.retention_ms) == (5000, 7 * 24 * 60 * 60 * 1000)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_topics_of_one_request_are_awaited_together_not_one_after_the_other(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        names = ("orders", "users", "payments")
+        all_wait = asyncio.Barrier(len(names))
+
+        async def awaited(*_: object) -> None:
+            async with asyncio.timeout(10):
+                await all_wait.wait()
+
+        broker, call = insight.running.broker, cast(Call, SimpleNamespace(version=6))
+        new = tuple(
+            CreatableTopic(
+                name=n, num_partitions=1, replication_factor=1, assignments=(), configs=()
+            )
+            for n in names
+        )
+        with patch.object(Topics, "led", awaited):
+            asked = CreateTopicsRequest(topics=new, validate_only=False)
+            made = await create_topics.handle(broker, asked, call)
+        assert [topic.error_code for topic in made.topics] == [ErrorCode.none] * 3
+        for name in names:
+            await broker.topics.led(name, 1, timeout_ms=10_000)
+        with patch.object(Topics, "gone", awaited):
+            states = tuple(DeleteTopicState(name=name, topic_id=None) for name in names)
+            request = DeleteTopicsRequest(topics=states, timeout=timedelta(seconds=10))
+            deleted = await delete_topics.handle(broker, request, call)
+        assert [topic.error_code for topic in deleted.responses] == [ErrorCode.none] * 3
 
     with_broker(tmp_path, scenario)

@@ -3,7 +3,7 @@
 import struct
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from statistics import quantiles
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -13,55 +13,69 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.compare_load import topic
 from barnabas.bench.compare_sites import Site
-from barnabas.bench.standstills import watching
+from barnabas.bench.standstills import Span, Standstills, watching
 from barnabas.bench.topics import PATIENCE_S, client_settings
 
 PACE: Final = 400  # messages a second
 IN_A_TURN: Final = 2 * PACE
 # What follows a pause does not count: clients and brokers are awake by then.
 WAKING: Final = PACE // 4
-AFTERMATH_S: Final = 0.005  # until what had to wait for the machine has had its turn
+# A standstill that is so near to when a message was sent is taken to have held it up; before,
+# since what had to wait for the machine must have its turn first. The same for every message:
+# were it until it is read, the slower a broker is, the more of its own delays would be left out.
+NEAR_S: Final = 0.005
 _LOOKS_EVERY_S: Final = 0.2
 
 
 class Latencies(NamedTuple):
-    """Milliseconds, of messages that were under way while the machine ran; in the last two all."""
+    """Milliseconds, of messages that were under way while the machine ran, and of all."""
 
     p50: float
     p99: float
     p999: float
     p999_of_all: float
-    left_out_percent: float
+    counted_percent: float
 
 
 def latencies_ms(site: Site, seconds: float) -> Generator[None, None, Latencies]:
     """From handing a message over until it is read.
 
     In turns with the other system: a machine that is held up for a moment, as virtual ones are,
-    would else be so for one of them, and p99.9 is of few messages. What was under way in such a
-    moment is left out, of either system: it tells nothing of a broker.
+    would else be so for one of them, and p99.9 is of few messages. What was sent near such a moment
+    is left out, of either system.
+
+    Raises  RecordsMissing, if that leaves too few to tell
     """
     wanted = max(100, int(PACE * seconds))
     took, undisturbed = list[float](), list[float]()
     with topic(site, 1) as name, _Flow(site, name) as flow:
         flow.send(PACE)  # connections are made, and what is new to a broker
-        while len(took) < wanted:
+        while len(undisturbed) < wanted and len(took) < 2 * wanted:
             yield
             with watching() as watch:
                 sent = flow.send(WAKING + min(IN_A_TURN, wanted))[WAKING:]
                 standstills = watch.end()
-            for begin, end in sent:
-                took.append(1e3 * (end - begin))
-                if not standstills.touch(begin - AFTERMATH_S, end):
-                    undisturbed.append(took[-1])
+            took += [1e3 * (read - begun) for begun, read in sent]
+            undisturbed += [1e3 * (read - begun) for begun, read in apart_from(standstills, sent)]
+    if len(undisturbed) < wanted / 2:
+        raise RecordsMissing(f"{len(undisturbed)} of {len(took)} messages met no standstill")
     cuts = quantiles(undisturbed, n=1000)
     return Latencies(
         cuts[499],
         cuts[989],
         cuts[998],
         quantiles(took, n=1000)[998],
-        100 * (1 - len(undisturbed) / len(took)),
+        100 * len(undisturbed) / len(took),
     )
+
+
+def apart_from(standstills: Standstills, sent: Iterable[Span]) -> list[Span]:
+    """Those that were not sent near a standstill, however long they took."""
+    return [
+        (begun, read)
+        for begun, read in sent
+        if not standstills.touch(begun - NEAR_S, begun + NEAR_S)
+    ]
 
 
 def idle_delay_ms(seconds: float) -> float:

@@ -1,6 +1,7 @@
 """A program for one processor: writes when it was woken late, though nothing may run before it.
 
-It is started as a script, so that it loads next to nothing: `standstill_watch.py PROCESSOR`.
+It is started as a script, so that it loads next to nothing: `standstill_watch.py PROCESSOR PARENT`,
+the latter the id of the process that starts it, with which it ends.
 """
 
 import os
@@ -15,11 +16,10 @@ PERIOD_S: Final = 0.0005
 LATE_S: Final = 0.0005
 
 
-def watch(processor: int) -> None:
+def watch(processor: int, started_by: int) -> None:
     """Until whoever started it is gone. Raises PermissionError, AttributeError if it may not."""
     os.sched_setaffinity(0, {processor})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    started_by = os.getppid()
     os.write(1, READY)
     while os.getppid() == started_by:
         due = time.perf_counter() + PERIOD_S
@@ -31,6 +31,6 @@ def watch(processor: int) -> None:
 
 if __name__ == "__main__":
     try:
-        watch(int(sys.argv[1]))
+        watch(int(sys.argv[1]), int(sys.argv[2]))
     except (OSError, AttributeError):
         sys.exit(1)

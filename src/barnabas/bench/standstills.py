@@ -69,7 +69,8 @@ def watching() -> Iterator[Watch]:
         processes, told = list[subprocess.Popen[bytes]](), list[IO[bytes]]()
         for processor in _processors():
             file = stack.enter_context(TemporaryFile())
-            process = subprocess.Popen([sys.executable, "-IS", _WATCH, str(processor)], stdout=file)
+            command = [sys.executable, "-IS", str(_WATCH), str(processor), str(os.getpid())]
+            process = subprocess.Popen(command, stdout=file)
             stack.callback(process.wait)
             stack.callback(process.kill)
             processes.append(process)

@@ -22,7 +22,7 @@ admin: Any = confluent_kafka.admin
 
 _REQUEST_TIMEOUT_S: Final = 30.0
 # So long a broker waits for what it was asked to do: it answers before we give it up.
-OPERATION_TIMEOUT_S: Final = 25.0
+_OPERATION_TIMEOUT_S: Final = 25.0
 _ATTEMPT_S: Final = 0.5
 _ATTEMPTS: Final = 10
 _LATE: Final = "; the cluster may do it later, when the brokers that it needs are up"
@@ -148,6 +148,22 @@ def await_leaders(
         raise CommandFailed(missing)
 
 
+def create_topics(client: AdminClient, topics: list[Any]) -> None:
+    """Returns when they are led. Raises CommandFailed for the first that is not."""
+    await_all(client.create_topics(topics, operation_timeout=_OPERATION_TIMEOUT_S))
+
+
+def create_partitions(client: AdminClient, topic: str, total: int) -> None:
+    """Returns when they are led. Raises CommandFailed."""
+    wanted = [admin.NewPartitions(topic, total)]
+    await_all(client.create_partitions(wanted, operation_timeout=_OPERATION_TIMEOUT_S))
+
+
+def delete_topics(client: AdminClient, topics: list[str]) -> "dict[str, Future[None]]":
+    """What is to be awaited until nobody sees a topic any more, by its name."""
+    return client.delete_topics(topics, operation_timeout=_OPERATION_TIMEOUT_S)
+
+
 def await_all(futures: Mapping[Any, "Future[Result]"]) -> list[Result]:
     """All results, in order. Raises CommandFailed for the first that failed."""
     return [await_one(future, str(key)) for key, future in futures.items()]
@@ -158,7 +174,8 @@ def await_one(future: "Future[Result]", subject: str) -> Result:
         return future.result(_REQUEST_TIMEOUT_S)
     except KafkaException as failure:
         error = failure.args[0]
-        is_late = error.code() == KafkaError.REQUEST_TIMED_OUT
+        # A broker that has words of its own for it has not begun.
+        is_late = error.str() == KafkaError(KafkaError.REQUEST_TIMED_OUT).str()
         raise CommandFailed(f"{subject}: {explain(error)}{_LATE if is_late else ''}") from None
     except (TimeoutError, ValueError, TypeError) as failure:
         raise CommandFailed(f"{subject}: {str(failure) or 'the broker did not answer'}") from None

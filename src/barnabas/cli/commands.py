@@ -5,7 +5,6 @@ tables) inside its functions.
 """
 
 import re
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -13,8 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from barnabas.cli.failures import MISUSED, OK, SIGNALLED, CommandFailed, Misused
-from barnabas.cli.invoking import invoked
+from barnabas.cli.failures import MISUSED, OK, CommandFailed, Misused
+from barnabas.cli.invoking import invoked, signalled
 
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 # A dot before it leads out of this folder, to a part that this one must not import.
@@ -132,7 +131,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Exit as ended:
         return ended.exit_code
     except typer.Abort:
-        return SIGNALLED + signal.SIGINT
+        return signalled()
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "barnabas"

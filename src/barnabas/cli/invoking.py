@@ -4,9 +4,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.cli.failures import BROKEN_PIPE, SIGNALLED, CommandFailed, Ended
+
+Result = TypeVar("Result")
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 # Those of a process of our own; none, where a command is run in another's.
@@ -26,7 +28,12 @@ def _on_signal(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def invoked(command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def signalled() -> int:
+    """The exit code of what a signal has ended; Ctrl-C's, if nobody knows which."""
+    return SIGNALLED + next(iter(_received), signal.SIGINT)
+
+
+def invoked(command: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
     """Call it; a signal or an output that is closed ends it with the exit code for that."""
     try:
         result = command(*arguments, **options)
@@ -38,7 +45,7 @@ def invoked(command: Callable[..., Any], *arguments: Any, **options: Any) -> Any
         # One was enough: a second must not break in while clients are being closed.
         for number in _taken:
             signal.signal(number, signal.SIG_IGN)
-        raise Ended(SIGNALLED + next(iter(_received), signal.SIGINT)) from None
+        raise Ended(signalled()) from None
     except OSError as error:
         # What is still buffered must not fail again when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,11 +18,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         options = plain_options(arguments[1:]) if arguments[:1] == ["server"] else None
         if options is not None:
-            code: int = invoked(serve, **options)
-            return code
-        from barnabas.cli.commands import run as run_command
-
-        return run_command(arguments)
+            return invoked(serve, **options)
+        return invoked(_run_command, arguments)
     except Ended as ended:
         return ended.exit_code
     except UnicodeEncodeError:
@@ -31,6 +28,12 @@ def run(arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         _complain(str(failure))
         return failure.exit_code
+
+
+def _run_command(arguments: Sequence[str]) -> int:
+    from barnabas.cli.commands import run as run_command
+
+    return run_command(arguments)
 
 
 def _complain(message: str) -> None:

@@ -62,7 +62,7 @@ def create(
       barnabas topics create orders --partitions 3
       barnabas topics create users --config cleanup.policy=compact --config segment.ms=60000
     """
-    from barnabas.cli.client import OPERATION_TIMEOUT_S, Cluster, admin, await_all
+    from barnabas.cli.client import Cluster, admin, create_topics
 
     topic_config = parse_pairs(config, "--config")
     client, metadata = Cluster(bootstrap, properties).admin()
@@ -78,7 +78,7 @@ def create(
         replication_factor=replication_factor or -1,
         config=topic_config,
     )
-    await_all(client.create_topics([topic], operation_timeout=OPERATION_TIMEOUT_S))
+    create_topics(client, [topic])
     print(f"created topic {name}")
 
 
@@ -189,7 +189,7 @@ def alter(
       barnabas topics alter orders --partitions 6
       barnabas topics alter orders --config retention.ms=86400000 --delete-config segment.ms
     """
-    from barnabas.cli.client import OPERATION_TIMEOUT_S, Cluster, admin, await_all, find_topic
+    from barnabas.cli.client import Cluster, admin, create_partitions, find_topic
     from barnabas.cli.configs import alter_configs
 
     to_set = parse_pairs(config, "--config")
@@ -205,8 +205,7 @@ def alter(
     if to_set or delete_config:
         alter_configs(client, admin.ResourceType.TOPIC, name, to_set, delete_config or [])
     if partitions is not None:
-        more = [admin.NewPartitions(name, partitions)]
-        await_all(client.create_partitions(more, operation_timeout=OPERATION_TIMEOUT_S))
+        create_partitions(client, name, partitions)
     print(f"altered topic {name}")
 
 
@@ -226,7 +225,7 @@ def delete(
       barnabas topics delete orders
       barnabas topics delete orders users --yes
     """
-    from barnabas.cli.client import OPERATION_TIMEOUT_S, Cluster, await_one, find_topic
+    from barnabas.cli.client import Cluster, await_one, delete_topics, find_topic
 
     client, metadata = Cluster(bootstrap, properties).admin()
     for name in names:
@@ -234,8 +233,6 @@ def delete(
     question = f"Delete {', '.join(names)} with all messages?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
         raise CommandFailed("nothing was deleted")
-    wanted = list(dict.fromkeys(names))
-    futures = client.delete_topics(wanted, operation_timeout=OPERATION_TIMEOUT_S)
-    for name, future in futures.items():
+    for name, future in delete_topics(client, list(dict.fromkeys(names))).items():
         await_one(future, name)
         print(f"deleted topic {name}")

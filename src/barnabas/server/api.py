@@ -66,7 +66,15 @@ def _module_of(key: ApiKey) -> str:
 
 
 # All that is not loaded before a broker is ready.
-LATE_MODULES: Final = (*map(_module_of, LOADED_WHEN_ASKED), "barnabas.server.group_parts")
+LATE_MODULES: Final = (
+    *map(_module_of, LOADED_WHEN_ASKED),
+    # What the last of them needs, in steps that hold the loop for a shorter time.
+    "barnabas.groups.classic_turn",
+    "barnabas.groups.consumer",
+    "barnabas.groups.shard",
+    "barnabas.server.group_shards",
+    "barnabas.server.group_parts",
+)
 
 
 @cache

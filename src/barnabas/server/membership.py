@@ -169,15 +169,16 @@ class Registration:
             self._on_state(SessionState.EXPIRED)
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse what was meant for the broker before its last registration; -1 asks nothing,
-        and is refused only while we have no session.
+        """Refuse what was meant for the broker before its last registration; -1 asks nothing.
+        While there is no session everything is refused, as no epoch is ours then.
 
         An epoch above ours is our own newest: the controller may see a registration, and speak,
         before we have read what epoch it gave us. It does not say it twice.
 
         Raises  BrokerError(stale_broker_epoch)
         """
-        if epoch < self._least and (epoch != -1 or self._is_lost):
+        has_none = self._is_lost and self._coordination.state is SessionState.EXPIRED
+        if has_none or (epoch < self._least and (epoch != -1 or self._is_lost)):
             raise BrokerError(
                 ErrorCode.stale_broker_epoch, f"broker epoch {epoch} is past, it is {self.epoch}"
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.client import admin, await_all
+from barnabas.cli.client import admin, create_topics
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.demo_cluster import BROKERS
 from barnabas.spark.demo_pipeline import GROUP, REVENUE
@@ -36,7 +36,7 @@ class Watch:
     def create_topics(self) -> None:
         """All topics of the demo, each partition on every broker."""
         topics = [admin.NewTopic(name, count, BROKERS) for name, count in PARTITIONS.items()]
-        await_all(self._admin.create_topics(topics))
+        create_topics(self._admin, topics)
 
     def leaders(self) -> dict[int, int]:
         """Who leads each partition of the orders. Raises CommandFailed if nobody tells."""

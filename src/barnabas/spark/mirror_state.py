@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from barnabas.cli.client import Cluster, admin, await_all
+from barnabas.cli.client import Cluster, admin, create_topics
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.positions import Kind, Positions, Start
 from barnabas.cli.reading import Reader
@@ -67,7 +67,7 @@ class MirrorState:
         client, metadata = target.admin()
         if MIRROR_STATE not in metadata.topics:
             topic = admin.NewTopic(MIRROR_STATE, 1, min(3, len(metadata.brokers)), config=_CONFIG)
-            await_all(client.create_topics([topic]))
+            create_topics(client, [topic])
         else:
             self._read()
 

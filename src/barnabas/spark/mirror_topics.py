@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from barnabas.cli.client import Cluster, admin, await_all, find_topic
+from barnabas.cli.client import (
+    Cluster,
+    admin,
+    await_all,
+    create_partitions,
+    create_topics,
+    find_topic,
+)
 from barnabas.cli.configs import alter_configs
 
 # What is said about brokers of the one cluster says nothing about those of the other; and records
@@ -47,11 +54,11 @@ def mirror_topic(target: Cluster, topic: str, wanted: Shape) -> Iterator[str]:
     found = metadata.topics.get(topic)
     if found is None:
         new = admin.NewTopic(topic, wanted.partitions, replicas, config=configs)
-        await_all(client.create_topics([new]))
+        create_topics(client, [new])
         yield f"{topic}: made with {wanted.partitions} partitions and {replicas} replicas of each"
         return
     if len(found.partitions) < wanted.partitions:
-        await_all(client.create_partitions([admin.NewPartitions(topic, wanted.partitions)]))
+        create_partitions(client, topic, wanted.partitions)
         yield f"{topic}: has {wanted.partitions} partitions now"
     current = _own_configs(client, topic)
     to_set = {key: value for key, value in configs.items() if current.get(key) != value}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.cli.client import Cluster, admin, await_all
+from barnabas.cli.client import Cluster, admin, await_all, create_topics
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.archive import read_files, read_ranges
 from barnabas.spark.archive_checksum import checksum_column
@@ -56,7 +56,7 @@ def ensure_target(cluster: Cluster, manifest: Manifest, wanted: Replaying) -> st
             replication_factor=-1,
             config=config,
         )
-        await_all(client.create_topics([topic]))
+        create_topics(client, [topic])
     else:
         resource = admin.ConfigResource(admin.RESOURCE_TOPIC, wanted.target)
         [configs] = await_all(client.describe_configs([resource]))

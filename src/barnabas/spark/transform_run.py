@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.client import Cluster, admin, await_all, find_topic
+from barnabas.cli.client import Cluster, admin, create_topics, find_topic
 from barnabas.cli.failures import CommandFailed
 from barnabas.spark.failing import LATE, STARTS, spark_failures
 from barnabas.spark.folder import Folder
@@ -83,7 +83,7 @@ def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
             admin.NewTopic(name, num_partitions=partitions, replication_factor=-1)
             for name in missing
         ]
-        await_all(client.create_topics(made))
+        create_topics(client, made)
     return missing
 
 

@@ -4,6 +4,7 @@ Version notes. From version 4 -1 asks for the broker's default number of partiti
 replicas; from 5 the answer tells what was created, with its configs; from 7 the topic's id.
 """
 
+import asyncio
 from collections import Counter
 from typing import Final
 
@@ -32,7 +33,7 @@ async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> Creat
     ]
     if not request.validate_only:
         timeout_ms = milliseconds(request.timeout)
-        results = [await _awaited(broker, result, timeout_ms) for result in results]
+        results = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 

@@ -4,6 +4,7 @@ Version notes. Up to version 5 topics are a list of names; from 6 each is named 
 Before version 3 clients do not know TOPIC_DELETION_DISABLED and are told INVALID_REQUEST.
 """
 
+import asyncio
 import uuid
 from dataclasses import replace
 
@@ -24,10 +25,8 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
         asked = [(name, None) for name in call.sent.topic_names]
     timeout_ms = milliseconds(request.timeout)
     results = [await _delete(broker, name, topic_id, call.version) for name, topic_id in asked]
-    return DeleteTopicsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple([await _awaited(broker, result, timeout_ms) for result in results]),
-    )
+    responses = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
+    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
 async def _delete(
