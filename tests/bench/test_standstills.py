@@ -17,7 +17,11 @@ from barnabas.bench.standstills import Standstills, are_told, watching
 MOMENTS = st.integers(0, 60)
 SPANS = st.tuples(MOMENTS, MOMENTS).map(lambda two: (float(min(two)), float(max(two))))
 
-needs_priority = pytest.mark.skipif(not are_told(), reason="no real-time priority here")
+
+@pytest.fixture
+def priority() -> None:
+    if not are_told():
+        pytest.skip("no real-time priority here")
 
 
 @given(st.lists(SPANS, max_size=8), SPANS)
@@ -39,7 +43,7 @@ def test_whether_a_message_counts_does_not_depend_on_how_long_it_took() -> None:
     assert counted == {took: [9.9, 10.0 - 2 * NEAR_S, 10.1] for took in counted}
 
 
-@needs_priority
+@pytest.mark.usefixtures("priority")
 def test_what_holds_a_processor_up_is_seen_and_nothing_is_left_running() -> None:
     with watching() as watch:
         process = watch.processes[0]
@@ -60,7 +64,7 @@ def test_what_holds_a_processor_up_is_seen_and_nothing_is_left_running() -> None
     assert all(each.returncode == -signal.SIGKILL for each in watch.processes)
 
 
-@needs_priority
+@pytest.mark.usefixtures("priority")
 def test_who_watches_ends_with_whoever_started_it() -> None:
     script = (
         "import os, subprocess, sys;"

@@ -3,9 +3,9 @@
 import struct
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from statistics import quantiles
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -48,7 +48,7 @@ def latencies_ms(site: Site, seconds: float) -> Generator[None, None, Latencies]
     """
     wanted = max(100, int(PACE * seconds))
     took, undisturbed = list[float](), list[float]()
-    with topic(site, 1) as name, _Flow(site, name) as flow:
+    with topic(site, 1) as name, _Flow(site, name).reading() as flow:
         flow.send(PACE)  # connections are made, and what is new to a broker
         while len(undisturbed) < wanted and len(took) < 2 * wanted:
             yield
@@ -99,21 +99,17 @@ class _Flow:
         self._came: list[tuple[float, float]] = []
         self._reading = threading.Event()
         self._over = threading.Event()
-        self._reader = threading.Thread(target=self._read)
 
-    def __enter__(self) -> Self:
-        self._reader.start()
+    @contextmanager
+    def reading(self) -> Iterator[Self]:
+        reader = threading.Thread(target=self._read)
+        reader.start()
         self._reading.wait(PATIENCE_S)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._reader.join(PATIENCE_S)
+        try:
+            yield self
+        finally:
+            self._over.set()
+            reader.join(PATIENCE_S)
 
     def send(self, count: int) -> list[tuple[float, float]]:
         """So many at the pace; when each was handed over and read. Raises RecordsMissing."""
