@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 RESULTS: Final = Path("bench/results")
 NOTHING_WRITTEN: Final = (
-    "Nothing is written: bench/results is for all cases beside Apache Kafka, --results for others."
+    "Nothing is written: bench/results is for whole runs of all cases beside Apache Kafka,"
+    " --results for others."
 )
 MEANINGLESS: Final = "Little was done of each, to see that it runs: these figures mean nothing."
 LATE: Final = "an idle thread wakes late, p99.9"
@@ -36,7 +37,12 @@ AGAINST_LIMITS: Final = ("raw", "produce", "fetch", "clients", "latency", "idle"
 def compare(
     bootstrap: Annotated[
         list[str] | None,
-        typer.Option(help="A cluster that runs; given twice, one is set beside the other."),
+        typer.Option(
+            "--bootstrap",
+            "--bootstrap-server",
+            "-b",
+            help="A cluster that runs; given twice, one is set beside the other.",
+        ),
     ] = None,
     only: Annotated[
         str,
@@ -60,7 +66,7 @@ def compare(
         Path | None,
         typer.Option(
             help="Where Markdown, JSON, PNG and HTML go; bench/results for all cases beside"
-            " Apache Kafka, unless interrupted, and nowhere for anything else."
+            " Apache Kafka, unless quick or interrupted, and nowhere for anything else."
         ),
     ] = None,
     folder: Annotated[
@@ -106,7 +112,8 @@ def compare(
         and _is_wanted(case.key, only)
     ]
     if not cases:
-        raise typer.BadParameter(f"no case has any of {only!r} in its name")
+        running = ", for clusters that run already" if bootstrap else ""
+        raise typer.BadParameter(f"no case{running} has any of {only!r} in its name")
     if bootstrap:
         for address in bootstrap:
             _check_answers(address)
@@ -178,7 +185,7 @@ def _standing_still(console: "Console", quick: bool) -> dict[str, str]:
     from barnabas.bench import standstills
     from barnabas.bench.compare_latency import idle_delay_ms
 
-    facts = {LATE: f"{idle_delay_ms(1.0 if quick else 10.0):.2g} ms"}
+    facts = {LATE: f"{idle_delay_ms(1.0 if quick else 10.0):.1f} ms"}
     console.print(f"{LATE} {facts[LATE]}", highlight=False)
     if not standstills.are_told():
         facts["standstills"] = "not seen"

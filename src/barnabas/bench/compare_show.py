@@ -163,7 +163,12 @@ def draw(found: Comparison) -> dict[str, bytes]:
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
-    axes.set_xlabel(f"{found.ours} / {found.theirs}; a stroke is a goal")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_title(f"{found.ours} beside {found.theirs}")
+    axes.set_xlabel(
+        "median of the rounds' ratios, with the lowest and highest\n"
+        "a stroke is a goal: green met, red missed, grey none"
+    )
     return {kind: _saved(figure, kind) for kind in ("png", "svg")}
 
 

@@ -129,7 +129,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
     except typer.Exit as ended:
-        return ended.exit_code
+        # typer knows of one signal only.
+        is_signalled = isinstance(ended.__cause__, KeyboardInterrupt)
+        return signalled() if is_signalled else ended.exit_code
     except typer.Abort:
         return signalled()
     except typer.TyperException as error:
