@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ def disk(tmp_path: Path) -> RealDisk:
 
 
 def warm(file: DataFile, position: int, size: int) -> bytes:
-    found = file.warm(position, size)
+    return as_bytes(file.warm(position, size))
+
+
+def as_bytes(found: memoryview | None) -> bytes:
     assert found is not None
     return bytes(found)
 
@@ -69,6 +73,51 @@ def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(
     assert disk.load("a.log") == data[:kept] + b"new"
     disk.remove("a.log")
     assert bytes(held) == data
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is resident")
+def test_what_was_read_is_in_the_memory_of_the_process_until_it_is_let_go_of(
+    disk: RealDisk,
+) -> None:
+    size, piece = 20_000_000, 1_000_000
+    data = os.urandom(size)
+    files = [disk.open(name, create=True) for name in ("a.log", "b.log")]
+    held: list[memoryview | None] = []
+    for file in files:
+        file.append(data)
+        for position in range(0, size, piece):
+            held.append(file.warm(position, piece))
+            assert as_bytes(held[-1]) == data[position : position + piece]  # which brings it there
+    assert resident_of(disk.folder) >= 2 * size
+    for _ in disk.let_go():
+        assert all(warm(file, 0, 1) == data[:1] for file in files)  # others have their turn
+    assert resident_of(disk.folder) < size  # what they read meanwhile, and what is around it
+    list(disk.let_go())
+    assert resident_of(disk.folder) == 0
+    assert as_bytes(held[0]) == warm(files[0], 0, piece) == data[:piece]
+
+
+def test_what_is_gone_need_not_be_let_go_of(disk: RealDisk) -> None:
+    cut, forgotten = (disk.open(name, create=True) for name in ("a.log", "b.log"))
+    for file in (cut, forgotten):
+        file.append(bytes(3_000_000))
+        assert file.warm(0, 2_000_000) is not None
+    cut.truncate(10)
+    del file, forgotten
+    assert list(disk.let_go()) == []
+    assert warm(cut, 0, 10) == bytes(10)
+
+
+def resident_of(folder: str) -> int:
+    """How much of the folder's files counts as memory of this process."""
+    size, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split(maxsplit=5)
+        if not first.endswith(":"):  # a mapping begins: addresses, rights, ..., and its file last
+            counts = len(rest) == 5 and rest[4].startswith(f"{folder}/")
+        elif first == "Rss:" and counts:
+            size += 1024 * int(rest[0])
+    return size
 
 
 def test_mapped_memory_is_the_file(disk: RealDisk) -> None:

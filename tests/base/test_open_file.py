@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("twin", both("barnabas.base.open_file"))
 def opened(twin: ModuleType, path: Path) -> Iterator[Any]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        yield twin.OpenFile("folder", descriptor)
+        yield twin.OpenFile("folder", descriptor, [])
     finally:
         os.close(descriptor)
 
@@ -58,7 +58,7 @@ def test_a_descriptor_that_is_gone_is_a_fault_too(twin: ModuleType, tmp_path: Pa
 def test_a_file_system_that_cannot_tell_is_taken_for_warm(twin: ModuleType, size: int) -> None:
     descriptor = os.memfd_create("in memory anyway")
     try:
-        file, data = twin.OpenFile("folder", descriptor), os.urandom(3_000_000)
+        file, data = twin.OpenFile("folder", descriptor, []), os.urandom(3_000_000)
         file.append(data)
         for position in (0, len(data) - size):
             assert file.warm(position, size) == data[position : position + size]

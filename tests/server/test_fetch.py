@@ -277,6 +277,32 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_fetch_that_waited_is_answered_as_one_that_need_not_wait(
+    tmp_path: Path, version: int, isolation_level: int
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", batches=2)
+        consumer = await insight.connect()
+        topic = insight.topic_id("orders") if version >= BY_ID else "orders"
+        for offset in (2, 3, 4):  # the first of a connection, and those after it
+            asked = fetch(
+                (topic, 0, offset),
+                version=version,
+                isolation_level=isolation_level,
+                max_wait_ms=60_000,
+            )
+            answer = asyncio.ensure_future(consumer.ask(asked))
+            await until(lambda: insight.delayed.waiting == 1)
+            await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
+            waited = await answer
+            assert offsets(only(waited)) == [offset]
+            assert waited == await consumer.ask(asked)
+
+    with_broker(tmp_path, scenario)
+
+
 def test_a_fetch_that_waited_in_vain_is_answered_with_what_there_is(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", batches=1)

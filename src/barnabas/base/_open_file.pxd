@@ -12,8 +12,9 @@ cdef void look_anew() noexcept
 cdef class OpenFile:
     cdef int64_t _seen, _seen_in
     cdef public int _descriptor
-    cdef public int64_t size, _start
-    cdef public object _folder, _handed_out, _view
+    cdef public int64_t size, _start, _read_from, _read_to
+    cdef public object _folder, _handed_out, _resident, _view
+    cdef object __weakref__
 
     cdef write(self, data)
     cdef int write_parts(self, const iovec *parts, int count, Py_ssize_t size) except -1

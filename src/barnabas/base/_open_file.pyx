@@ -46,9 +46,10 @@ cdef class OpenFile:
     def __cinit__(self):
         self._descriptor = -1
 
-    def __init__(self, folder, int descriptor):
+    def __init__(self, folder, int descriptor, list resident not None):
         self._folder = folder
         self._descriptor = descriptor
+        self._resident = resident
         self.size = os.fstat(descriptor).st_size
         self._view = memoryview(b"")
         self._handed_out = weakref.WeakKeyDictionary()
@@ -104,6 +105,11 @@ cdef class OpenFile:
                 return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
+        if not self._read_to:
+            (<list>self._resident).append(weakref.ref(self))
+            self._read_from = position
+        self._read_from = min(self._read_from, position)
+        self._read_to = max(self._read_to, end)
         return self._view[position - self._start : end - self._start]
 
     cdef bint is_warm(self, int64_t position, int64_t end) except -1:

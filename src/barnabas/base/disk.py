@@ -20,6 +20,8 @@ from barnabas.base.open_file import Buffer as Buffer
 from barnabas.base.open_file import OpenFile
 
 _COPY_AT_ONCE: Final = 1024 * 1024
+# Of what is mapped: to have the kernel take so much out of a process takes up to 0.1 ms.
+_LET_GO_AT_ONCE: Final = 8 * 1024 * 1024
 
 
 class FileStatus(NamedTuple):
@@ -105,16 +107,22 @@ class Disk(Protocol):
 
     def space(self) -> Space: ...
 
+    def let_go(self) -> Iterator[None]:
+        """Of what was read of its files since the last time, have nothing count as memory of this
+        process, some of it at each step. Whoever has it, or reads it again, finds it in the page
+        cache."""
+
 
 class RealDisk:
     """A folder of the machine's file system; `make_folder("")` makes it."""
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.abspath(folder)
+        self._resident: list[weakref.ref[RealFile]] = []
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         with self._faults():
-            return RealFile(self.folder, self._full(path), create)
+            return RealFile(self.folder, self._full(path), create, self._resident)
 
     def map(self, path: str, size: int, /) -> memoryview:
         with self._faults(), self._opened(path) as descriptor:
@@ -200,6 +208,13 @@ class RealDisk:
             usage = shutil.disk_usage(self.folder)
             return Space(usage.total, usage.free)
 
+    def let_go(self) -> Iterator[None]:
+        resident = self._resident[:]
+        self._resident.clear()
+        for each in resident:
+            if (file := each()) is not None:
+                yield from file.let_go()
+
     def _full(self, path: str) -> str:
         return f"{self.folder}/{path}" if path else self.folder
 
@@ -224,10 +239,13 @@ class RealFile(OpenFile):
 
     __slots__ = ("_path",)
 
-    def __init__(self, folder: str, path: str, create: bool) -> None:
+    def __init__(
+        self, folder: str, path: str, create: bool, resident: "list[weakref.ref[RealFile]]"
+    ) -> None:
         self._descriptor = -1  # for __del__, should opening fail
         self._path = path
-        super().__init__(folder, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644))
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+        super().__init__(folder, descriptor, resident)
 
     def read(self, position: int, size: int, /) -> bytes:
         try:
@@ -249,6 +267,19 @@ class RealFile(OpenFile):
         except OSError as error:
             raise DiskFault(self._folder, error) from error
         self.size = size
+
+    def let_go(self) -> Iterator[None]:
+        """See `Disk.let_go`."""
+        mapped, start, end = self._view.obj, self._read_from, self._read_to
+        self._read_from = self._read_to = 0
+        if not isinstance(mapped, mmap.mmap):
+            return  # it was truncated
+        start = max(0, start - self._start)
+        start -= start % mmap.PAGESIZE
+        end = min(end - self._start, len(mapped))
+        for piece in range(start, end, _LET_GO_AT_ONCE):
+            mapped.madvise(mmap.MADV_DONTNEED, piece, min(_LET_GO_AT_ONCE, end - piece))
+            yield
 
     def __del__(self) -> None:
         if self._descriptor >= 0:

@@ -5,7 +5,7 @@ import mmap
 import os
 import weakref
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from barnabas.base.errors import DiskFault
 from barnabas.base.page_cache import copy_if_cached, is_cached, map_from
@@ -22,15 +22,32 @@ _PROBE_EVERY: Final = 128 * 1024
 
 
 class OpenFile:
-    """A file by its descriptor, with one mapping from where it was last read to its end."""
+    """A file by its descriptor, with one mapping from where it was last read to its end.
 
-    __slots__ = ("_descriptor", "_folder", "_handed_out", "_start", "_view", "size")
+    `_read_from` and `_read_to` are around all that was handed out of it since it last was among
+    `_resident`, the files of which some may be in this process's memory.
+    """
 
-    def __init__(self, folder: str, descriptor: int) -> None:
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_folder",
+        "_handed_out",
+        "_read_from",
+        "_read_to",
+        "_resident",
+        "_start",
+        "_view",
+        "size",
+    )
+
+    def __init__(self, folder: str, descriptor: int, resident: list[weakref.ref[Any]]) -> None:
         self._folder = folder
         self._descriptor = descriptor
+        self._resident = resident
         self.size = os.fstat(descriptor).st_size
         self._view, self._start = memoryview(b""), 0
+        self._read_from = self._read_to = 0
         # Mappings that someone may still hold a slice of, and where in the file they end.
         self._handed_out: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
@@ -62,6 +79,11 @@ class OpenFile:
                     return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
+        if not self._read_to:
+            self._resident.append(weakref.ref(self))
+            self._read_from = position
+        self._read_from = min(self._read_from, position)
+        self._read_to = max(self._read_to, end)
         return self._view[position - start : end - start]
 
 

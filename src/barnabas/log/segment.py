@@ -332,14 +332,12 @@ class Segment(SegmentEnd):
 
     def _boundary(self, start: int, limit: int, minimum_one: bool) -> int:
         """The last end of a batch at or before `limit`, or if `minimum_one` that of the first."""
-        # A batch or two are found sooner by going there than by searching the index.
-        first = self._end_at(start)
-        if first >= limit:
-            return first if minimum_one or first == limit else start
-        if self._end_at(first) > limit:
-            return first
-        position = chunk_at = max(first, self.offset_index.position_upto(limit))
-        chunk = self.file.read(chunk_at, _HEADERS_AT_ONCE)
+        position = self.offset_index.position_upto(limit)
+        if position <= start:
+            position = self._end_at(start)
+            if position > limit:
+                return position if minimum_one else start
+        chunk, chunk_at = b"", position
         while position < self.size:
             if position - chunk_at + LOG_OVERHEAD > len(chunk):
                 chunk, chunk_at = self.file.read(position, _HEADERS_AT_ONCE), position

@@ -18,6 +18,8 @@ log = logging.getLogger("barnabas.housekeeping")
 
 # What could not be done is tried again after this.
 AGAIN_MS: Final = 1_000
+# How often what was read of the logs since then is taken out of the broker's memory.
+LET_GO_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Housekeeping:
         self._spawn(self._repeat(every.checkpoint_ms, self.checkpoint))
         self._spawn(self._repeat(every.producer_expiration_ms, self.expire_producers))
         self._spawn(self._repeat(every.offset_expiration_ms, self._expire_offsets))
+        self._spawn(self._repeat(LET_GO_MS, self.let_go))
 
     async def stop(self) -> None:
         """End all duties; a removal that was not due yet is done at the next start.
@@ -153,3 +156,9 @@ class Housekeeping:
         for partition_log in self._logs:
             partition_log.producers.expiration_ms = expiration_ms
             partition_log.producers.expire(now_ms)
+
+    async def let_go(self) -> None:
+        """Have the log's pages count as the page cache's only, and not as this process's memory."""
+        for folder in self._logs.folders.values():
+            for _ in folder.disk.let_go():
+                await asyncio.sleep(0)

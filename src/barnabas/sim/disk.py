@@ -166,6 +166,9 @@ class SimDisk:
         used = sum(len(file.data) for file in self._medium.names.values() if file is not None)
         return Space(CAPACITY_BYTES, 0 if self.is_full else CAPACITY_BYTES - used)
 
+    def let_go(self) -> Iterator[None]:
+        return iter(())  # all of it is memory
+
     # -- for its open files --------------------------------------------------
 
     @contextmanager

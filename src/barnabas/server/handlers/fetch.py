@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -111,6 +112,7 @@ class Fetch:
         connection: Connection,
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
+        shortcut: Callable[[], list[Buffer] | None] | None = None
         if single is not None and self._selector is None:
             again = RepeatedFetch(
                 single,
@@ -120,7 +122,8 @@ class Fetch:
                 self._metadata.name_of,
                 self.max_bytes,
             )
-            answer = again.answer(single.fetch_offset, correlation_id)
+            shortcut = partial(again.answer, single.fetch_offset, correlation_id)
+            answer = shortcut()
             if answer is not None:
                 connection.remember(frame, single.offset_at, again)
                 return answer
@@ -130,7 +133,7 @@ class Fetch:
         except BrokerError as e:
             self.errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
-        operation = DelayedFetch(self, request, context, version, correlation_id)
+        operation = DelayedFetch(self, request, context, version, correlation_id, shortcut)
         if request.replica_id < 0 or self._has_news(request, context):
             fetched = self.collect(request, context, version)
             if operation.is_enough(fetched) or request.max_wait_ms <= 0:
@@ -340,7 +343,11 @@ class Fetch:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch, waiting for data or for its time to run out."""
+    """A fetch, waiting for data or for its time to run out.
+
+    `shortcut` makes the answer of one that most consumers send, if all is as usual and there is
+    enough; the long way is for all others, and for what that one does not know.
+    """
 
     def __init__(
         self,
@@ -349,6 +356,7 @@ class DelayedFetch(DelayedOperation):
         context: FetchContext,
         version: int,
         correlation_id: int,
+        shortcut: Callable[[], list[Buffer] | None] | None = None,
     ) -> None:
         super().__init__()
         self._fetch = fetch
@@ -358,6 +366,8 @@ class DelayedFetch(DelayedOperation):
         self._correlation_id = correlation_id
         # More than the answer may hold would never come.
         self._min_bytes = min(request.min_bytes, request.max_bytes, fetch.max_bytes)
+        self._shortcut = shortcut
+        self._short: list[Buffer] | None = None
         self._fetched: Fetched | None = None
         self._is_new = True
         self.pending: Pending | None = None
@@ -370,6 +380,10 @@ class DelayedFetch(DelayedOperation):
             # It begins to wait since there was not enough, and nothing has happened since.
             self._is_new = False
             return False
+        if self._shortcut is not None:
+            self._short = self._shortcut()
+            if self._short is not None:
+                return True
         fetched = self._fetch.collect(self._request, self._context, self._version)
         self._fetched = fetched if self.is_enough(fetched) else None
         return self._fetched is not None
@@ -378,13 +392,14 @@ class DelayedFetch(DelayedOperation):
         assert self.pending is not None
         answer: Answer | Pending | Refusal = Refusal("a bug in the broker")
         try:
-            fetched = self._fetched or self._fetch.collect(
-                self._request, self._context, self._version
-            )
-            answer = self._fetch.answer(self, fetched)
+            answer = self._short or self._long()
         finally:
             if not isinstance(answer, Pending):
                 self.pending.answer(answer)
+
+    def _long(self) -> Answer | Pending:
+        fetched = self._fetched or self._fetch.collect(self._request, self._context, self._version)
+        return self._fetch.answer(self, fetched)
 
     def response(self, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
         """The frame: what was found, with its records, less what the session need not tell."""
