@@ -26,6 +26,7 @@ TWINS = {
     "barnabas.server.repeated_fetch": ("barnabas.server._repeated_fetch", "RepeatedFetch"),
 }
 WITHOUT_TWINS = (
+    "tests/base/test_disk.py",
     "tests/log/test_log.py",
     "tests/log/test_log_flushes.py",
     "tests/log/test_log_producers.py",

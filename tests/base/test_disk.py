@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.disk import DataFile, RealDisk
 from barnabas.base.errors import DiskFault
+from barnabas.base.resident import MOST_BYTES
 
 
 @pytest.fixture
@@ -75,26 +76,71 @@ def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(
     assert bytes(held) == data
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is resident")
-def test_what_was_read_is_in_the_memory_of_the_process_until_it_is_let_go_of(
-    disk: RealDisk,
-) -> None:
-    size, piece = 20_000_000, 1_000_000
+# What a page fault brings into memory beside the page itself, in each file.
+AROUND = 4 * 1024 * 1024
+ONLY_LINUX_TELLS = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells what is resident"
+)
+
+
+def filled(disk: RealDisk, size: int, count: int) -> tuple[bytes, list[DataFile]]:
     data = os.urandom(size)
-    files = [disk.open(name, create=True) for name in ("a.log", "b.log")]
-    held: list[memoryview | None] = []
+    files = [disk.open(f"{number}.log", create=True) for number in range(count)]
     for file in files:
         file.append(data)
-        for position in range(0, size, piece):
+    return data, files
+
+
+@ONLY_LINUX_TELLS
+def test_of_what_was_read_once_not_much_stays_in_memory(disk: RealDisk) -> None:
+    size, piece = MOST_BYTES, 1_000_000
+    data, files = filled(disk, size, count=3)
+    held: list[memoryview | None] = []
+    for position in range(0, size - piece, piece - 100):  # each begins a bit before the last end
+        for file in files:
             held.append(file.warm(position, piece))
             assert as_bytes(held[-1]) == data[position : position + piece]  # which brings it there
-    assert resident_of(disk.folder) >= 2 * size
-    for _ in disk.let_go():
-        assert all(warm(file, 0, 1) == data[:1] for file in files)  # others have their turn
-    assert resident_of(disk.folder) < size  # what they read meanwhile, and what is around it
+            assert resident_of(disk.folder) <= MOST_BYTES + len(files) * AROUND
+    assert as_bytes(held[0]) == data[:piece], "who has some can still read it"
+
+
+@ONLY_LINUX_TELLS
+def test_what_was_read_again_stays_in_memory_until_it_is_let_go_of(disk: RealDisk) -> None:
+    size, piece = MOST_BYTES, 1_000_000
+    data, files = filled(disk, size, count=2)
+    for _ in range(2):
+        for file in files:
+            for position in range(0, size - piece, piece):
+                assert warm(file, position, piece) == data[position : position + piece]
+    assert resident_of(disk.folder) > 2 * (size - AROUND)
+    late = files[0].warm(0, piece)
+    steps = sum(1 for _ in disk.let_go())
+    assert steps >= 2, "others have their turn"
+    assert resident_of(disk.folder) <= AROUND
+    assert as_bytes(late) == warm(files[1], 0, piece) == data[:piece]  # back in memory
+    del late
     list(disk.let_go())
     assert resident_of(disk.folder) == 0
-    assert as_bytes(held[0]) == warm(files[0], 0, piece) == data[:piece]
+
+
+def test_what_is_read_while_others_are_let_go_of_is_left_for_the_next_time(disk: RealDisk) -> None:
+    data, files = filled(disk, 20_000_000, count=2)
+    for file in files:
+        warm(file, 0, len(data))
+    for _ in disk.let_go():
+        assert all(warm(file, 5, 3_000_000) == data[5:3_000_005] for file in files)
+    assert sum(1 for _ in disk.let_go()) == 0, "little is one step of many"
+    assert warm(files[0], 7, 9) == data[7:16]
+
+
+def test_a_file_that_is_let_go_of_can_be_cut_without_a_copy(disk: RealDisk) -> None:
+    _, (file,) = filled(disk, 20_000_000, count=1)
+    warm(file, 0, 20_000_000)
+    before = os.stat(f"{disk.folder}/0.log").st_ino
+    for _ in disk.let_go():
+        gc.collect()
+        file.truncate(10)
+    assert (os.stat(f"{disk.folder}/0.log").st_ino, file.size) == (before, 10)
 
 
 def test_what_is_gone_need_not_be_let_go_of(disk: RealDisk) -> None:

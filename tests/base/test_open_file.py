@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.base import page_cache
 from barnabas.base.errors import DiskFault
+from barnabas.base.resident import Resident
 from tests.support.full_disk import room_for
 from tests.support.twins import both
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.parametrize("twin", both("barnabas.base.open_file"))
 def opened(twin: ModuleType, path: Path) -> Iterator[Any]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        yield twin.OpenFile("folder", descriptor, [])
+        yield twin.OpenFile("folder", descriptor, Resident())
     finally:
         os.close(descriptor)
 
@@ -58,10 +59,35 @@ def test_a_descriptor_that_is_gone_is_a_fault_too(twin: ModuleType, tmp_path: Pa
 def test_a_file_system_that_cannot_tell_is_taken_for_warm(twin: ModuleType, size: int) -> None:
     descriptor = os.memfd_create("in memory anyway")
     try:
-        file, data = twin.OpenFile("folder", descriptor, []), os.urandom(3_000_000)
+        file, data = twin.OpenFile("folder", descriptor, Resident()), os.urandom(3_000_000)
         file.append(data)
         for position in (0, len(data) - size):
             assert file.warm(position, size) == data[position : position + size]
+    finally:
+        os.close(descriptor)
+
+
+def test_what_is_read_is_noted_once_and_what_is_read_again_is_hot(
+    twin: ModuleType, tmp_path: Path
+) -> None:
+    resident = Resident()
+    descriptor = os.open(tmp_path / "a.log", os.O_RDWR | os.O_CREAT)
+    try:
+        file = twin.OpenFile("folder", descriptor, resident)
+        file.append(bytes(5_000_000))
+        file.warm(4_999_000, 1000)  # a copy
+        assert (len(resident.files), resident.fresh_bytes) == (0, 0)
+        file.warm(1_000_000, 500_000)
+        file.warm(1_400_000, 500_000)
+        file.warm(1_400_000, 400_000)  # as one who had asked for too much
+        assert [each() for each in (*resident.files, *resident.fresh)] == [file, file]
+        assert (file._read_from, file._read_to, file._is_hot) == (1_000_000, 1_900_000, False)
+        assert resident.fresh_bytes == 900_000
+        file.warm(1_200_000, 500_000)
+        assert file._is_hot
+        file.warm(0, 500_000)
+        assert (file._read_from, file._read_to) == (0, 1_900_000)
+        assert (len(resident.files), resident.fresh_bytes) == (1, 900_000)
     finally:
         os.close(descriptor)
 

@@ -1,15 +1,23 @@
 """Fetch: how much, when, by name or id, and what is told when there is nothing to give."""
 
 import asyncio
+import gc
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
+from barnabas.base.ids import LeaderEpoch
 from barnabas.log.extent import Extent
+from barnabas.log.log import Log
+from barnabas.server import housekeeping
+from barnabas.server.handlers.fetch import DelayedFetch, Fetch
+from barnabas.server.replies import Pending
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker
@@ -279,26 +287,94 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_fetch_that_waited_is_answered_as_one_that_need_not_wait(
-    tmp_path: Path, version: int, isolation_level: int
+def test_a_fetch_that_waited_is_answered_by_a_shortcut_as_by_the_long_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, isolation_level: int
 ) -> None:
+    looked: list[int] = []
+    collect = Fetch.collect
+
+    def counted(self: Fetch, request: Any, context: Any, version: int) -> Any:
+        looked.append(version)
+        return collect(self, request, context, version)
+
+    monkeypatch.setattr(Fetch, "collect", counted)
+
     async def scenario(insight: Insight) -> None:
         producer = await filled(insight, "orders", batches=2)
-        consumer = await insight.connect()
+        consumer, other = await insight.connect(), await insight.connect()
         topic = insight.topic_id("orders") if version >= BY_ID else "orders"
         for offset in (2, 3, 4):  # the first of a connection, and those after it
-            asked = fetch(
-                (topic, 0, offset),
-                version=version,
-                isolation_level=isolation_level,
-                max_wait_ms=60_000,
+            asked = partial(
+                fetch, (topic, 0, offset), version=version, isolation_level=isolation_level
             )
-            answer = asyncio.ensure_future(consumer.ask(asked))
+            looked.clear()
+            answer = asyncio.ensure_future(consumer.ask(asked(max_wait_ms=60_000)))
             await until(lambda: insight.delayed.waiting == 1)
             await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
             waited = await answer
+            assert len(looked) == 1, "the long way was taken before it waited, and not again"
             assert offsets(only(waited)) == [offset]
-            assert waited == await consumer.ask(asked)
+            # Sessions know no shortcut.
+            long = await other.ask(asked(session_epoch=0) if version >= 7 else asked(min_bytes=0))
+            assert only(waited) == only(long)
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_fetch_that_waited_while_the_leader_changed_is_told_so(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=1)
+        topic = insight.topic_id("orders") if version >= BY_ID else "orders"
+        leader = insight.leader("orders")
+        asked = fetch((topic, 0, 1), version=version, epoch=leader.epoch, max_wait_ms=60_000)
+        answer = asyncio.ensure_future(client.ask(asked))
+        await until(lambda: insight.delayed.waiting == 1)
+        leader.epoch = LeaderEpoch(leader.epoch + 1)
+        insight.delayed.consumers.check_and_complete(("orders", 0))
+        assert only(await answer).error_code == ErrorCode.fenced_leader_epoch
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_fetch_that_waited_for_what_the_page_cache_has_lost_is_read_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", batches=1)
+        consumer = await insight.connect()
+        answer = asyncio.ensure_future(
+            consumer.ask(fetch(("orders", 0, 1), max_wait_ms=60_000, version=12))
+        )
+        await until(lambda: insight.delayed.waiting == 1)
+        monkeypatch.setattr(Extent, "warm", lambda _: None)
+        monkeypatch.setattr(Log, "read_warm", lambda *_: None)
+        await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
+        assert offsets(only(await answer)) == [1]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_fetch_that_waited_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", batches=0)
+        consumer = await insight.connect()
+        gc.collect()
+        gc.disable()
+        try:
+            for offset in range(3):
+                answer = asyncio.ensure_future(
+                    consumer.ask(fetch(("orders", 0, offset), max_wait_ms=60_000, version=12))
+                )
+                await until(lambda: insight.delayed.waiting == 1)
+                await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
+                await answer
+            left = [each for each in gc.get_objects() if isinstance(each, DelayedFetch | Pending)]
+        finally:
+            gc.enable()
+        assert left == []
 
     with_broker(tmp_path, scenario)
 
@@ -408,5 +484,30 @@ def test_a_session_that_waits_is_woken_by_any_of_its_partitions(tmp_path: Path) 
         await until(lambda: insight.delayed.watched == 3)
         await producer.ask(produce(("orders", 2, batch())))
         assert only(await answer).partition_index == 2
+
+    with_broker(tmp_path, scenario)
+
+
+# -- memory ------------------------------------------------------------------
+
+
+def test_what_was_read_leaves_the_memory_of_the_broker_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: list[int] = []
+    let_go = RealDisk.let_go
+
+    def noted(self: RealDisk) -> Any:
+        files.append(len(self._resident.files))
+        return let_go(self)
+
+    monkeypatch.setattr(RealDisk, "let_go", noted)
+    monkeypatch.setattr(housekeeping, "LET_GO_MS", 10)
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=300)
+        await client.ask(fetch(("orders", 0, 0), max_bytes=200_000, version=12))
+        await until(lambda: 1 in files)
+        await until(lambda: files[-1] == 0)
 
     with_broker(tmp_path, scenario)

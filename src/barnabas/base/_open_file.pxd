@@ -12,7 +12,8 @@ cdef void look_anew() noexcept
 cdef class OpenFile:
     cdef int64_t _seen, _seen_in
     cdef public int _descriptor
-    cdef public int64_t size, _start, _read_from, _read_to
+    cdef public int64_t size, _start, _read_from, _read_to, _fresh_from, _noted_at
+    cdef public bint _is_fresh, _is_hot
     cdef public object _folder, _handed_out, _resident, _view
     cdef object __weakref__
 
@@ -21,3 +22,4 @@ cdef class OpenFile:
     cdef undo(self, int problem)
     cdef warm_at(self, int64_t position, int64_t size)
     cdef bint is_warm(self, int64_t position, int64_t end) except -1
+    cdef int note(self, int64_t position, int64_t end) except -1

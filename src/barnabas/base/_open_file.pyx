@@ -6,6 +6,7 @@ import weakref
 
 from barnabas.base.errors import DiskFault
 from barnabas.base.page_cache import copy_if_cached, map_from
+from barnabas.base.resident import MOST_BYTES
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, ENOSPC, EOPNOTSUPP
@@ -46,7 +47,7 @@ cdef class OpenFile:
     def __cinit__(self):
         self._descriptor = -1
 
-    def __init__(self, folder, int descriptor, list resident not None):
+    def __init__(self, folder, int descriptor, resident not None):
         self._folder = folder
         self._descriptor = descriptor
         self._resident = resident
@@ -105,12 +106,31 @@ cdef class OpenFile:
                 return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
-        if not self._read_to:
-            (<list>self._resident).append(weakref.ref(self))
-            self._read_from = position
-        self._read_from = min(self._read_from, position)
-        self._read_to = max(self._read_to, end)
+        if end > self._read_to:
+            self.note(position, end)
+        elif position < self._noted_at:
+            self._is_hot = True
+            if position < self._read_from:
+                self._read_from = position
         return self._view[position - self._start : end - self._start]
+
+    cdef int note(self, int64_t position, int64_t end) except -1:
+        cdef int64_t fresh
+        resident = self._resident
+        if not self._read_to:
+            resident.files.append(weakref.ref(self))
+            self._read_from = self._fresh_from = position
+        elif position < self._read_from:
+            self._read_from = position
+        if not self._is_fresh:
+            self._is_fresh = True
+            resident.fresh.append(weakref.ref(self))
+        fresh = <int64_t>resident.fresh_bytes + end - max(position, self._read_to)
+        resident.fresh_bytes = fresh
+        self._read_to, self._noted_at = end, position
+        if fresh > most_bytes:
+            resident.give_back()
+        return 0
 
     cdef bint is_warm(self, int64_t position, int64_t end) except -1:
         if self._seen_in == looks and self._seen <= position and end <= self._seen + PROBE_EVERY:
@@ -123,6 +143,7 @@ cdef class OpenFile:
         return True
 
 
+cdef int64_t most_bytes = MOST_BYTES
 cdef int64_t looks = 1
 
 

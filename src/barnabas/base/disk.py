@@ -18,10 +18,9 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.base.errors import DiskFault
 from barnabas.base.open_file import Buffer as Buffer
 from barnabas.base.open_file import OpenFile
+from barnabas.base.resident import AT_ONCE, Resident
 
 _COPY_AT_ONCE: Final = 1024 * 1024
-# Of what is mapped: to have the kernel take so much out of a process takes up to 0.1 ms.
-_LET_GO_AT_ONCE: Final = 8 * 1024 * 1024
 
 
 class FileStatus(NamedTuple):
@@ -108,9 +107,8 @@ class Disk(Protocol):
     def space(self) -> Space: ...
 
     def let_go(self) -> Iterator[None]:
-        """Of what was read of its files since the last time, have nothing count as memory of this
-        process, some of it at each step. Whoever has it, or reads it again, finds it in the page
-        cache."""
+        """Have nothing of what was read of its files count as memory of this process, some of it
+        at each step. Who reads it again finds it in the page cache."""
 
 
 class RealDisk:
@@ -118,7 +116,7 @@ class RealDisk:
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.abspath(folder)
-        self._resident: list[weakref.ref[RealFile]] = []
+        self._resident = Resident()
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         with self._faults():
@@ -209,11 +207,8 @@ class RealDisk:
             return Space(usage.total, usage.free)
 
     def let_go(self) -> Iterator[None]:
-        resident = self._resident[:]
-        self._resident.clear()
-        for each in resident:
-            if (file := each()) is not None:
-                yield from file.let_go()
+        with self._faults():
+            yield from self._resident.let_go()
 
     def _full(self, path: str) -> str:
         return f"{self.folder}/{path}" if path else self.folder
@@ -239,9 +234,7 @@ class RealFile(OpenFile):
 
     __slots__ = ("_path",)
 
-    def __init__(
-        self, folder: str, path: str, create: bool, resident: "list[weakref.ref[RealFile]]"
-    ) -> None:
+    def __init__(self, folder: str, path: str, create: bool, resident: Resident) -> None:
         self._descriptor = -1  # for __del__, should opening fail
         self._path = path
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
@@ -268,18 +261,32 @@ class RealFile(OpenFile):
             raise DiskFault(self._folder, error) from error
         self.size = size
 
-    def let_go(self) -> Iterator[None]:
-        """See `Disk.let_go`."""
-        mapped, start, end = self._view.obj, self._read_from, self._read_to
-        self._read_from = self._read_to = 0
-        if not isinstance(mapped, mmap.mmap):
-            return  # it was truncated
-        start = max(0, start - self._start)
-        start -= start % mmap.PAGESIZE
-        end = min(end - self._start, len(mapped))
-        for piece in range(start, end, _LET_GO_AT_ONCE):
-            mapped.madvise(mmap.MADV_DONTNEED, piece, min(_LET_GO_AT_ONCE, end - piece))
-            yield
+    def give_back(self) -> None:
+        # Not what was handed out last: it has yet to be sent, which brings it into memory.
+        start, self._fresh_from, self._is_fresh = self._fresh_from, self._noted_at, False
+        if not self._is_hot:
+            self._give_back(start, self._noted_at)
+
+    def let_go(self) -> Iterator[int]:
+        start, end = self._read_from, self._read_to
+        self._is_fresh = self._is_hot = False
+        self._read_from = self._read_to = self._fresh_from = self._noted_at = 0
+        for piece in range(start, end, AT_ONCE):
+            # Nothing is held on to in between: a mapping that is still there has to be left alone
+            # when the file is cut, which then means to copy it.
+            self._give_back(piece, min(piece + AT_ONCE, end))
+            yield min(AT_ONCE, end - piece)
+        # Who has some of it to send brings it into memory again; it is gone with the last of these.
+        self._view = memoryview(b"")
+
+    def _give_back(self, start: int, end: int) -> None:
+        mapped = self._view.obj
+        if isinstance(mapped, mmap.mmap):
+            start = max(0, start - self._start)
+            start -= start % mmap.PAGESIZE
+            end = min(end - self._start, len(mapped))
+            if start < end:
+                mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def __del__(self) -> None:
         if self._descriptor >= 0:

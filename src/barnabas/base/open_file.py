@@ -4,11 +4,13 @@ import errno
 import mmap
 import os
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import DiskFault
 from barnabas.base.page_cache import copy_if_cached, is_cached, map_from
+from barnabas.base.resident import MOST_BYTES, Resident
 from barnabas.base.twins import use_compiled
 
 Buffer = bytes | bytearray | memoryview
@@ -24,15 +26,21 @@ _PROBE_EVERY: Final = 128 * 1024
 class OpenFile:
     """A file by its descriptor, with one mapping from where it was last read to its end.
 
-    `_read_from` and `_read_to` are around all that was handed out of it since it last was among
-    `_resident`, the files of which some may be in this process's memory.
+    From `_read_from` to `_read_to` lies all that was read of it since it is among the `_resident`
+    ones; `_read_to` is 0 if it is not. What was read from `_fresh_from` on has not been given back
+    yet; `_is_fresh` if it is among those to do so. `_is_hot` if some was read again: by another
+    than who reads on, who was at `_noted_at`.
     """
 
     __slots__ = (
         "__weakref__",
         "_descriptor",
         "_folder",
+        "_fresh_from",
         "_handed_out",
+        "_is_fresh",
+        "_is_hot",
+        "_noted_at",
         "_read_from",
         "_read_to",
         "_resident",
@@ -41,13 +49,14 @@ class OpenFile:
         "size",
     )
 
-    def __init__(self, folder: str, descriptor: int, resident: list[weakref.ref[Any]]) -> None:
+    def __init__(self, folder: str, descriptor: int, resident: Resident) -> None:
         self._folder = folder
         self._descriptor = descriptor
         self._resident = resident
         self.size = os.fstat(descriptor).st_size
         self._view, self._start = memoryview(b""), 0
-        self._read_from = self._read_to = 0
+        self._read_from = self._read_to = self._fresh_from = self._noted_at = 0
+        self._is_fresh = self._is_hot = False
         # Mappings that someone may still hold a slice of, and where in the file they end.
         self._handed_out: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
@@ -79,12 +88,35 @@ class OpenFile:
                     return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
-        if not self._read_to:
-            self._resident.append(weakref.ref(self))
-            self._read_from = position
-        self._read_from = min(self._read_from, position)
-        self._read_to = max(self._read_to, end)
+        if end > self._read_to:
+            self._note(position, end)
+        elif position < self._noted_at:
+            self._is_hot = True
+            if position < self._read_from:
+                self._read_from = position
         return self._view[position - start : end - start]
+
+    def _note(self, position: int, end: int) -> None:
+        """Count what was not read before; a reader that goes on may begin a bit before the end."""
+        resident = self._resident
+        if not self._read_to:
+            resident.files.append(weakref.ref(self))
+            self._read_from = self._fresh_from = position
+        elif position < self._read_from:
+            self._read_from = position
+        if not self._is_fresh:
+            self._is_fresh = True
+            resident.fresh.append(weakref.ref(self))
+        resident.fresh_bytes += end - max(position, self._read_to)
+        self._read_to, self._noted_at = end, position
+        if resident.fresh_bytes > MOST_BYTES:
+            resident.give_back()
+
+    if TYPE_CHECKING:
+
+        def give_back(self) -> None: ...
+
+        def let_go(self) -> Iterator[int]: ...
 
 
 use_compiled(globals(), "barnabas.base._open_file", "OpenFile")

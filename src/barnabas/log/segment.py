@@ -335,8 +335,8 @@ class Segment(SegmentEnd):
         position = self.offset_index.position_upto(limit)
         if position <= start:
             position = self._end_at(start)
-            if position > limit:
-                return position if minimum_one else start
+            if position >= limit:
+                return position if minimum_one or position == limit else start
         chunk, chunk_at = b"", position
         while position < self.size:
             if position - chunk_at + LOG_OVERHEAD > len(chunk):
