@@ -109,7 +109,7 @@ def python_block(mentioning: str = "confluent_kafka") -> str:
 def test_the_python_quick_start_prints_what_it_produced(served: Served) -> None:
     assert len(python_block().splitlines()) <= 20
     printed = served.run(sys.executable, "-c", served.here(python_block()))
-    assert printed.splitlines() == [f"{n} customer-{n} order {n}" for n in range(3)]
+    assert printed.splitlines() == [f"{n} b'customer-{n}' b'order {n}'" for n in range(3)]
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")

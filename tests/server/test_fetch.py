@@ -314,8 +314,8 @@ def test_a_fetch_that_waited_is_answered_by_a_shortcut_as_by_the_long_way(
             waited = await answer
             assert len(looked) == 1, "the long way was taken before it waited, and not again"
             assert offsets(only(waited)) == [offset]
-            # Sessions know no shortcut.
-            long = await other.ask(asked(session_epoch=0) if version >= 7 else asked(min_bytes=0))
+            long = await other.ask(asked(min_bytes=2**20, max_wait_ms=0))
+            assert len(looked) == 2, "less than was asked for: no shortcut"
             assert only(waited) == only(long)
 
     with_broker(tmp_path, scenario)
@@ -349,10 +349,19 @@ def test_a_fetch_that_waited_for_what_the_page_cache_has_lost_is_read_from_the_d
             consumer.ask(fetch(("orders", 0, 1), max_wait_ms=60_000, version=12))
         )
         await until(lambda: insight.delayed.waiting == 1)
+        loaded: list[int] = []
+        load = Extent.load
+
+        def counted(self: Extent) -> bytes:
+            loaded.append(self.size)
+            return load(self)
+
         monkeypatch.setattr(Extent, "warm", lambda _: None)
+        monkeypatch.setattr(Extent, "load", counted)
         monkeypatch.setattr(Log, "read_warm", lambda *_: None)
         await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
         assert offsets(only(await answer)) == [1]
+        assert len(loaded) == 1
 
     with_broker(tmp_path, scenario)
 
@@ -375,6 +384,39 @@ def test_a_fetch_that_waited_leaves_nothing_to_the_collector(tmp_path: Path) -> 
         finally:
             gc.enable()
         assert left == []
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_fetch_that_waits_for_many_bytes_reads_none_until_they_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    warm, read_warm = Extent.warm, Log.read_warm
+
+    def counted(self: Log, offset: Any, max_bytes: int, upto: Any) -> Any:
+        read.append(max_bytes)
+        return read_warm(self, offset, max_bytes, upto)
+
+    def warmed(self: Extent) -> Any:
+        read.append(self.size)
+        return warm(self)
+
+    monkeypatch.setattr(Extent, "warm", warmed)
+    monkeypatch.setattr(Log, "read_warm", counted)
+
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", batches=0)
+        consumer = await insight.connect()
+        asked = fetch(("orders", 0, 0), max_wait_ms=60_000, min_bytes=5_000, version=12)
+        answer = asyncio.ensure_future(consumer.ask(asked))
+        await until(lambda: insight.delayed.waiting == 1)
+        read.clear()
+        for _ in range(4):
+            await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
+        assert read == []
+        await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
+        assert offsets(only(await answer)) == [0, 1, 2, 3, 4]
 
     with_broker(tmp_path, scenario)
 
@@ -491,7 +533,7 @@ def test_a_session_that_waits_is_woken_by_any_of_its_partitions(tmp_path: Path) 
 # -- memory ------------------------------------------------------------------
 
 
-def test_what_was_read_leaves_the_memory_of_the_broker_after_a_while(
+def test_what_was_read_is_let_go_of_by_housekeeping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files: list[int] = []

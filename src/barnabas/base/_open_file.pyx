@@ -6,7 +6,7 @@ import weakref
 
 from barnabas.base.errors import DiskFault
 from barnabas.base.page_cache import copy_if_cached, map_from
-from barnabas.base.resident import MOST_BYTES
+from barnabas.base.resident import LEAST, MOST_BYTES
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, ENOSPC, EOPNOTSUPP
@@ -125,6 +125,7 @@ cdef class OpenFile:
         if not self._is_fresh:
             self._is_fresh = True
             resident.fresh.append(weakref.ref(self))
+            resident.fresh_bytes += LEAST
         fresh = <int64_t>resident.fresh_bytes + end - max(position, self._read_to)
         resident.fresh_bytes = fresh
         self._read_to, self._noted_at = end, position

@@ -207,8 +207,7 @@ class RealDisk:
             return Space(usage.total, usage.free)
 
     def let_go(self) -> Iterator[None]:
-        with self._faults():
-            yield from self._resident.let_go()
+        return self._resident.let_go()
 
     def _full(self, path: str) -> str:
         return f"{self.folder}/{path}" if path else self.folder
@@ -276,8 +275,9 @@ class RealFile(OpenFile):
             # when the file is cut, which then means to copy it.
             self._give_back(piece, min(piece + AT_ONCE, end))
             yield min(AT_ONCE, end - piece)
-        # Who has some of it to send brings it into memory again; it is gone with the last of these.
-        self._view = memoryview(b"")
+        if not self._read_to:
+            # Who has some of it to send brings it into memory again: gone with the last of these.
+            self._view = memoryview(b"")
 
     def _give_back(self, start: int, end: int) -> None:
         mapped = self._view.obj
@@ -286,7 +286,8 @@ class RealFile(OpenFile):
             start -= start % mmap.PAGESIZE
             end = min(end - self._start, len(mapped))
             if start < end:
-                mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
+                with suppress(OSError):  # as for memory that is locked: it was an offer
+                    mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def __del__(self) -> None:
         if self._descriptor >= 0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import DiskFault
 from barnabas.base.page_cache import copy_if_cached, is_cached, map_from
-from barnabas.base.resident import MOST_BYTES, Resident
+from barnabas.base.resident import LEAST, MOST_BYTES, Resident
 from barnabas.base.twins import use_compiled
 
 Buffer = bytes | bytearray | memoryview
@@ -28,8 +28,8 @@ class OpenFile:
 
     From `_read_from` to `_read_to` lies all that was read of it since it is among the `_resident`
     ones; `_read_to` is 0 if it is not. What was read from `_fresh_from` on has not been given back
-    yet; `_is_fresh` if it is among those to do so. `_is_hot` if some was read again: by another
-    than who reads on, who was at `_noted_at`.
+    yet; `_is_fresh` if it is among those to do so. `_is_hot` if another read than the one who is
+    ahead of all, and was at `_noted_at`: most likely the same as that one before.
     """
 
     __slots__ = (
@@ -107,6 +107,7 @@ class OpenFile:
         if not self._is_fresh:
             self._is_fresh = True
             resident.fresh.append(weakref.ref(self))
+            resident.fresh_bytes += LEAST
         resident.fresh_bytes += end - max(position, self._read_to)
         self._read_to, self._noted_at = end, position
         if resident.fresh_bytes > MOST_BYTES:

@@ -1,8 +1,8 @@
 """What was read of a folder's mapped files: memory of this process, until it is given back.
 
 The page cache has it whoever maps it, but the kernel counts it as ours. What was read once is given
-back as soon as there is much of it: few will want it soon. What was read again stays, for others
-that want it, until all is given back, which is done from time to time.
+back as soon as there is much of it: few will want it soon. What was read again, or behind another
+reader, stays for others that want it until all is given back, which is done from time to time.
 """
 
 import weakref
@@ -12,9 +12,10 @@ from typing import Final, Protocol
 
 # More than this of what was read once is not kept.
 MOST_BYTES: Final = 16 * 1024 * 1024
-# To give back so much takes up to 0.1 ms; a file as much as the least at any rate.
+# To give back so much takes up to 0.1 ms.
 AT_ONCE: Final = 8 * 1024 * 1024
-_LEAST: Final = 256 * 1024
+# What a file takes at any rate, in bytes that take as long.
+LEAST: Final = 256 * 1024
 
 
 class MappedFile(Protocol):
@@ -44,12 +45,12 @@ class Resident:
 
     def let_go(self) -> Iterator[None]:
         """All of it, some at each step. What is read meanwhile is left for the next time."""
-        done = 0
+        done, self.fresh, self.fresh_bytes = 0, [], 0
         for _ in range(len(self.files)):
             if (file := self.files.popleft()()) is None:
                 continue
             for size in file.let_go():
-                done += max(size, _LEAST)
+                done += max(size, LEAST)
                 if done >= AT_ONCE:
                     done = 0
                     yield

@@ -1,5 +1,6 @@
 """`barnabas bench compare`: Barnabas beside Apache Kafka, or any two clusters beside each other."""
 
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from barnabas.bench.compare_cases import Effort
+    from barnabas.bench.compare_cases import Case, Effort
     from barnabas.bench.plan import Say
 
 RESULTS: Final = Path("bench/results")
@@ -26,7 +27,8 @@ NOTHING_WRITTEN: Final = (
 )
 MEANINGLESS: Final = "Little was done of each, to see that it runs: these figures mean nothing."
 LATE: Final = "an idle thread wakes late, p99.9"
-NOT_SEEN: Final = "No real-time priority here: latencies are with the machine's own standstills."
+TOO_LATE_MS: Final = 3.0
+TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 of latencies will tell of the machine."
 MINUTES: Final = 40.0
 ANSWERS_WITHIN_S: Final = 5.0
 WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
@@ -48,7 +50,7 @@ def compare(
         str,
         typer.Option(
             help="Cases with one of these words in their name: produce, lz4, 100 B, latency,"
-            " unbatched, rebalance, cost, cold, start, replicated, leader, controller."
+            " prepared, unbatched, rebalance, cost, cold, start, replicated, leader, controller."
         ),
     ] = "",
     full: Annotated[
@@ -89,7 +91,7 @@ def compare(
     from confluent_kafka import libversion
     from rich.console import Console
 
-    from barnabas.bench.compare_cases import CASES, warm_up
+    from barnabas.bench.compare_cases import warm_up
     from barnabas.bench.compare_run import compare as run
     from barnabas.bench.compare_run import expected_seconds
     from barnabas.bench.compare_show import NO_PICTURE, show, write
@@ -101,33 +103,20 @@ def compare(
     facts = {**machine(), "hot path": hot_path(), "librdkafka": libversion()[0]}
     if not console.is_terminal:
         console.width = WIDTH
-    console.print(in_one_line(facts), highlight=False)
     effort = _effort(quick, repeat, minutes if minutes or full else MINUTES)
-    cases = [
-        case
-        for case in CASES
-        if (full or not case.crossed)
-        and not (bootstrap and (case.local or case.fresh))
-        and not (quick and case.expected_s(effort) > TOO_LONG_S)
-        and _is_wanted(case.key, only)
-    ]
-    if not cases:
-        running = ", for clusters that run already" if bootstrap else ""
-        raise typer.BadParameter(f"no case{running} has any of {only!r} in its name")
+    words = [word.strip() for word in only.split(",") if word.strip()]
+    cases = _cases(words, effort, bootstrap=bool(bootstrap), full=full, quick=quick)
     if bootstrap:
         for address in bootstrap:
             _check_answers(address)
         ours, theirs = map(elsewhere, bootstrap)
-        cases = [case.without_goals() for case in cases]
-    else:
+    console.print(in_one_line(facts), highlight=False)
+    if not bootstrap:
         with console.status(f"Apache Kafka {VERSION} is fetched, unless it is here already"):
             found = find_kafka()
         if isinstance(found, Unavailable):
-            ignored = ", all sections, nothing written" if only or results else ""
-            limits = f"against raw limits only{ignored}."
-            why = f"No Apache Kafka {VERSION} here ({found}): {limits}"
-            console.print(why, soft_wrap=True, markup=False, highlight=False)
-            _against_limits(console, quick, folder)
+            why = f"No Apache Kafka {VERSION} here ({found})"
+            _against_limits(console, why, words, results, quick, folder)
             return
         ours, theirs = barnabas(), apache_kafka(found)
         facts["Apache Kafka"] = VERSION
@@ -135,7 +124,7 @@ def compare(
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)  # better found out now than afterwards
     console.print(_plan(len(cases), expected_seconds(cases, effort), effort), highlight=False)
-    facts |= _standing_still(console, quick)
+    facts |= _held_up(console, quick)
     with (
         _signalled_once(),
         TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data,
@@ -180,17 +169,15 @@ def _plan(cases: int, seconds: float, effort: "Effort") -> str:
     return f"cases: {cases}, {rounds} each: {about}{most}"
 
 
-def _standing_still(console: "Console", quick: bool) -> dict[str, str]:
+def _held_up(console: "Console", quick: bool) -> dict[str, str]:
     """How much the machine itself is held up, told before anything is measured."""
-    from barnabas.bench import standstills
     from barnabas.bench.compare_latency import idle_delay_ms
 
-    facts = {LATE: f"{idle_delay_ms(1.0 if quick else 10.0):.1f} ms"}
-    console.print(f"{LATE} {facts[LATE]}", highlight=False)
-    if not standstills.are_told():
-        facts["standstills"] = "not seen"
-        console.print(NOT_SEEN)
-    return facts
+    late_ms = idle_delay_ms(1.0 if quick else 10.0)
+    console.print(f"{LATE} {late_ms:.1f} ms", highlight=False)
+    if late_ms > TOO_LATE_MS:
+        console.print(TELLS_OF_THE_MACHINE, highlight=False)
+    return {LATE: f"{late_ms:.1f} ms"}
 
 
 @contextmanager
@@ -244,17 +231,58 @@ def _signalled_once() -> "Iterator[None]":
             signal.signal(number, handler)
 
 
-def _is_wanted(key: str, only: str) -> bool:
-    words: Sequence[str] = [word.strip() for word in only.split(",") if word.strip()]
+def _is_wanted(key: str, words: Sequence[str]) -> bool:
     return not words or any(word in key for word in words)
 
 
-def _against_limits(console: "Console", quick: bool, folder: Path | None) -> None:
+def _cases(
+    words: Sequence[str], effort: "Effort", *, bootstrap: bool, full: bool, quick: bool
+) -> "list[Case]":
+    """Those with any of the words; without goals where these are not for them: quick runs, and
+    others than Barnabas beside Apache Kafka.
+
+    Raises  BadParameter, for a word that is in none of their names
+    """
+    from barnabas.bench.compare_cases import CASES
+
+    possible = [
+        case
+        for case in CASES
+        if (full or not case.crossed)
+        and not (bootstrap and (case.local or case.fresh))
+        and not (case.compiled and shutil.which("cc") is None)
+        and not (quick and case.expected_s(effort) > TOO_LONG_S)
+    ]
+    for word in words:
+        if not any(word in case.key for case in possible):
+            limited = " for clusters that run already" if bootstrap else ""
+            limited += " that is quick" if quick else ""
+            raise typer.BadParameter(f"no case{limited} has {word!r} in its name")
+    cases = [case for case in possible if _is_wanted(case.key, words)]
+    return [case.without_goals() for case in cases] if bootstrap or quick else cases
+
+
+def _against_limits(
+    console: "Console",
+    why: str,
+    words: Sequence[str],
+    results: Path | None,
+    quick: bool,
+    folder: Path | None,
+) -> None:
     from barnabas.bench.plan import FULL, SMOKE
     from barnabas.bench.sections import run
+    from barnabas.cli.failures import CommandFailed
 
+    sections = [each for each in AGAINST_LIMITS if _is_wanted(each, words)]
+    if not sections:
+        only = ", ".join(AGAINST_LIMITS)
+        raise CommandFailed(f"{why}: without it there is nothing to compare but {only}")
+    nothing = ", nothing written" if results else ""
+    limits = f"{', '.join(sections)} against raw limits only{nothing}."
+    console.print(f"{why}: {limits}", soft_wrap=True, markup=False, highlight=False)
     with TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
-        outcome = run(AGAINST_LIMITS, SMOKE if quick else FULL, Path(data), console)
+        outcome = run(sections, SMOKE if quick else FULL, Path(data), console)
     if quick:
         console.print(MEANINGLESS)
     if outcome.failures:

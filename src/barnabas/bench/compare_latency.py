@@ -3,7 +3,7 @@
 import struct
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from statistics import quantiles
 from typing import Final, NamedTuple, Self
@@ -13,69 +13,43 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.compare_load import topic
 from barnabas.bench.compare_sites import Site
-from barnabas.bench.standstills import Span, Standstills, watching
 from barnabas.bench.topics import PATIENCE_S, client_settings
 
-PACE: Final = 400  # messages a second
+PACE: Final = 2_000  # messages a second
+RECORD_BYTES: Final = 1024
 IN_A_TURN: Final = 2 * PACE
 # What follows a pause does not count: clients and brokers are awake by then.
 WAKING: Final = PACE // 4
-# A standstill that is so near to when a message was sent is taken to have held it up; before,
-# since what had to wait for the machine must have its turn first. The same for every message:
-# were it until it is read, the slower a broker is, the more of its own delays would be left out.
-NEAR_S: Final = 0.005
+_SENT_AT: Final = struct.Struct(">d")  # which a message begins with
+_REST: Final = bytes(RECORD_BYTES - _SENT_AT.size)
+_MADE_UP_FOR_S: Final = 0.005
 _LOOKS_EVERY_S: Final = 0.2
 
 
 class Latencies(NamedTuple):
-    """Milliseconds, of messages that were under way while the machine ran, and of all."""
+    """Milliseconds."""
 
     p50: float
     p99: float
     p999: float
-    p999_of_all: float
-    counted_percent: float
 
 
 def latencies_ms(site: Site, seconds: float) -> Generator[None, None, Latencies]:
     """From handing a message over until it is read.
 
     In turns with the other system: a machine that is held up for a moment, as virtual ones are,
-    would else be so for one of them, and p99.9 is of few messages. What was sent near such a moment
-    is left out, of either system.
-
-    Raises  RecordsMissing, if that leaves too few to tell
+    would else be so for one of them.
     """
     wanted = max(100, int(PACE * seconds))
-    took, undisturbed = list[float](), list[float]()
+    took = list[float]()
     with topic(site, 1) as name, _Flow(site, name).reading() as flow:
         flow.send(PACE)  # connections are made, and what is new to a broker
-        while len(undisturbed) < wanted and len(took) < 2 * wanted:
+        while len(took) < wanted:
             yield
-            with watching() as watch:
-                sent = flow.send(WAKING + min(IN_A_TURN, wanted))[WAKING:]
-                standstills = watch.end()
+            sent = flow.send(WAKING + min(IN_A_TURN, wanted))[WAKING:]
             took += [1e3 * (read - begun) for begun, read in sent]
-            undisturbed += [1e3 * (read - begun) for begun, read in apart_from(standstills, sent)]
-    if len(undisturbed) < wanted / 2:
-        raise RecordsMissing(f"{len(undisturbed)} of {len(took)} messages met no standstill")
-    cuts = quantiles(undisturbed, n=1000)
-    return Latencies(
-        cuts[499],
-        cuts[989],
-        cuts[998],
-        quantiles(took, n=1000)[998],
-        100 * len(undisturbed) / len(took),
-    )
-
-
-def apart_from(standstills: Standstills, sent: Iterable[Span]) -> list[Span]:
-    """Those that were not sent near a standstill, however long they took."""
-    return [
-        (begun, read)
-        for begun, read in sent
-        if not standstills.touch(begun - NEAR_S, begun + NEAR_S)
-    ]
+    cuts = quantiles(took, n=1000)
+    return Latencies(cuts[499], cuts[989], cuts[998])
 
 
 def idle_delay_ms(seconds: float) -> float:
@@ -116,9 +90,9 @@ class _Flow:
         before, due = len(self._came), time.perf_counter()
         for _ in range(count):
             time.sleep(max(0.0, due - time.perf_counter()))
-            # What was missed while the machine stood still is not sent in a burst afterwards.
-            due = max(due, time.perf_counter()) + 1 / PACE
-            value = struct.pack(">d", time.perf_counter())
+            # What was missed while the machine stood still is not all sent in a burst afterwards.
+            due = max(due + 1 / PACE, time.perf_counter() - _MADE_UP_FOR_S)
+            value = _SENT_AT.pack(time.perf_counter()) + _REST
             self._producer.produce(self._name, value, partition=0)
             self._producer.poll(0)
         self._producer.flush(PATIENCE_S)
@@ -139,7 +113,7 @@ class _Flow:
             while not self._over.is_set():
                 message = consumer.poll(_LOOKS_EVERY_S)
                 if message is not None and not message.error():
-                    (sent,) = struct.unpack(">d", message.value() or b"")
+                    (sent,) = _SENT_AT.unpack_from(message.value() or b"")
                     self._came.append((sent, time.perf_counter()))
         finally:
             self._reading.set()

@@ -24,6 +24,8 @@ from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.compare_cases import Case, Effort, Metric, Turns
 from barnabas.bench.compare_cold import StillCached
 from barnabas.bench.compare_sites import Site, System
+from barnabas.bench.load import LoadFailed
+from barnabas.bench.native_build import NoCompiler
 from barnabas.bench.plan import Say
 from barnabas.bench.processes import ServerFailed
 from barnabas.bench.waiting import NotInTime
@@ -34,7 +36,9 @@ FAILURES: Final = (
     BufferError,
     ConfigError,
     KafkaException,
+    LoadFailed,
     LookupError,
+    NoCompiler,
     NotInTime,
     OSError,
     RecordsMissing,
@@ -137,7 +141,12 @@ def compare(
     except (KeyboardInterrupt, SystemError):
         # The Kafka client makes a SystemError of a signal that hits one of its calls.
         interrupted = True
-    rows = [row for course in courses for row in course.rows]
+    rows = [
+        row
+        for course in courses
+        for row in course.rows
+        if row.ours or not interrupted  # what nobody came to is no news then
+    ]
     return Comparison(ours.name, theirs.name, rows, failures, interrupted)
 
 

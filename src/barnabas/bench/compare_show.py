@@ -166,8 +166,8 @@ def draw(found: Comparison) -> dict[str, bytes]:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_title(f"{found.ours} beside {found.theirs}")
     axes.set_xlabel(
-        "median of the rounds' ratios, with the lowest and highest\n"
-        "a stroke is a goal: green met, red missed, grey none"
+        "median of the rounds' ratios,\nwith the lowest and highest;\n"
+        "a stroke is a goal:\ngreen met, red missed, grey none"
     )
     return {kind: _saved(figure, kind) for kind in ("png", "svg")}
 

@@ -129,17 +129,10 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def resident_bytes_without(pid: int, folder: Path) -> int:
-    """The same without files of that folder, as far as they are mapped: these pages are the page
-    cache's, which has them whether someone maps them or sends them by other ways."""
-    own, counts = 0, True
-    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        first, *rest = line.split(maxsplit=5)
-        if not first.endswith(":"):  # a mapping begins: addresses, rights, ..., and its file last
-            counts = len(rest) < 5 or not rest[4].startswith(f"{folder}/")
-        elif first == "Rss:" and counts:
-            own += 1024 * int(rest[0])
-    return own
+def most_resident_bytes(pid: int) -> int:
+    """The most that it ever had of that, as the kernel remembers it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def cpu_seconds(pid: int) -> float:

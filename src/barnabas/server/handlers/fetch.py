@@ -122,11 +122,12 @@ class Fetch:
                 self._metadata.name_of,
                 self.max_bytes,
             )
-            shortcut = partial(again.answer, single.fetch_offset, correlation_id)
-            answer = shortcut()
+            answer = again.answer(single.fetch_offset, correlation_id)
             if answer is not None:
                 connection.remember(frame, single.offset_at, again)
                 return answer
+            if single.min_bytes <= 1:  # else each batch that comes would have all of them read
+                shortcut = partial(again.answer, single.fetch_offset, correlation_id)
         request = read_fetch(version, frame, position)
         try:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
