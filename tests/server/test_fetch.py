@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import uuid
+import weakref
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from barnabas.log.extent import Extent
 from barnabas.log.log import Log
 from barnabas.server import housekeeping
 from barnabas.server.handlers.fetch import DelayedFetch, Fetch
-from barnabas.server.replies import Pending
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker
@@ -366,11 +366,21 @@ def test_a_fetch_that_waited_for_what_the_page_cache_has_lost_is_read_from_the_d
     with_broker(tmp_path, scenario)
 
 
-def test_a_fetch_that_waited_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+def test_a_fetch_that_waited_leaves_nothing_to_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[weakref.ref[DelayedFetch]] = []
+    begin = DelayedFetch.__init__
+
+    def noted(self: DelayedFetch, *arguments: Any) -> None:
+        begin(self, *arguments)
+        waited.append(weakref.ref(self))
+
+    monkeypatch.setattr(DelayedFetch, "__init__", noted)
+
     async def scenario(insight: Insight) -> None:
         producer = await filled(insight, "orders", batches=0)
         consumer = await insight.connect()
-        gc.collect()
         gc.disable()
         try:
             for offset in range(3):
@@ -380,10 +390,9 @@ def test_a_fetch_that_waited_leaves_nothing_to_the_collector(tmp_path: Path) -> 
                 await until(lambda: insight.delayed.waiting == 1)
                 await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
                 await answer
-            left = [each for each in gc.get_objects() if isinstance(each, DelayedFetch | Pending)]
+            assert [each() for each in waited] == [None] * 3
         finally:
             gc.enable()
-        assert left == []
 
     with_broker(tmp_path, scenario)
 
