@@ -36,6 +36,7 @@ WITHOUT_TWINS = (
     "tests/server/test_shortcuts.py",
     "tests/server/test_produce.py",
     "tests/server/test_fetch.py",
+    "tests/server/test_fetch_waiting.py",
     "tests/server/test_connection.py",
     "tests/clients/test_confluent_kafka.py",
 )
