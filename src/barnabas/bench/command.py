@@ -12,6 +12,7 @@ import typer
 
 from barnabas.bench.compare import compare
 from barnabas.bench.guard import guard
+from barnabas.bench.options import FOLDER
 from barnabas.bench.plan import FULL, SMOKE
 
 NAMES: Final = (
@@ -53,9 +54,7 @@ def bench(
     json: Annotated[
         Path | None, typer.Option(help="Write the figures to this file too; - is stdout.")
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where the data goes, up to 1 GB; deleted afterwards.")
-    ] = None,
+    folder: Annotated[Path | None, FOLDER] = None,
 ) -> None:
     """How fast Barnabas is on this machine, beside what the machine itself can do.
 

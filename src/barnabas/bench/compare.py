@@ -1,7 +1,6 @@
 """`barnabas bench compare`: Barnabas beside Apache Kafka, or any two clusters beside each other."""
 
 import shutil
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -11,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from barnabas.bench.options import FOLDER
+from barnabas.bench.signals import signalled_once, uninterrupted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
     from rich.console import Console
 
     from barnabas.bench.compare_cases import Case, Effort
+    from barnabas.bench.compare_run import Comparison
     from barnabas.bench.plan import Say
 
 RESULTS: Final = Path("bench/results")
@@ -30,10 +32,26 @@ LATE: Final = "an idle thread wakes late, p99.9"
 TOO_LATE_MS: Final = 3.0
 TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 of latencies will tell of the machine."
 MINUTES: Final = 40.0
+INTERRUPTED: Final = "Interrupted: the table has what was measured until then."
+TOO_SOON: Final = "Interrupted before anything was measured: there is nothing to show."
 ANSWERS_WITHIN_S: Final = 5.0
 WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
 TOO_LONG_S: Final = 100.0  # for a run that is to be quick
 AGAINST_LIMITS: Final = ("raw", "produce", "fetch", "clients", "latency", "idle")
+# The sections that tell most of what a case is about, by the first word of its name.
+NEAREST: Final = {
+    "produce": ("produce", "fetch", "clients"),
+    "latency": ("latency",),
+    "prepared": ("produce",),
+    "unbatched": ("produce",),
+    "rebalance": ("groups",),
+    "cost": ("produce", "fetch"),
+    "cold": ("log",),
+    "start": ("idle",),
+    "replicated": ("replication",),
+    "leader": ("replication",),
+    "controller": ("failover",),
+}
 
 
 def compare(
@@ -71,14 +89,12 @@ def compare(
             " Apache Kafka, unless quick or interrupted, and nowhere for anything else."
         ),
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where the data goes; deleted afterwards.")
-    ] = None,
+    folder: Annotated[Path | None, FOLDER] = None,
 ) -> None:
     """Barnabas and Apache Kafka in turn, on this machine, with the same clients: ratios.
 
     Kafka is fetched from Maven Central once; where that cannot be, Barnabas is measured against
-    the limits of the machine only.
+    the limits of the machine only, in the sections that come nearest to the cases asked for.
 
     \b
     Examples:
@@ -94,17 +110,17 @@ def compare(
     from barnabas.bench.compare_cases import warm_up
     from barnabas.bench.compare_run import compare as run
     from barnabas.bench.compare_run import expected_seconds
-    from barnabas.bench.compare_show import NO_PICTURE, show, write
     from barnabas.bench.compare_sites import apache_kafka, barnabas, elsewhere
     from barnabas.bench.kafka_release import VERSION, Unavailable, find_kafka
-    from barnabas.bench.report import hot_path, in_one_line, machine
+    from barnabas.bench.report import hot_path, in_one_line, machine, revision
 
     console = Console()
-    facts = {**machine(), "hot path": hot_path(), "librdkafka": libversion()[0]}
+    facts = {**machine(), "Barnabas": revision(), "hot path": hot_path()}
+    facts["librdkafka"] = libversion()[0]
     if not console.is_terminal:
         console.width = WIDTH
     effort = _effort(quick, repeat, minutes if minutes or full else MINUTES)
-    words = [word.strip() for word in only.split(",") if word.strip()]
+    words = [word.strip().lower() for word in only.split(",") if word.strip()]
     cases = _cases(words, effort, bootstrap=bool(bootstrap), full=full, quick=quick)
     if bootstrap:
         for address in bootstrap:
@@ -116,7 +132,7 @@ def compare(
             found = find_kafka()
         if isinstance(found, Unavailable):
             why = f"No Apache Kafka {VERSION} here ({found})"
-            _against_limits(console, why, words, results, quick, folder)
+            _against_limits(console, why, cases if words else [], results, quick, folder)
             return
         ours, theirs = barnabas(), apache_kafka(found)
         facts["Apache Kafka"] = VERSION
@@ -125,32 +141,47 @@ def compare(
         into.mkdir(parents=True, exist_ok=True)  # better found out now than afterwards
     console.print(_plan(len(cases), expected_seconds(cases, effort), effort), highlight=False)
     facts |= _held_up(console, quick)
-    with (
-        _signalled_once(),
-        TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data,
-        _progress(console) as say,
-    ):
-        outcome = run(
-            ours, theirs, cases, effort, Path(data), say, lambda site: warm_up(site, effort)
-        )
+    with TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
+        with signalled_once(), _progress(console) as say:
+            outcome = run(
+                ours, theirs, cases, effort, Path(data), say, lambda site: warm_up(site, effort)
+            )
+        with uninterrupted():
+            into = results if outcome.interrupted else into
+            _tell(console, outcome, facts, into=into, quick=quick)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+def _tell(
+    console: "Console",
+    outcome: "Comparison",
+    facts: dict[str, str | int],
+    *,
+    into: Path | None,
+    quick: bool,
+) -> None:
+    from barnabas.bench.compare_show import NO_PICTURE, show, write
+
+    if outcome.interrupted and not outcome.rows:
+        console.print(TOO_SOON)
+        return
     show(console, outcome)
     if quick:
         console.print(MEANINGLESS)
         facts["effort"] = "too little to mean anything"
     if outcome.interrupted:
-        into = results
+        console.print(INTERRUPTED)
         facts["interrupted"] = "yes"
     if into is None:
         console.print(NOTHING_WRITTEN, highlight=False)
-    else:
-        written = write(outcome, facts, into)
-        if not any(path.suffix == ".png" for path in written):
-            console.print(NO_PICTURE)
-        console.print("written: " + ", ".join(map(str, written)), highlight=False)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    if outcome.failures:
-        raise typer.Exit(1)
+        return
+    written = write(outcome, facts, into)
+    if not any(path.suffix == ".png" for path in written):
+        console.print(NO_PICTURE)
+    console.print("written: " + ", ".join(map(str, written)), highlight=False)
 
 
 def _effort(quick: bool, repeat: int | None, minutes: float | None) -> "Effort":
@@ -209,32 +240,6 @@ def _check_answers(bootstrap: str) -> None:
         raise CommandFailed(f"no broker answers at {bootstrap}") from None
 
 
-@contextmanager
-def _signalled_once() -> "Iterator[None]":
-    """The first Ctrl-C or SIGTERM ends the run; a second must not break in while it clears up."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, frame: "FrameType | None") -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        handler = before[signal.Signals(number)]
-        if callable(handler):
-            handler(number, frame)
-        raise KeyboardInterrupt
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _is_wanted(key: str, words: Sequence[str]) -> bool:
-    return not words or any(word in key for word in words)
-
-
 def _cases(
     words: Sequence[str], effort: "Effort", *, bootstrap: bool, full: bool, quick: bool
 ) -> "list[Case]":
@@ -254,30 +259,30 @@ def _cases(
         and not (quick and case.expected_s(effort) > TOO_LONG_S)
     ]
     for word in words:
-        if not any(word in case.key for case in possible):
+        if not any(word in case.key.lower() for case in possible):
             limited = " for clusters that run already" if bootstrap else ""
             limited += " that is quick" if quick else ""
             raise typer.BadParameter(f"no case{limited} has {word!r} in its name")
-    cases = [case for case in possible if _is_wanted(case.key, words)]
+    cases = [
+        case for case in possible if not words or any(word in case.key.lower() for word in words)
+    ]
     return [case.without_goals() for case in cases] if bootstrap or quick else cases
 
 
 def _against_limits(
     console: "Console",
     why: str,
-    words: Sequence[str],
+    asked: "Sequence[Case]",
     results: Path | None,
     quick: bool,
     folder: Path | None,
 ) -> None:
+    """What comes nearest to the cases that somebody asked for; nobody asks for all of them."""
     from barnabas.bench.plan import FULL, SMOKE
-    from barnabas.bench.sections import run
-    from barnabas.cli.failures import CommandFailed
+    from barnabas.bench.sections import SECTIONS, run
 
-    sections = [each for each in AGAINST_LIMITS if _is_wanted(each, words)]
-    if not sections:
-        only = ", ".join(AGAINST_LIMITS)
-        raise CommandFailed(f"{why}: without it there is nothing to compare but {only}")
+    near = {name for case in asked for name in NEAREST[case.key.split()[0]]}
+    sections = [name for name in SECTIONS if name in near] if asked else AGAINST_LIMITS
     nothing = ", nothing written" if results else ""
     limits = f"{', '.join(sections)} against raw limits only{nothing}."
     console.print(f"{why}: {limits}", soft_wrap=True, markup=False, highlight=False)

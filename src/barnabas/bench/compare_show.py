@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NO_PICTURE: Final = "no picture: matplotlib is missing; `pip install matplotlib` brings it"
+HOW_TO_READ: Final = (
+    "In each round both were measured one right after the other, which one first in turn. A ratio"
+    " is what {ours} had in a round divided by what {theirs} had in it; shown is the median of the"
+    " rounds' ratios, with the lowest and the highest. The two columns before it are medians, too,"
+    " each of its own, so that the ratio need not be their quotient. Where there is a goal, the"
+    " median decides (✓ met, ✗ missed); how many rounds would have met it by themselves is told."
+)
 _STYLES: Final = {None: "", True: "green", False: "red"}
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
@@ -27,7 +34,7 @@ td, th {{ padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: righ
 td:first-child, th:first-child {{ text-align: left }}
 .met {{ color: #17692f }} .missed {{ color: #a3241c }}
 svg {{ max-width: 100%; height: auto }}
-</style></head><body><h1>{title}</h1><p>{facts}</p>
+</style></head><body><h1>{title}</h1><p>{facts}</p><p>{how}</p>
 <table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{failures}{picture}</body></html>
 """
 
@@ -113,7 +120,12 @@ def as_markdown(found: Comparison, facts: Mapping[str, str | int]) -> str:
     lines = [heads(found), ["---", *["---:"] * 3, "---"], *map(cells, found.rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     failures = "".join(f"\nfailed: {each}\n" for each in found.failures)
-    return f"# {found.ours} beside {found.theirs}\n\n{in_one_line(facts)}\n\n{table}{failures}"
+    title = f"# {found.ours} beside {found.theirs}"
+    return f"{title}\n\n{in_one_line(facts)}\n\n{_how(found)}\n\n{table}{failures}"
+
+
+def _how(found: Comparison) -> str:
+    return HOW_TO_READ.format(ours=found.ours, theirs=found.theirs)
 
 
 def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -> str:
@@ -125,6 +137,7 @@ def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -
     return _PAGE.format(
         title=html.escape(f"{found.ours} beside {found.theirs}"),
         facts=html.escape(in_one_line(facts)),
+        how=html.escape(_how(found)),
         heads=_row("th", heads(found)),
         rows=rows,
         failures=failures,

@@ -135,7 +135,9 @@ def apache_kafka(release: ApacheKafka) -> System:
         }
         path = data.with_suffix(".properties")
         path.write_text("".join(f"{key}={value}\n" for key, value in written.items()))
-        return release.java_command("kafka.Kafka", path, options=AS_SHIPPED)
+        # Libraries that it unpacks are gone with its folder: who is killed removes nothing.
+        options = (*AS_SHIPPED, f"-Djava.io.tmpdir={data.parent}")
+        return release.java_command("kafka.Kafka", path, options=options)
 
     return System("Apache Kafka", lambda folder, count: _site(folder, count, command, True))
 

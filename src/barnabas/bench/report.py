@@ -3,9 +3,11 @@
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +43,9 @@ class Section:
     reference: str
     rows: Sequence[Row]
     notes: Sequence[str] = ()
+
+    def without_goals(self) -> "Section":
+        return replace(self, rows=[replace(row, goal="", met=None) for row in self.rows])
 
 
 def hot_path() -> str:
@@ -121,6 +126,23 @@ def machine() -> dict[str, str | int]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
+
+
+def revision() -> str:
+    """The version of Barnabas that is measured, and its commit where it runs from a clone."""
+    here, released = Path(__file__), version("barnabas")
+    asked = (
+        ["git", "ls-files", "--error-unmatch", here.name],  # or the clone is somebody else's
+        ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"],
+    )
+    try:
+        *_, told = [
+            subprocess.run(each, cwd=here.parent, capture_output=True, text=True, check=True).stdout
+            for each in asked
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return released
+    return f"{released} ({told.strip()})"
 
 
 def in_one_line(facts: Mapping[str, str | int]) -> str:

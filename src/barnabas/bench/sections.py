@@ -71,15 +71,20 @@ class Outcome:
     failures: Sequence[str]
 
 
-def run(names: Sequence[str], plan: Plan, folder: Path, console: Console) -> Outcome:
-    """Run these sections with their data under `folder`; one that fails stops no other."""
+def run(
+    names: Sequence[str], plan: Plan, folder: Path, console: Console, *, goals: bool = True
+) -> Outcome:
+    """Run these sections with their data under `folder`; one that fails stops no other.
+
+    Without `goals` they are shown but not judged.
+    """
     sections: list[Section] = []
     failures: list[str] = []
     for name in names:
         try:
             with console.status(name) as status:
                 sections.append(SECTIONS[name](Bench(plan, folder, status.update)))
-            show(console, sections[-1])
+            show(console, sections[-1] if goals else sections[-1].without_goals())
         except NoCompiler as missing:
             console.print(f"{name}: left out, {missing}; the raw limits stand alone\n")
         except ConfigError as missing:

@@ -1,0 +1,48 @@
+"""When Ctrl-C and SIGTERM are heeded in a run whose figures took long to get."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+_Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def signalled_once() -> Iterator[None]:
+    """The first one ends the block by KeyboardInterrupt; a second must not break in while that
+    clears up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in _ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        handler = before[number]
+        if callable(handler):
+            handler(number, frame)
+        raise KeyboardInterrupt
+
+    with _handled_by(stop) as before:
+        yield
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """One that comes is heeded when the block is over."""
+    came: list[int] = []
+    with _handled_by(lambda number, _: came.append(number)):
+        yield
+    for number in came[:1]:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def _handled_by(handler: _Handler) -> Iterator[dict[int, Any]]:
+    """Within the block; what handled them before is given, and does so again afterwards."""
+    before: dict[int, Any] = {number: signal.signal(number, handler) for number in _ENDING}
+    try:
+        yield before
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
