@@ -1,29 +1,23 @@
 """Two systems side by side: what is measured in which order, and what is told of it."""
 
+import html
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from barnabas.bench import compare as compare_command
-from barnabas.bench import compare_cases, compare_latency, compare_run, kafka_release
+from barnabas.bench import compare_cases
 from barnabas.bench.clients import RecordsMissing
-from barnabas.bench.command import app
 from barnabas.bench.compare_cases import CASES, Case, Effort, Metric, Turns
 from barnabas.bench.compare_cold import StillCached, cached_share, forget
-from barnabas.bench.compare_run import Compared, Comparison, compare
+from barnabas.bench.compare_run import Compared, compare
 from barnabas.bench.compare_show import as_html, cells, draw, write
 from barnabas.bench.compare_sites import Site, System
-from barnabas.bench.kafka_release import Unavailable, find_kafka
-from barnabas.bench.processes import broker
 
 EFFORT = Effort(3, 1_000, 0.1, 10, 0.0)
 RATE = Metric("rate", "1/s", goal=2.0)
@@ -294,6 +288,8 @@ def test_a_comparison_is_written_as_json_table_page_and_picture(tmp_path: Path) 
     assert (
         "| rate | 2 1/s | 2 1/s | 1.00 (1.00-1.00) | ✗ ≥ 2, 0 of 3 rounds |\n" in table.read_text()
     )
+    for told in (table.read_text(), html.unescape(page_file.read_text())):
+        assert "A ratio is what <ours> had in a round divided by what theirs had in it" in told
     page = page_file.read_text()
     assert "&lt;ours&gt; beside theirs" in page
     assert "<svg" in page
@@ -307,135 +303,10 @@ def test_every_measure_has_a_row_of_its_own() -> None:
     assert len({case.key for case in CASES}) == len(CASES)
 
 
-def asked(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["compare", *arguments])
-
-
-def test_bootstrap_addresses_come_in_pairs() -> None:
-    refused = asked("--bootstrap", "one:9092")
-    assert refused.exit_code == 2
-    assert "twice or not at all" in refused.output
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--only", "latency,nonsense"],
-        ["--bootstrap", "a:1", "--bootstrap", "b:1", "--only", "nonsense"],
-        ["--bootstrap", "a:1", "--bootstrap", "b:1", "--only", "start"],  # by its processes
-        ["--quick", "--only", "controller 10000"],
-    ],
-)
-def test_a_case_that_is_not_there_is_refused_before_anything_else_is_said(
-    arguments: list[str],
-) -> None:
-    refused = asked(*arguments)
-    assert refused.exit_code == 2
-    assert arguments[-1].rpartition(",")[2] in refused.output
-    assert "processor" not in refused.output
-
-
-def test_a_quick_run_has_no_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Case] = []
-
-    def run(ours: System, theirs: System, cases: list[Case], *_: object) -> Comparison:
-        seen.extend(cases)
-        return Comparison("ours", "theirs", [], [])
-
-    monkeypatch.setattr(kafka_release, "find_kafka", lambda: None)
-    monkeypatch.setattr(compare_run, "compare", run)
-    asked("--quick", "--only", "latency", "--results", str(tmp_path))
-    assert [metric.goal for case in seen for metric in case.metrics] == [None] * 3
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, and so no raw limits")
-def test_without_kafka_one_line_says_so_and_the_raw_limits_remain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def unavailable() -> Unavailable:
-        return Unavailable("Maven could not fetch it")
-
-    monkeypatch.setattr(kafka_release, "find_kafka", unavailable)
-    told = asked("--quick", "--only", "latency")
-    assert told.exit_code == 0, told.output
-    line = "No Apache Kafka 3.9.1 here (Maven could not fetch it): latency against raw limits only."
-    assert line in told.output
-    assert "Latency of a single request" in told.output
-    assert "TCP over loopback" not in told.output
-    assert "nothing to compare but raw, produce" in str(asked("--only", "cold").exception)
-
-
-def test_two_addresses_are_compared_by_what_clients_see(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with broker(tmp_path) as server:
-        both = ("--bootstrap", server.bootstrap, "--bootstrap", f"localhost:{server.port}")
-        part = (*both, "--quick", "--only", "unbatched")
-        shown = asked(*part)
-        told = asked(*part, "--results", str(tmp_path / "r"))
-        refused = asked(*part, "--results", "/proc/nowhere")
-        nobody = asked("--bootstrap", server.bootstrap, "--bootstrap", "localhost:1", "--quick")
-    assert str(nobody.exception) == "no broker answers at localhost:1"
-    assert "Nothing is written" in shown.output
-    assert not (tmp_path / "bench").exists()
-    assert isinstance(refused.exception, OSError), "before anything is measured"
-    assert "unbatched:" not in refused.output
-    assert told.exit_code == 0, told.output
-    assert "these figures mean nothing" in told.output
-    said = json.loads((tmp_path / "r" / "compare.json").read_text())
-    (row,) = said["rows"]
-    assert row["ours"][0] > 0
-    assert row["theirs"][0] > 0
-    assert said["machine"]["effort"] == "too little to mean anything"
-
-
-def test_goals_are_for_barnabas_beside_apache_kafka_only() -> None:
-    (case,) = (case for case in CASES if case.key == "latency")
-    assert [metric.goal for metric in case.metrics] == [0.8, 1.0, 0.5]
-    assert {metric.goal for metric in case.without_goals().metrics} == {None}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "interrupted", "written"),
-    [
-        ([], False, ["bench/results"]),
-        ([], True, []),
-        (["--results", "there"], True, ["there"]),
-        (["--quick"], False, []),
-        (["--only", "latency"], False, []),
-        (["--full"], False, []),
-        (["--bootstrap", "a:1", "--bootstrap", "b:1"], False, []),
-    ],
-)
-def test_only_a_whole_comparison_with_apache_kafka_replaces_the_results(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    interrupted: bool,
-    written: list[str],
-) -> None:
-    found = Comparison("ours", "theirs", [Compared(RATE, [2.0], [1.0])], [], interrupted)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(kafka_release, "find_kafka", lambda: None)
-    monkeypatch.setattr(compare_run, "compare", lambda *_: found)
-    monkeypatch.setattr(compare_command, "_check_answers", lambda _: None)
-    monkeypatch.setattr(compare_latency, "idle_delay_ms", lambda _: 3.14)
-    told = asked(*arguments)
-    assert "wakes late, p99.9 3.1 ms" in told.output
-    assert "p99.9 of latencies will tell of the machine" in told.output
-    assert [str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")] == written
-    assert ("Nothing is written" in told.output) is not bool(written)
-    assert (told.exit_code != 0) is interrupted
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_every_case_runs_on_barnabas_and_on_apache_kafka(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if isinstance(find_kafka(), Unavailable):
-        pytest.skip("no Apache Kafka to compare with")
-    monkeypatch.setattr(compare_cases, "SETTLED_S", 0.1)
-    told = asked("--quick", "--results", str(tmp_path))
-    assert told.exit_code == 0, told.output
+def test_work_is_warm_when_it_was_twice_not_a_tenth_faster_than_ever_before() -> None:
+    rates = iter([1.0, 2.0, 2.1, 2.4, 2.0, 2.5, 9.0])
+    compare_cases._warm(lambda: next(rates), most_s=60.0)
+    assert next(rates) == 9.0
+    once = iter([1.0, 9.0])
+    compare_cases._warm(lambda: next(once), most_s=0.0)
+    assert next(once) == 9.0

@@ -90,3 +90,24 @@ def test_any_entries_are_the_same_of_both(
         assert told[0] == told[1]
     for name in ("entries", "memory", "made_ready", "_ready", "_latest", "_latest_of"):
         assert getattr(index, name) == getattr(model, name)
+
+
+@given(
+    positions=st.lists(st.integers(0, 10_000), max_size=20).map(sorted),
+    sought=st.integers(-1, 11_000),
+)
+def test_a_position_is_found_among_entries_that_rise(
+    twin: ModuleType, positions: list[int], sought: int
+) -> None:
+    index = an_end(twin)
+    for position in positions:
+        index.add_offset(BASE, position)
+    expected = max((each for each in positions if each <= sought), default=0)
+    assert index.last_position_upto(sought) == expected
+
+
+def test_nothing_is_looked_for_beyond_the_memory(twin: ModuleType) -> None:
+    index = an_end(twin, entries=3)
+    index._view = memoryview(bytearray(23))
+    with pytest.raises(struct.error):
+        index.last_position_upto(5)

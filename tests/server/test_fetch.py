@@ -11,6 +11,7 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
 from barnabas.log.extent import Extent
 from barnabas.server import housekeeping
+from barnabas.server.handlers import fetch as fetch_handler
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker
@@ -249,6 +250,55 @@ def test_the_brokers_own_limit_is_kept(tmp_path: Path) -> None:
         assert offsets(only(await client.ask(fetch(("orders", 0, 0))))) == [0]
 
     with_broker(tmp_path, scenario, fetch_max_bytes=1024)
+
+
+@pytest.mark.parametrize(
+    ("records", "least", "min_bytes", "expected"),
+    [
+        (4, 0, 1, [[0, 1, 2], [0], []]),  # records at once
+        (1, 0, 1, [[0, 1, 2], [], []]),  # the first partition's share is its own
+        (1, 5500, 1, [[0, 1, 2], [0, 1], []]),  # but not less than so many bytes
+        (4, 0, 5000, [[0, 1, 2], [0], []]),  # nor than is asked for, in whole batches
+        (4, 0, 6000, [[0, 1, 2], [0, 1], []]),
+        (100, 0, 1, [[0, 1, 2]] * 3),
+    ],
+)
+def test_a_consumer_gets_as_much_at_once_as_is_good_for_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    records: int,
+    least: int,
+    min_bytes: int,
+    expected: list[list[int]],
+) -> None:
+    monkeypatch.setattr(fetch_handler, "RECORDS_AT_ONCE", records)
+    monkeypatch.setattr(fetch_handler, "LEAST_AT_ONCE", least)
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=3)
+        wanted = [("orders", index, 0) for index in range(3)]
+        response = await client.ask(fetch(*wanted, min_bytes=min_bytes, max_wait_ms=60_000))
+        assert [offsets(p) for topic in response.responses for p in topic.partitions] == expected
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_partition_whose_batch_has_no_room_leaves_none_to_those_behind_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=3)
+        await client.ask(produce(("orders", 1, batch(bytes(5000)))))
+        wanted = [("orders", 0, 0), ("orders", 1, 3), ("orders", 2, 0)]
+        response = await client.ask(fetch(*wanted, max_bytes=5500, min_bytes=5500))
+        got = [offsets(p) for topic in response.responses for p in topic.partitions]
+        assert got == [[0, 1, 2], [], []]
+        # That one's own limit is of no concern to others.
+        response = await client.ask(fetch(*wanted, max_bytes=8500, partition_max_bytes=3500))
+        got = [offsets(p) for topic in response.responses for p in topic.partitions]
+        assert got == [[0, 1, 2], [], [0, 1, 2]]
+
+    with_broker(tmp_path, scenario)
 
 
 # -- sessions, over the wire -------------------------------------------------

@@ -94,6 +94,35 @@ def test_a_request_is_read_as_kio_wrote_it(
     assert read == as_read(version, sent)
 
 
+@pytest.mark.parametrize("tagged", [0, 1, 2])
+def test_partitions_are_read_alike_whichever_of_them_has_tags(tagged: int) -> None:
+    schema: Any = import_module("kio.schema.fetch.v17.request")
+    partitions = [
+        schema.FetchPartition(
+            partition=number,
+            current_leader_epoch=4,
+            fetch_offset=70 + number,
+            last_fetched_epoch=3,
+            log_start_offset=-1,
+            partition_max_bytes=1000,
+            replica_directory_id=uuid.UUID(int=9) if number == tagged else None,
+        )
+        for number in range(2)
+    ]
+    sent = schema.FetchRequest(
+        max_wait=datetime.timedelta(),
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=(schema.FetchTopic(topic_id=uuid.UUID(int=5), partitions=tuple(partitions)),),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
+    assert read_fetch(17, memoryview(written(sent)), 0) == as_read(17, sent)
+
+
 @every_version
 @thorough
 @given(data=st.data())

@@ -7,4 +7,5 @@ cdef class IndexEnd:
 
     cpdef bint add_offset(self, int64_t offset, int64_t position) except? -1
     cpdef bint add_time(self, int64_t timestamp, int64_t offset) except? -1
+    cpdef int64_t last_position_upto(self, int64_t position) except? -1
     cdef int put(self, const uint8_t *entry, Py_ssize_t size) except -1

@@ -3,9 +3,9 @@
 
 import struct
 
-from barnabas.wire._plain cimport put_int, put_long
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from barnabas.wire._plain cimport put_int, put_long, uint_at
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 cdef enum:
@@ -39,6 +39,23 @@ cdef class IndexEnd:
             self._latest, self._latest_of = timestamp, self.entries
         return self.entries >= self.max_entries - 1
 
+    cpdef int64_t last_position_upto(self, int64_t position) except? -1:
+        cdef Py_buffer buffer
+        cdef int64_t low = 0, high = self.entries, middle
+        PyObject_GetBuffer(self._view, &buffer, PyBUF_SIMPLE)
+        try:
+            if high * OFFSET_ENTRY > buffer.len:
+                raise struct.error(f"{buffer.len} bytes are not {high} entries")
+            while low < high:
+                middle = (low + high) // 2
+                if position < position_at(<uint8_t *>buffer.buf, middle):
+                    high = middle
+                else:
+                    low = middle + 1
+            return position_at(<uint8_t *>buffer.buf, low - 1) if low else 0
+        finally:
+            PyBuffer_Release(&buffer)
+
     cdef int put(self, const uint8_t *entry, Py_ssize_t size) except -1:
         cdef Py_buffer buffer
         cdef int64_t at = self.entries * size
@@ -53,6 +70,10 @@ cdef class IndexEnd:
             PyBuffer_Release(&buffer)
         self.entries += 1
         return 0
+
+
+cdef inline int64_t position_at(const uint8_t *entries, int64_t number) noexcept:
+    return <int32_t>uint_at(entries + number * OFFSET_ENTRY + 4)
 
 
 cdef inline uint32_t small(int64_t value) except? 0:

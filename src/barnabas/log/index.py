@@ -96,9 +96,6 @@ class OffsetIndex(Index):
 
     FORMAT = OFFSET_ENTRY
 
-    # Where the last search by position ended: the next one, a reader's, is likely to go on there.
-    _found = 0
-
     def is_sane(self, log_size: int) -> bool:
         """Whether the file can be what `trim` left: no zeros at its end, no position outside."""
         if self._odd or not self.entries:
@@ -121,17 +118,9 @@ class OffsetIndex(Index):
         """The greatest known beginning of a batch at or before `position`."""
         if not self.entries:
             return 0
-        key = self._key(1)
-        low, step = self._found, 1
-        if low >= self.entries or key(low) > position:
-            low, step = 0, self.entries
-        while low + step < self.entries and key(low + step) <= position:
-            low += step
-            step *= 2
-        high = min(low + step, self.entries)
-        after = bisect_right(range(self.entries), position, low, high, key=key)
-        self._found = max(after - 1, 0)
-        return key(after - 1) if after else 0
+        if len(self._view) < (size := self.entries * self.FORMAT.size):
+            self._map(size)
+        return self.last_position_upto(position)
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries below `offset`."""

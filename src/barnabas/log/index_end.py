@@ -1,5 +1,6 @@
 """The end of an index: how many entries it has, and the next one put behind them."""
 
+from bisect import bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -54,6 +55,17 @@ class IndexEnd:
             self._put(TIME_ENTRY, timestamp, offset - self.base_offset)
             self._latest, self._latest_of = timestamp, self.entries
         return self.entries >= self.max_entries - 1
+
+    def last_position_upto(self, position: int) -> int:
+        """Of an offset index that is mapped: the greatest position at or before this one, or 0."""
+        view, size, unpack = self._view, OFFSET_ENTRY.size, OFFSET_ENTRY.unpack_from
+
+        def position_of(number: int) -> int:
+            found: int = unpack(view, number * size)[1]
+            return found
+
+        after = bisect_right(range(self.entries), position, key=position_of)
+        return position_of(after - 1) if after else 0
 
     def _put(self, entry: Struct, first: int, second: int) -> None:
         at = self.entries * entry.size

@@ -254,6 +254,12 @@ class Log(LogEnd):
         return sum(segment.size for segment in self._segments)
 
     @property
+    def mean_record_bytes(self) -> int:
+        """In the active segment; 0 while that is empty."""
+        active = self._active
+        return active.size // max(1, active.end_offset - active.base_offset)
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._segments)
 

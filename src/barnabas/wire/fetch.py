@@ -115,9 +115,26 @@ class _Reader:
 
     def _topic(self) -> FetchTopic:
         name, topic_id = self._which()
-        partitions = [self._partition() for _ in range(self._count())]
+        count = self._count()
+        partitions = self._alike(count) or [self._partition() for _ in range(count)]
         self._skip_tags()
         return FetchTopic(name, topic_id, partitions)
+
+    def _alike(self, count: int) -> list[FetchPartition]:
+        """All partitions of a topic at once, if they are as most clients send them; else none."""
+        size = _UNTAGGED.size
+        if self._version < 12 or self._position + count * size > len(self._frame):
+            return []
+        part = self._frame[self._position : self._position + count * size]
+        if any(part[size - 1 :: size]):
+            return []  # some have tags
+        self._position += count * size
+        return [
+            FetchPartition(index, offset, most, leader_epoch, last_fetched_epoch, log_start_offset)
+            for index, leader_epoch, offset, last_fetched_epoch, log_start_offset, most, _ in (
+                _UNTAGGED.iter_unpack(part)
+            )
+        ]
 
     def _forgotten(self) -> ForgottenTopic:
         name, topic_id = self._which()
@@ -199,6 +216,7 @@ class _Reader:
 
 
 _PARTITION_V12 = struct.Struct(">iiqiqi")
+_UNTAGGED = struct.Struct(">iiqiqib")  # the last one, of version 12, and that no tags follow
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V4 = struct.Struct(">iqi")
@@ -234,6 +252,7 @@ _FRAME = struct.Struct(">ii")
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _FETCHED = struct.Struct(">ihqqq")
 _FETCHED_V4 = struct.Struct(">ihqq")
+_FETCHED_V12 = struct.Struct(">ihqqqBi")
 _ABORTED = struct.Struct(">qq")
 
 
@@ -289,6 +308,11 @@ def _count(count: int, flexible: bool) -> bytes:
 
 
 def _partition_head(head: bytearray, version: int, got: PartitionFetched, flexible: bool) -> None:
+    if flexible and not got.aborted:  # most of today's clients, of most partitions
+        aborted = 0 if got.aborted is None else 1  # how many, and one
+        head += _FETCHED_V12.pack(*got[:5], aborted, got.preferred_read_replica)
+        head += uvarint(len(got.records) + 1)
+        return
     if version >= 5:
         head += _FETCHED.pack(*got[:5])
     else:

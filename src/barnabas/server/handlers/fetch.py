@@ -20,7 +20,7 @@ from uuid import UUID
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, Offset
 from barnabas.base.offload import Offload
-from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.extent import Extent
 from barnabas.purgatory.operations import DelayedOperation
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.reading import Reading
@@ -51,6 +51,11 @@ log = logging.getLogger("barnabas.fetch")
 REMEMBERED: Final = 10_000
 CONSUMER: Final = -1
 FROM_FOLLOWERS_SINCE: Final = 11
+# A consumer looks at the first record of an answer when the last has come, and asks for more when
+# it has seen all. Of small records a large answer is out of its processor's caches by then, so it
+# gets about so many at once; but where that is less than so many bytes, asking would cost more.
+RECORDS_AT_ONCE: Final = 4096
+LEAST_AT_ONCE: Final = 2 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -61,6 +66,7 @@ class Found:
     answer: PartitionFetched
     extent: Extent | None = None
     more: bool = False  # behind the extent: a limit or the end of a segment cut it off
+    good: int = 0  # bytes that a consumer had better get of such records at once
 
 
 @dataclass(slots=True)
@@ -173,7 +179,8 @@ class Fetch:
         return ready
 
     def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
-        """Look at each wanted partition, in order, until `max_bytes` are found."""
+        """Look at each wanted partition, in order, until `max_bytes` are found, or as much as is
+        good for a consumer of what was found first."""
         left = min(request.max_bytes, self.max_bytes)
         fetched = Fetched([], 0, False)
         for wanted in context.wanted:
@@ -182,8 +189,12 @@ class Fetch:
             found = self._look(wanted, left, fetched.size, request, version)
             fetched.found.append(found)
             if found.extent is not None:
+                if not fetched.size and request.replica_id < 0:
+                    left = min(left, max(found.good, request.min_bytes))
                 fetched.size += found.extent.size
                 left = max(0, left - found.extent.size)
+            elif found.more and left < wanted.partition.max_bytes:
+                left = 0  # it had no room for one batch: nor will others, that are not looked for
             answer = found.answer
             if (
                 found.more
@@ -222,30 +233,39 @@ class Fetch:
             reading.check_epoch(partition.current_leader_epoch)
             if leader is not None and request.replica_id >= 0:
                 leader.check_follower(request.replica_id, partition.current_leader_epoch)
+            stable = reading.last_stable_offset
             answer = PartitionFetched(
                 partition.partition,
                 0,
                 reading.high_watermark,
-                reading.last_stable_offset,
+                stable,
                 reading.log.log_start_offset,
-                aborted=() if request.read_committed else None,
+                b"",
+                () if request.read_committed else None,
             )
-            if (better := self._better_replica(leader, request, offset)) is not None:
-                return Found(wanted.topic, answer._replace(preferred_read_replica=better))
-            diverging = reading.diverging_epoch(partition.last_fetched_epoch, offset)
-            if diverging is not None:
-                return Found(wanted.topic, answer._replace(diverging_epoch=diverging))
-            upto = _readable(reading, request)
+            if self._selector is not None:
+                better = self._better_replica(self._selector, leader, request, offset)
+                if better is not None:
+                    return Found(wanted.topic, answer._replace(preferred_read_replica=better))
+            if partition.last_fetched_epoch >= 0:
+                diverging = reading.diverging_epoch(partition.last_fetched_epoch, offset)
+                if diverging is not None:
+                    return Found(wanted.topic, answer._replace(diverging_epoch=diverging))
+            upto = _readable(reading, stable, request)
             if offset == upto:
                 return Found(wanted.topic, answer)  # as in most partitions of most fetches
             limit = min(partition.max_bytes, left)
             extent = reading.log.locate(Offset(offset), limit, upto, minimum_one=before == 0)
             if extent.size and self._must_wait(leader, request):
-                extent = NOTHING
-            elif before + extent.size < request.min_bytes:
+                return Found(wanted.topic, answer)
+            if before + extent.size < request.min_bytes:
                 more = reading.has_more(offset, upto, extent)
-                return Found(wanted.topic, answer, extent if extent.size else None, more)
-            return Found(wanted.topic, answer, extent if extent.size else None)
+            else:
+                more = not extent.size  # there was no room, and most likely something
+            if not extent.size:
+                return Found(wanted.topic, answer, None, more)
+            good = max(LEAST_AT_ONCE, RECORDS_AT_ONCE * reading.log.mean_record_bytes)
+            return Found(wanted.topic, answer, extent, more, good)
         except BrokerError as e:
             return Found(wanted.topic, PartitionFetched(partition.partition, int(e.code)))
         except DiskFault as fault:
@@ -271,12 +291,13 @@ class Fetch:
                 return None, Reading(follower.log, follower.high_watermark, follower.epoch)
         raise BrokerError(self._replicas.why_not(name, index))
 
+    @staticmethod
     def _better_replica(
-        self, leader: LeaderReplica | None, request: FetchRequest, offset: int
+        selector: RackAware, leader: LeaderReplica | None, request: FetchRequest, offset: int
     ) -> BrokerId | None:
-        if leader is None or self._selector is None or request.replica_id != CONSUMER:
+        if leader is None or request.replica_id != CONSUMER:
             return None
-        return self._selector.select(leader, request.rack_id, offset)
+        return selector.select(leader, request.rack_id, offset)
 
     def _must_wait(self, leader: LeaderReplica | None, request: FetchRequest) -> bool:
         replica = request.replica_id
@@ -445,8 +466,8 @@ def _check_meant(topic: TopicKey, topic_id: UUID | None) -> None:
         raise BrokerError(ErrorCode.inconsistent_topic_id)
 
 
-def _readable(reading: Reading, request: FetchRequest) -> Offset:
+def _readable(reading: Reading, stable: Offset, request: FetchRequest) -> Offset:
     """How far the one who asks may read: all but consumers up to the end of the log."""
     if request.replica_id != CONSUMER:
         return reading.log.log_end_offset
-    return reading.last_stable_offset if request.read_committed else reading.high_watermark
+    return stable if request.read_committed else reading.high_watermark
