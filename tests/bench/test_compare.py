@@ -289,7 +289,7 @@ def test_a_comparison_is_written_as_json_table_page_and_picture(tmp_path: Path) 
         "| rate | 2 1/s | 2 1/s | 1.00 (1.00-1.00) | ✗ ≥ 2, 0 of 3 rounds |\n" in table.read_text()
     )
     for told in (table.read_text(), html.unescape(page_file.read_text())):
-        assert "A ratio is what <ours> had in a round divided by what theirs had in it" in told
+        assert "A ratio is what <ours> had in a round divided by what theirs had in it:" in told
     page = page_file.read_text()
     assert "&lt;ours&gt; beside theirs" in page
     assert "<svg" in page

@@ -59,8 +59,9 @@ def test_followers_read_all_and_consumers_what_is_committed(tmp_path: Path) -> N
 def test_followers_get_as_much_at_once_as_they_ask_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_handler, "RECORDS_AT_ONCE", 1)
-    monkeypatch.setattr(fetch_handler, "LEAST_AT_ONCE", 1)
+    monkeypatch.setattr(fetch_handler, "ENOUGH_RECORDS", 1)
+    monkeypatch.setattr(fetch_handler, "ENOUGH_BYTES", 1)
+    monkeypatch.setattr(fetch_handler, "ENOUGH_FOR_EACH", 1)
 
     async def scenario(insight: Insight) -> None:
         wanted = [(name, 0, 0) for name in ("orders", "bills")]

@@ -107,7 +107,7 @@ def compare(
     from confluent_kafka import libversion
     from rich.console import Console
 
-    from barnabas.bench.compare_cases import warm_up
+    from barnabas.bench.compare_cases import warm_up, warm_up_seconds
     from barnabas.bench.compare_run import compare as run
     from barnabas.bench.compare_run import expected_seconds
     from barnabas.bench.compare_sites import apache_kafka, barnabas, elsewhere
@@ -115,8 +115,9 @@ def compare(
     from barnabas.bench.report import hot_path, in_one_line, machine, revision
 
     console = Console()
-    facts = {**machine(), "Barnabas": revision(), "hot path": hot_path()}
-    facts["librdkafka"] = libversion()[0]
+    facts = {**machine(), "librdkafka": libversion()[0]}
+    if not bootstrap:
+        facts |= {"Barnabas": revision(), "hot path": hot_path()}
     if not console.is_terminal:
         console.width = WIDTH
     effort = _effort(quick, repeat, minutes if minutes or full else MINUTES)
@@ -139,16 +140,17 @@ def compare(
     into = results or (None if bootstrap or only or full or quick else RESULTS)
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)  # better found out now than afterwards
-    console.print(_plan(len(cases), expected_seconds(cases, effort), effort), highlight=False)
+    expected_s = expected_seconds(cases, effort) + warm_up_seconds(cases, effort)
+    console.print(_plan(len(cases), expected_s, effort), highlight=False)
     facts |= _held_up(console, quick)
-    with TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
+    # What was measured is told before any signal ends the command, also one that ended the run.
+    with uninterrupted(), TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
         with signalled_once(), _progress(console) as say:
             outcome = run(
                 ours, theirs, cases, effort, Path(data), say, lambda site: warm_up(site, effort)
             )
-        with uninterrupted():
-            into = results if outcome.interrupted else into
-            _tell(console, outcome, facts, into=into, quick=quick)
+        into = results if outcome.interrupted else into
+        _tell(console, outcome, facts, into=into, quick=quick)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.failures:

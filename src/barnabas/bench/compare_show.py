@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 NO_PICTURE: Final = "no picture: matplotlib is missing; `pip install matplotlib` brings it"
 HOW_TO_READ: Final = (
     "In each round both were measured one right after the other, which one first in turn. A ratio"
-    " is what {ours} had in a round divided by what {theirs} had in it; shown is the median of the"
-    " rounds' ratios, with the lowest and the highest. The two columns before it are medians, too,"
-    " each of its own, so that the ratio need not be their quotient. Where there is a goal, the"
-    " median decides (✓ met, ✗ missed); how many rounds would have met it by themselves is told."
+    " is what {ours} had in a round divided by what {theirs} had in it: above 1 is better for MB/s"
+    " and requests, below 1 for seconds, memory and CPU time. Shown is the median of the rounds'"
+    " ratios, with the lowest and the highest. The figures of each system are medians of its own"
+    " rounds, so the ratio need not be one divided by the other. A goal is met (✓) or missed (✗) by"
+    " the median; beside it is told how many rounds would have met it by themselves."
 )
 _STYLES: Final = {None: "", True: "green", False: "red"}
 _PAGE: Final = """<!doctype html>

@@ -18,8 +18,6 @@ _PRODUCER, _CONSUMER = 0, 1
 _UNKNOWN: Final = -1001  # the position in a partition of which nothing was read
 _ERROR_CHARACTERS: Final = 512
 _LISTENS_EVERY_MS: Final = 500  # to signals: Python sees none while the library waits
-# Of malloc.h: what is freed stays the process's, up to so many bytes, and is not mapped anew.
-_KEPT: Final = {-1: 1 << 30, -2: 4 << 20, -3: 32 << 20}  # trim, top pad and mmap threshold
 
 
 class _Message(Structure):
@@ -189,15 +187,8 @@ def _check(error: int) -> None:
 
 @cache
 def _library() -> CDLL:
-    """Found through the module that is linked with it, wherever that has it from.
-
-    With the GNU C library, this process keeps memory that it frees: page faults for buffers that
-    the client makes anew for each request cost it up to a third of its time.
-    """
+    """Found through the module that is linked with it, wherever that has it from."""
     library = CDLL(cimpl.__file__)
-    if (mallopt := getattr(CDLL(None), "mallopt", None)) is not None:
-        for option, size in _KEPT.items():
-            mallopt(option, size)
     for name in ("conf_new", "new", "topic_new", "queue_get_consumer"):
         getattr(library, f"rd_kafka_{name}").restype = c_void_p
     library.rd_kafka_topic_partition_list_new.restype = POINTER(_Partitions)

@@ -130,19 +130,21 @@ def machine() -> dict[str, str | int]:
 
 def revision() -> str:
     """The version of Barnabas that is measured, and its commit where it runs from a clone."""
-    here, released = Path(__file__), version("barnabas")
-    asked = (
-        ["git", "ls-files", "--error-unmatch", here.name],  # or the clone is somebody else's
-        ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"],
-    )
+    released = version("barnabas")
     try:
-        *_, told = [
-            subprocess.run(each, cwd=here.parent, capture_output=True, text=True, check=True).stdout
-            for each in asked
-        ]
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # or the clone is not of Barnabas
+        commit = _git("rev-parse", "--short=10", "HEAD")
+        changed = ", changed" if _git("status", "--porcelain", ":/src") else ""
     except (OSError, subprocess.CalledProcessError):
         return released
-    return f"{released} ({told.strip()})"
+    return f"{released} ({commit}{changed})"
+
+
+def _git(*arguments: str) -> str:
+    told = subprocess.run(
+        ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+    )
+    return told.stdout.strip()
 
 
 def in_one_line(facts: Mapping[str, str | int]) -> str:

@@ -14,16 +14,16 @@ _Handler = Callable[[int, FrameType | None], object]
 def signalled_once() -> Iterator[None]:
     """The first one ends the block by KeyboardInterrupt; a second must not break in while that
     clears up."""
+    before = _handlers()
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in _ENDING:
             signal.signal(each, signal.SIG_IGN)
-        handler = before[number]
-        if callable(handler):
+        if callable(handler := before[number]):
             handler(number, frame)
         raise KeyboardInterrupt
 
-    with _handled_by(stop) as before:
+    with _handled_by(stop):
         yield
 
 
@@ -38,11 +38,16 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _handled_by(handler: _Handler) -> Iterator[dict[int, Any]]:
-    """Within the block; what handled them before is given, and does so again afterwards."""
-    before: dict[int, Any] = {number: signal.signal(number, handler) for number in _ENDING}
+def _handled_by(handler: _Handler) -> Iterator[None]:
+    before = _handlers()
     try:
-        yield before
+        for number in _ENDING:
+            signal.signal(number, handler)
+        yield
     finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+        for each, earlier in before.items():
+            signal.signal(each, earlier)
+
+
+def _handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in _ENDING}

@@ -44,7 +44,7 @@ cdef class IndexEnd:
         cdef int64_t low = 0, high = self.entries, middle
         PyObject_GetBuffer(self._view, &buffer, PyBUF_SIMPLE)
         try:
-            if high * OFFSET_ENTRY > buffer.len:
+            if high > buffer.len // OFFSET_ENTRY:
                 raise struct.error(f"{buffer.len} bytes are not {high} entries")
             while low < high:
                 middle = (low + high) // 2

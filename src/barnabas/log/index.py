@@ -118,8 +118,7 @@ class OffsetIndex(Index):
         """The greatest known beginning of a batch at or before `position`."""
         if not self.entries:
             return 0
-        if len(self._view) < (size := self.entries * self.FORMAT.size):
-            self._map(size)
+        self.entry(self.entries - 1)  # maps
         return self.last_position_upto(position)
 
     def truncate_to(self, offset: int) -> None:

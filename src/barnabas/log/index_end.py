@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.twins import use_compiled
@@ -59,6 +60,8 @@ class IndexEnd:
     def last_position_upto(self, position: int) -> int:
         """Of an offset index that is mapped: the greatest position at or before this one, or 0."""
         view, size, unpack = self._view, OFFSET_ENTRY.size, OFFSET_ENTRY.unpack_from
+        if self.entries > len(view) // size:
+            raise StructError(f"{len(view)} bytes are not {self.entries} entries")
 
         def position_of(number: int) -> int:
             found: int = unpack(view, number * size)[1]

@@ -255,7 +255,7 @@ class Log(LogEnd):
 
     @property
     def mean_record_bytes(self) -> int:
-        """In the active segment; 0 while that is empty."""
+        """For each offset of the active segment, compacted or not; 0 while that is empty."""
         active = self._active
         return active.size // max(1, active.end_offset - active.base_offset)
 

@@ -123,18 +123,13 @@ class _Reader:
     def _alike(self, count: int) -> list[FetchPartition]:
         """All partitions of a topic at once, if they are as most clients send them; else none."""
         size = _UNTAGGED.size
-        if self._version < 12 or self._position + count * size > len(self._frame):
+        if not self._flexible or self._position + count * size > len(self._frame):
             return []
         part = self._frame[self._position : self._position + count * size]
         if any(part[size - 1 :: size]):
             return []  # some have tags
         self._position += count * size
-        return [
-            FetchPartition(index, offset, most, leader_epoch, last_fetched_epoch, log_start_offset)
-            for index, leader_epoch, offset, last_fetched_epoch, log_start_offset, most, _ in (
-                _UNTAGGED.iter_unpack(part)
-            )
-        ]
+        return [_wanted(*fields) for fields in _UNTAGGED.iter_unpack(part)]
 
     def _forgotten(self) -> ForgottenTopic:
         name, topic_id = self._which()
@@ -150,14 +145,14 @@ class _Reader:
         leader_epoch = last_fetched_epoch = log_start_offset = -1
         fields = self._take(_partition_fields(self._version))
         if self._version >= 12:
-            index, leader_epoch, offset, last_fetched_epoch, log_start_offset, size = fields
-        elif self._version >= 9:
+            self._skip_tags()
+            return _wanted(*fields)
+        if self._version >= 9:
             index, leader_epoch, offset, log_start_offset, size = fields
         elif self._version >= 5:
             index, offset, log_start_offset, size = fields
         else:
             index, offset, size = fields
-        self._skip_tags()
         return FetchPartition(
             index, offset, size, leader_epoch, last_fetched_epoch, log_start_offset
         )
@@ -216,10 +211,23 @@ class _Reader:
 
 
 _PARTITION_V12 = struct.Struct(">iiqiqi")
-_UNTAGGED = struct.Struct(">iiqiqib")  # the last one, of version 12, and that no tags follow
+_UNTAGGED = struct.Struct(_PARTITION_V12.format + "b")  # the last byte counts tags
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V4 = struct.Struct(">iqi")
+
+
+def _wanted(
+    index: int,
+    leader_epoch: int,
+    offset: int,
+    last_fetched_epoch: int,
+    log_start_offset: int,
+    size: int,
+    _tags: int = 0,
+) -> FetchPartition:
+    """The fields of version 12 in the order of `FetchPartition`."""
+    return FetchPartition(index, offset, size, leader_epoch, last_fetched_epoch, log_start_offset)
 
 
 def _partition_fields(version: int) -> struct.Struct:
@@ -309,7 +317,7 @@ def _count(count: int, flexible: bool) -> bytes:
 
 def _partition_head(head: bytearray, version: int, got: PartitionFetched, flexible: bool) -> None:
     if flexible and not got.aborted:  # most of today's clients, of most partitions
-        aborted = 0 if got.aborted is None else 1  # how many, and one
+        aborted = 0 if got.aborted is None else 1  # the length of a compact array is one more
         head += _FETCHED_V12.pack(*got[:5], aborted, got.preferred_read_replica)
         head += uvarint(len(got.records) + 1)
         return
@@ -318,7 +326,7 @@ def _partition_head(head: bytearray, version: int, got: PartitionFetched, flexib
     else:
         head += _FETCHED_V4.pack(*got[:4])
     if got.aborted is None:
-        head += b"\0" if flexible else b"\xff\xff\xff\xff"
+        head += b"\xff\xff\xff\xff"
     else:
         head += _count(len(got.aborted), flexible)
         for producer_id, first_offset in got.aborted:

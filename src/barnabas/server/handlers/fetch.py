@@ -6,7 +6,7 @@ what is committed, from the leader or, since version 11, from a follower; follow
 the leader has, and tell by it what they have themselves (`follower_fetches`). Rules on size:
 `max_bytes` bounds the answer and each partition's own limit its share, but the first batch of
 the first partition that has any is always sent, however large, so that a consumer never gets
-stuck.
+stuck. A consumer of small records gets fewer partitions at once than `max_bytes` would allow.
 """
 
 import logging
@@ -18,9 +18,9 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, Offset
+from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.log.extent import Extent
+from barnabas.log.extent import NOTHING, Extent
 from barnabas.purgatory.operations import DelayedOperation
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.reading import Reading
@@ -51,11 +51,13 @@ log = logging.getLogger("barnabas.fetch")
 REMEMBERED: Final = 10_000
 CONSUMER: Final = -1
 FROM_FOLLOWERS_SINCE: Final = 11
-# A consumer looks at the first record of an answer when the last has come, and asks for more when
-# it has seen all. Of small records a large answer is out of its processor's caches by then, so it
-# gets about so many at once; but where that is less than so many bytes, asking would cost more.
-RECORDS_AT_ONCE: Final = 4096
-LEAST_AT_ONCE: Final = 2 * 1024 * 1024
+# An answer to a consumer takes in no further partition when it has what this many records take, and
+# this many bytes. The consumer looks at the first record when the last has come: if they are many,
+# they have left its processor's caches by then. Of fewer bytes, or with many partitions that each
+# request names, asking again would cost more.
+ENOUGH_RECORDS: Final = 3072
+ENOUGH_BYTES: Final = 3 * 512 * 1024
+ENOUGH_FOR_EACH: Final = 64 * 1024  # bytes for each partition that is named
 
 
 @dataclass(slots=True)
@@ -66,7 +68,6 @@ class Found:
     answer: PartitionFetched
     extent: Extent | None = None
     more: bool = False  # behind the extent: a limit or the end of a segment cut it off
-    good: int = 0  # bytes that a consumer had better get of such records at once
 
 
 @dataclass(slots=True)
@@ -179,22 +180,25 @@ class Fetch:
         return ready
 
     def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
-        """Look at each wanted partition, in order, until `max_bytes` are found, or as much as is
-        good for a consumer of what was found first."""
+        """Look at each wanted partition, in order, until `max_bytes` are found or a consumer has
+        enough for now."""
         left = min(request.max_bytes, self.max_bytes)
+        enough = left
         fetched = Fetched([], 0, False)
         for wanted in context.wanted:
             if request.replica_id >= 0 and self._is_idle(wanted, request.replica_id, context):
                 continue
-            found = self._look(wanted, left, fetched.size, request, version)
+            is_full = fetched.size > 0 and not left
+            found = self._passed_over(wanted, request) if is_full else None
+            if found is None:
+                found = self._look(wanted, left, fetched.size, request, version)
             fetched.found.append(found)
             if found.extent is not None:
                 if not fetched.size and request.replica_id < 0:
-                    left = min(left, max(found.good, request.min_bytes))
+                    named = ENOUGH_FOR_EACH * len(context.wanted)
+                    enough = max(self._enough(wanted), request.min_bytes, named)
                 fetched.size += found.extent.size
-                left = max(0, left - found.extent.size)
-            elif found.more and left < wanted.partition.max_bytes:
-                left = 0  # it had no room for one batch: nor will others, that are not looked for
+                left = max(0, left - found.extent.size) if fetched.size < enough else 0
             answer = found.answer
             if (
                 found.more
@@ -204,6 +208,38 @@ class Fetch:
             ):
                 fetched.urgent = True
         return fetched
+
+    def _passed_over(self, wanted: Wanted, request: FetchRequest) -> Found | None:
+        """What `_look` finds in a partition when the answer is full, if there is nothing special
+        about it: so it is with most of those that a consumer of many names."""
+        partition = wanted.partition
+        leader = self._leader(wanted.topic, partition.partition)
+        if (
+            leader is None
+            or request.replica_id >= 0
+            or self._selector is not None
+            or partition.last_fetched_epoch >= 0
+            or partition.current_leader_epoch not in (NO_LEADER_EPOCH, leader.epoch)
+            or not leader.log.log_start_offset <= partition.fetch_offset <= leader.high_watermark
+        ):
+            return None
+        answer = PartitionFetched(
+            partition.partition,
+            0,
+            leader.high_watermark,
+            leader.last_stable_offset,
+            leader.log.log_start_offset,
+            b"",
+            () if request.read_committed else None,
+        )
+        return Found(wanted.topic, answer)
+
+    def _enough(self, wanted: Wanted) -> int:
+        """The bytes that a consumer had better have when it looks at records like these."""
+        name, index = self._name_of(wanted.topic), wanted.partition.partition
+        replica = None if name is None else self._replicas.get(TopicPartition(name, index))
+        mean = 0 if replica is None else replica.log.mean_record_bytes
+        return max(ENOUGH_BYTES, ENOUGH_RECORDS * mean)
 
     def _is_idle(self, wanted: Wanted, replica: int, context: FetchContext) -> bool:
         """Whether a follower has all of a partition and knows it: so it is with most of them."""
@@ -243,29 +279,22 @@ class Fetch:
                 b"",
                 () if request.read_committed else None,
             )
-            if self._selector is not None:
-                better = self._better_replica(self._selector, leader, request, offset)
-                if better is not None:
-                    return Found(wanted.topic, answer._replace(preferred_read_replica=better))
-            if partition.last_fetched_epoch >= 0:
-                diverging = reading.diverging_epoch(partition.last_fetched_epoch, offset)
-                if diverging is not None:
-                    return Found(wanted.topic, answer._replace(diverging_epoch=diverging))
+            if (better := self._better_replica(leader, request, offset)) is not None:
+                return Found(wanted.topic, answer._replace(preferred_read_replica=better))
+            diverging = reading.diverging_epoch(partition.last_fetched_epoch, offset)
+            if diverging is not None:
+                return Found(wanted.topic, answer._replace(diverging_epoch=diverging))
             upto = _readable(reading, stable, request)
             if offset == upto:
                 return Found(wanted.topic, answer)  # as in most partitions of most fetches
             limit = min(partition.max_bytes, left)
             extent = reading.log.locate(Offset(offset), limit, upto, minimum_one=before == 0)
             if extent.size and self._must_wait(leader, request):
-                return Found(wanted.topic, answer)
-            if before + extent.size < request.min_bytes:
+                extent = NOTHING
+            elif before + extent.size < request.min_bytes:
                 more = reading.has_more(offset, upto, extent)
-            else:
-                more = not extent.size  # there was no room, and most likely something
-            if not extent.size:
-                return Found(wanted.topic, answer, None, more)
-            good = max(LEAST_AT_ONCE, RECORDS_AT_ONCE * reading.log.mean_record_bytes)
-            return Found(wanted.topic, answer, extent, more, good)
+                return Found(wanted.topic, answer, extent if extent.size else None, more)
+            return Found(wanted.topic, answer, extent if extent.size else None)
         except BrokerError as e:
             return Found(wanted.topic, PartitionFetched(partition.partition, int(e.code)))
         except DiskFault as fault:
@@ -291,13 +320,12 @@ class Fetch:
                 return None, Reading(follower.log, follower.high_watermark, follower.epoch)
         raise BrokerError(self._replicas.why_not(name, index))
 
-    @staticmethod
     def _better_replica(
-        selector: RackAware, leader: LeaderReplica | None, request: FetchRequest, offset: int
+        self, leader: LeaderReplica | None, request: FetchRequest, offset: int
     ) -> BrokerId | None:
-        if leader is None or request.replica_id != CONSUMER:
+        if leader is None or self._selector is None or request.replica_id != CONSUMER:
             return None
-        return selector.select(leader, request.rack_id, offset)
+        return self._selector.select(leader, request.rack_id, offset)
 
     def _must_wait(self, leader: LeaderReplica | None, request: FetchRequest) -> bool:
         replica = request.replica_id
@@ -329,15 +357,15 @@ class Fetch:
         """The response, at once if everything is in the page cache, otherwise when it is read."""
         buffers: list[Buffer] = []
         for found in fetched.found:
-            warm = self._warm(found)
+            warm = b"" if found.extent is None else self._warm(found, found.extent)
             if warm is None:
                 return self._read_cold(operation, fetched)
             buffers.append(warm)
         return operation.response(fetched, buffers)
 
-    def _warm(self, found: Found) -> Buffer | None:
+    def _warm(self, found: Found, extent: Extent) -> Buffer | None:
         try:
-            return b"" if found.extent is None else found.extent.warm()
+            return extent.warm()
         except DiskFault as fault:
             return self._unreadable(found, fault)
 
@@ -440,7 +468,7 @@ class DelayedFetch(DelayedOperation):
                 self._fetch.errors[got.code] += 1
             if not self._context.worth_telling(found.topic, got):
                 continue
-            if found.topic != last:
+            if found.topic is not last and found.topic != last:
                 last = found.topic
                 topics.append(
                     TopicFetched(last, None, [])
