@@ -48,3 +48,29 @@ def test_one_that_comes_while_figures_are_written_is_heeded_afterwards(
         written = True
     assert written
     assert signal.getsignal(number) is handler
+
+
+def test_one_that_ends_the_work_is_heeded_again_when_all_is_written(
+    number: signal.Signals,
+) -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        os.kill(os.getpid(), number)
+        done.append("went on")
+
+    with uninterrupted():
+        with pytest.raises(KeyboardInterrupt), signalled_once():
+            work()
+        os.kill(os.getpid(), number)
+        done.append("written")
+    assert done == ["written"]
+
+
+def test_one_that_came_is_heeded_also_if_the_block_fails(number: signal.Signals) -> None:
+    def work() -> None:
+        os.kill(os.getpid(), number)
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"), uninterrupted():
+        work()

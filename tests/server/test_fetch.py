@@ -11,7 +11,6 @@ from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
 from barnabas.log.extent import Extent
 from barnabas.server import housekeeping
-from barnabas.server.handlers import fetch as fetch_handler
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker
@@ -250,85 +249,6 @@ def test_the_brokers_own_limit_is_kept(tmp_path: Path) -> None:
         assert offsets(only(await client.ask(fetch(("orders", 0, 0))))) == [0]
 
     with_broker(tmp_path, scenario, fetch_max_bytes=1024)
-
-
-@pytest.mark.parametrize(
-    ("records", "least", "min_bytes", "expected"),
-    [
-        (1, 1, 1, [[0, 1, 2], [], []]),  # what one partition gives is its own affair
-        (4, 1, 1, [[0, 1, 2], [0, 1, 2], []]),  # three records were not enough
-        (1, 4000, 1, [[0, 1, 2], [0, 1, 2], []]),  # nor were three kilobytes
-        (1, 1, 7000, [[0, 1, 2]] * 3),  # who wants more gets more
-        (100, 1, 1, [[0, 1, 2]] * 3),
-        (1, 7000, 1, [[0, 1, 2]] * 3),
-    ],
-)
-def test_a_consumer_gets_no_further_partitions_when_it_has_enough(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    records: int,
-    least: int,
-    min_bytes: int,
-    expected: list[list[int]],
-) -> None:
-    monkeypatch.setattr(fetch_handler, "ENOUGH_RECORDS", records)
-    monkeypatch.setattr(fetch_handler, "ENOUGH_BYTES", least)
-    monkeypatch.setattr(fetch_handler, "ENOUGH_FOR_EACH", 1)
-
-    async def scenario(insight: Insight) -> None:
-        client = await filled(insight, "orders", partitions=3)
-        wanted = [("orders", index, 0) for index in range(3)]
-        for epoch in (0, -1):  # with and without a session
-            sent = fetch(*wanted, min_bytes=min_bytes, max_wait_ms=60_000, session_epoch=epoch)
-            told = await client.ask(sent)
-            assert [offsets(p) for topic in told.responses for p in topic.partitions] == expected
-
-    with_broker(tmp_path, scenario)
-
-
-def test_who_names_many_partitions_gets_more_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetch_handler, "ENOUGH_RECORDS", 1)
-    monkeypatch.setattr(fetch_handler, "ENOUGH_BYTES", 1)
-    monkeypatch.setattr(fetch_handler, "ENOUGH_FOR_EACH", 1500)
-
-    async def scenario(insight: Insight) -> None:
-        client = await filled(insight, "orders", partitions=4)
-        for named, expected in [(2, 1), (3, 2), (4, 2)]:
-            wanted = [("orders", index, 0) for index in range(named)]
-            (told,) = (await client.ask(fetch(*wanted))).responses
-            assert sum(bool(offsets(partition)) for partition in told.partitions) == expected
-
-    with_broker(tmp_path, scenario)
-
-
-@pytest.mark.parametrize(
-    ("offset", "options", "expected"),
-    [
-        (3, {}, (ErrorCode.none, 3)),
-        (1, {"isolation_level": 1}, (ErrorCode.none, 3)),
-        (4, {}, (ErrorCode.offset_out_of_range, -1)),
-        (-1, {}, (ErrorCode.offset_out_of_range, -1)),
-        (1, {"epoch": 7}, (ErrorCode.unknown_leader_epoch, -1)),
-    ],
-)
-def test_a_partition_without_room_in_the_answer_is_told_of_like_any_other(
-    tmp_path: Path, offset: int, options: dict[str, Any], expected: tuple[ErrorCode, int]
-) -> None:
-    async def scenario(insight: Insight) -> None:
-        client = await filled(insight, "orders")
-        await filled(insight, "bills")
-        alone = only(await client.ask(fetch(("bills", 0, offset), **options)))
-        sent = fetch(("orders", 0, 0), ("bills", 0, offset), max_bytes=1, **options)
-        _, behind = (await client.ask(sent)).responses
-        (partition,) = behind.partitions
-        assert (partition.error_code, partition.high_watermark) == expected
-        assert offsets(partition) == []
-        for field in ("last_stable_offset", "log_start_offset", "aborted_transactions"):
-            assert getattr(partition, field) == getattr(alone, field)
-
-    with_broker(tmp_path, scenario)
 
 
 # -- sessions, over the wire -------------------------------------------------

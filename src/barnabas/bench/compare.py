@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from barnabas.bench.options import FOLDER
-from barnabas.bench.signals import signalled_once, uninterrupted
+from barnabas.bench.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +145,7 @@ def compare(
     facts |= _held_up(console, quick)
     # What was measured is told before any signal ends the command, also one that ended the run.
     with uninterrupted(), TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
-        with signalled_once(), _progress(console) as say:
+        with _progress(console) as say:
             outcome = run(
                 ours, theirs, cases, effort, Path(data), say, lambda site: warm_up(site, effort)
             )

@@ -28,6 +28,7 @@ from barnabas.bench.load import LoadFailed
 from barnabas.bench.native_build import NoCompiler
 from barnabas.bench.plan import Say
 from barnabas.bench.processes import ServerFailed
+from barnabas.bench.signals import signalled_once
 from barnabas.bench.waiting import NotInTime
 
 # What a system under test can do wrong; anything else is a bug of the bench.
@@ -137,7 +138,8 @@ def compare(
     failures: list[str] = []
     interrupted = False
     try:
-        _run(courses, (ours, theirs), effort, _Clusters(folder, warm_up), failures, say)
+        with signalled_once():
+            _run(courses, (ours, theirs), effort, _Clusters(folder, warm_up), failures, say)
     except (KeyboardInterrupt, SystemError):
         # The Kafka client makes a SystemError of a signal that hits one of its calls.
         interrupted = True
@@ -158,6 +160,9 @@ def _run(
     failures: list[str],
     say: Say,
 ) -> None:
+    shared = next((course.case for course in courses if not course.case.fresh), None)
+    if shared is not None:
+        _make_ready(shared, systems, clusters, failures, say)
     start = time.perf_counter()
     expected = expected_seconds([course.case for course in courses], effort)
     done = 0.0
@@ -175,6 +180,24 @@ def _run(
         finally:
             for system in systems:
                 _clear(partial(clusters.end, system), f"at the end, {system.name}", failures)
+
+
+def _make_ready(
+    case: Case,
+    systems: Sequence[System],
+    clusters: "_Clusters",
+    failures: list[str],
+    say: Say,
+) -> None:
+    """Start and warm up what this case and others share, so that none of it falls into a round."""
+    for system in systems:
+        say(f"warming up: {system.name}")
+        try:
+            with clusters.one_for(case, system):
+                pass
+        except FAILURES as problem:
+            failures.append(_told(problem, f"warming up, {system.name}"))
+            _clear(partial(clusters.end, system), f"warming up, {system.name}", failures)
 
 
 def _is_due(course: _Course, effort: Effort, until: float) -> bool:

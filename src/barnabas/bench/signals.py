@@ -31,10 +31,12 @@ def signalled_once() -> Iterator[None]:
 def uninterrupted() -> Iterator[None]:
     """One that comes is heeded when the block is over."""
     came: list[int] = []
-    with _handled_by(lambda number, _: came.append(number)):
-        yield
-    for number in came[:1]:
-        signal.raise_signal(number)
+    try:
+        with _handled_by(lambda number, _: came.append(number)):
+            yield
+    finally:
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 @contextmanager

@@ -63,8 +63,8 @@ max.incremental.fetch.session.cache.slots int 1000 >=0 medium acts
 fetch.max.bytes int 8388608 >=1024 medium acts
     The most bytes answered to one fetch, however many the client asks for. Kafka's default is
     57671680: consumers of many partitions wait longer for their first records then, and need more
-    CPU time for all of them. Of small records consumers get less at once: what 4,096 of them take,
-    but 2 MiB at least.
+    CPU time for all of them. A consumer of small records gets about 2 MB at once, more if it
+    asks for more than 24 partitions.
 max.request.partition.size.limit int 2000 >=1 medium acts
     The most partitions described in one answer of DescribeTopicPartitions.
 unstable.api.versions.enable boolean false - high internal
