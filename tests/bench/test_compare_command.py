@@ -49,6 +49,16 @@ def test_a_case_that_is_not_there_is_refused_before_anything_else_is_said(
     assert "processor" not in refused.output
 
 
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("memory", ["start"]), ("P99.9", ["latency"]), ("disk", ["cost"]), ("cost", ["cost"])],
+)
+def test_cases_are_found_by_the_names_of_their_rows_too(word: str, expected: list[str]) -> None:
+    effort = compare_command._effort(quick=False, repeat=None, minutes=None)
+    found = compare_command._cases([word.lower()], effort, bootstrap=False, full=False, quick=False)
+    assert [case.key for case in found] == expected
+
+
 def test_a_quick_run_has_no_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Case] = []
 
@@ -92,7 +102,7 @@ def test_without_kafka_what_comes_nearest_to_the_cases_is_measured(
 ) -> None:
     ran: list[str] = []
 
-    def run(names: Sequence[str], *_: object) -> sections.Outcome:
+    def run(names: Sequence[str], *_: object, goals: bool) -> sections.Outcome:
         ran.extend(names)
         return sections.Outcome([], [])
 
@@ -187,7 +197,7 @@ def test_a_run_that_was_interrupted_before_anything_was_measured_writes_nothing(
     monkeypatch.setattr(compare_latency, "idle_delay_ms", lambda _: 1.0)
     told = asked("--results", str(tmp_path / "there"))
     assert told.exit_code != 0
-    assert "Interrupted before anything was measured" in told.output
+    assert "Interrupted before one round was done" in told.output
     assert "ratio (spread)" not in told.output
     assert list(tmp_path.rglob("compare.*")) == []
 

@@ -33,7 +33,7 @@ TOO_LATE_MS: Final = 3.0
 TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 of latencies will tell of the machine."
 MINUTES: Final = 40.0
 INTERRUPTED: Final = "Interrupted: the table has what was measured until then."
-TOO_SOON: Final = "Interrupted before anything was measured: there is nothing to show."
+TOO_SOON: Final = "Interrupted before one round was done: there is nothing to show."
 ANSWERS_WITHIN_S: Final = 5.0
 WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
 TOO_LONG_S: Final = 100.0  # for a run that is to be quick
@@ -67,8 +67,9 @@ def compare(
     only: Annotated[
         str,
         typer.Option(
-            help="Cases with one of these words in their name: produce, lz4, 100 B, latency,"
-            " prepared, unbatched, rebalance, cost, cold, start, replicated, leader, controller."
+            help="Cases with one of these words in their name or that of a row: produce, lz4,"
+            " 100 B, latency, prepared, unbatched, rebalance, cost, cold, start, replicated,"
+            " leader, controller."
         ),
     ] = "",
     full: Annotated[
@@ -242,6 +243,11 @@ def _check_answers(bootstrap: str) -> None:
         raise CommandFailed(f"no broker answers at {bootstrap}") from None
 
 
+def _names(case: "Case") -> str:
+    """Of the case and of its rows, in small letters."""
+    return "\n".join((case.key, *(metric.name for metric in case.metrics))).lower()
+
+
 def _cases(
     words: Sequence[str], effort: "Effort", *, bootstrap: bool, full: bool, quick: bool
 ) -> "list[Case]":
@@ -261,13 +267,11 @@ def _cases(
         and not (quick and case.expected_s(effort) > TOO_LONG_S)
     ]
     for word in words:
-        if not any(word in case.key.lower() for case in possible):
+        if not any(word in _names(case) for case in possible):
             limited = " for clusters that run already" if bootstrap else ""
             limited += " that is quick" if quick else ""
             raise typer.BadParameter(f"no case{limited} has {word!r} in its name")
-    cases = [
-        case for case in possible if not words or any(word in case.key.lower() for word in words)
-    ]
+    cases = [case for case in possible if not words or any(word in _names(case) for word in words)]
     return [case.without_goals() for case in cases] if bootstrap or quick else cases
 
 
@@ -289,7 +293,8 @@ def _against_limits(
     limits = f"{', '.join(sections)} against raw limits only{nothing}."
     console.print(f"{why}: {limits}", soft_wrap=True, markup=False, highlight=False)
     with TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
-        outcome = run(sections, SMOKE if quick else FULL, Path(data), console)
+        plan = SMOKE if quick else FULL
+        outcome = run(sections, plan, Path(data), console, goals=not quick)
     if quick:
         console.print(MEANINGLESS)
     if outcome.failures:
