@@ -116,7 +116,7 @@ class Setting:
                 settings=lambda: self.settings,
                 broker_epoch=lambda: 5,
                 remove_later=Removal.run,
-                high_watermark_moved=lambda follower: self.on_moved(follower.topic_partition),
+                offsets_moved=lambda follower: self.on_moved(follower.topic_partition),
                 disk_failed=self._disk_failed,
                 fail=self.broken.append,
                 safeguards=safeguards or Safeguards(),

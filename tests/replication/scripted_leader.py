@@ -21,7 +21,8 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.log.log import Log
-from barnabas.server.fetch_sessions import FetchContext, FetchSessions, Wanted
+from barnabas.server.fetch_sessions import FetchContext, FetchSessions
+from barnabas.server.wanted import Wanted
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.batch import read_header
 from barnabas.wire.fetch import (
@@ -201,7 +202,7 @@ class ScriptedLeader:
         topics = [
             TopicFetched(None, wanted.topic, [each])
             for wanted, each in found
-            if isinstance(wanted.topic, UUID) and context.worth_telling(wanted.topic, each)
+            if isinstance(wanted.topic, UUID) and context.worth_sending(wanted, each)
         ]
         return write_fetch(version, correlation_id, topics, session_id=context.session_id)
 

@@ -62,12 +62,12 @@ def test_the_high_watermark_goes_with_the_leaders_up_to_the_logs_end(
 ) -> None:
     follower = following(log)
     records = sent(tmp_path, (5, 10))
-    assert follower.append(records, 4, 0, NOW).high_watermark_moved
+    assert follower.append(records, 4, 0, NOW).offsets_moved
     assert (follower.high_watermark, follower.lag) == (4, 0)
-    assert follower.append(records[:0], 30, 0, NOW).high_watermark_moved
+    assert follower.append(records[:0], 30, 0, NOW).offsets_moved
     assert (follower.high_watermark, follower.lag) == (10, 20)
     # A leader that was elected just now may know less: what is committed stays so.
-    assert not follower.append(records[:0], 7, 0, NOW).high_watermark_moved
+    assert not follower.append(records[:0], 7, 0, NOW).offsets_moved
     assert follower.high_watermark == 10
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.server.fetch_sessions import FetchContext, FetchSessions, TopicKey
+from barnabas.server.fetch_sessions import FetchContext, FetchSessions
+from barnabas.server.wanted import TopicKey
 from barnabas.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -68,7 +69,7 @@ def answered(context: FetchContext, **got: Any) -> tuple[list[tuple[TopicKey, in
     told = [
         (wanted.topic, wanted.partition.partition)
         for wanted in context.wanted
-        if context.worth_telling(wanted.topic, fetched(wanted.partition.partition, **got))
+        if context.worth_sending(wanted, fetched(wanted.partition.partition, **got))
     ]
     return told, context.session_id
 
@@ -155,7 +156,7 @@ def test_a_partition_that_had_records_goes_to_the_end_of_the_order() -> None:
     session_id = opened(sessions, ("a", 0), ("a", 1), ("a", 2))
     context = sessions.begin(asked(session_id, 1), by_id=False)
     assert context.answering() == ErrorCode.none
-    assert context.worth_telling("a", fetched(0, records=b"batch"))
+    assert context.worth_sending(context.wanted[0], fetched(0, records=b"batch"))
     context = sessions.begin(asked(session_id, 2), by_id=False)
     assert [wanted.partition.partition for wanted in context.wanted] == [1, 2, 0]
 

@@ -13,7 +13,8 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.ids import LeaderEpoch
 from barnabas.log.extent import Extent
 from barnabas.log.log import Log
-from barnabas.server.handlers.fetch import DelayedFetch, Fetch
+from barnabas.server.delayed_fetch import DelayedFetch
+from barnabas.server.fetch_collector import FetchCollector
 from tests.server.raw import Insight, batch, fetch, produce, until, with_broker
 from tests.server.test_fetch import BY_ID, VERSIONS, filled, offsets, only
 
@@ -28,6 +29,10 @@ def test_a_fetch_without_time_to_wait_is_answered_empty(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
+def _waits(insight: Insight, count: int) -> bool:
+    return insight.delayed.waiting == count
+
+
 def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         producer = await filled(insight, "orders", batches=0)
@@ -36,7 +41,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
         for waiting in (1, 1, 0):
             await until(lambda: insight.delayed.waiting == 1)
             await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
-            assert insight.delayed.waiting == waiting
+            await until(partial(_waits, insight, waiting))
         await consumer.receive()
 
     with_broker(tmp_path, scenario)
@@ -48,13 +53,13 @@ def test_a_fetch_that_waited_is_answered_by_a_shortcut_as_by_the_long_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, isolation_level: int
 ) -> None:
     looked: list[int] = []
-    collect = Fetch.collect
+    collect = FetchCollector.collect
 
-    def counted(self: Fetch, request: Any, context: Any, version: int) -> Any:
+    def counted(self: FetchCollector, request: Any, context: Any, version: int) -> Any:
         looked.append(version)
         return collect(self, request, context, version)
 
-    monkeypatch.setattr(Fetch, "collect", counted)
+    monkeypatch.setattr(FetchCollector, "collect", counted)
 
     async def scenario(insight: Insight) -> None:
         producer = await filled(insight, "orders", batches=2)
@@ -261,7 +266,7 @@ def test_a_session_that_waits_is_woken_by_any_of_its_partitions(tmp_path: Path) 
         session = (await consumer.ask(fetch(*wanted, session_epoch=0))).session_id
         waiting = fetch(session_id=session, session_epoch=1, max_wait_ms=60_000)
         answer = asyncio.ensure_future(consumer.ask(waiting))
-        await until(lambda: insight.delayed.watched == 3)
+        await until(lambda: insight.delayed.consumers.listening == 3)
         await producer.ask(produce(("orders", 2, batch())))
         assert only(await answer).partition_index == 2
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.follower import FollowerReplica
-from barnabas.server.handlers import fetch as fetch_handler
+from barnabas.server import fetch_collector
 from barnabas.server.metadata import BrokerImage
 from barnabas.znodes import layout, paths
 from tests.replication.leading import F2, F3, ME, leadership
@@ -59,9 +59,8 @@ def test_followers_read_all_and_consumers_what_is_committed(tmp_path: Path) -> N
 def test_followers_get_as_much_at_once_as_they_ask_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_handler, "ENOUGH_RECORDS", 1)
-    monkeypatch.setattr(fetch_handler, "ENOUGH_BYTES", 1)
-    monkeypatch.setattr(fetch_handler, "ENOUGH_FOR_EACH", 1)
+    for name in ("GOOD_RECORDS", "LEAST_BYTES", "MOST_BYTES", "LEAST_SHARE"):
+        monkeypatch.setattr(fetch_collector, name, 1)
 
     async def scenario(insight: Insight) -> None:
         wanted = [(name, 0, 0) for name in ("orders", "bills")]
@@ -69,10 +68,11 @@ def test_followers_get_as_much_at_once_as_they_ask_for(
         for name, _, _ in wanted:
             await insight.create(name)
             lead(insight, name, (ME, F2))
-            await client.ask(produce((name, 0, batch()), acks=1))
+            for _ in range(2):
+                await client.ask(produce((name, 0, batch()), acks=1))
         response = await client.ask(fetch(*wanted, replica_id=F2, epoch=1))
         got = [offsets(p) for topic in response.responses for p in topic.partitions]
-        assert got == [[0], [0]]
+        assert got == [[0, 1], [0, 1]]
 
     with_broker(tmp_path, scenario, **BROKER)
 

@@ -34,7 +34,7 @@ class SecondBroker:
                 settings=lambda: QUICK,
                 broker_epoch=lambda: -1,
                 remove_later=Removal.run,
-                high_watermark_moved=lambda _: None,
+                offsets_moved=lambda _: None,
                 disk_failed=self._fail,
                 fail=self._fail,
             )

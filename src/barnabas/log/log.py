@@ -211,6 +211,14 @@ class Log(LogEnd):
 
     # Reading
 
+    def check_range(self, offset: Offset) -> None:
+        """Raises BrokerError(offset_out_of_range) unless log start <= offset <= log end."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise BrokerError(
+                ErrorCode.offset_out_of_range,
+                f"{self.folder} holds {self.log_start_offset}..{self.log_end_offset}, not {offset}",
+            )
+
     def locate(
         self, offset: Offset, max_bytes: int, upto: Offset, *, minimum_one: bool = False
     ) -> Extent:
@@ -222,11 +230,7 @@ class Log(LogEnd):
 
         Raises  BrokerError(offset_out_of_range) unless log start <= offset <= log end
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise BrokerError(
-                ErrorCode.offset_out_of_range,
-                f"{self.folder} holds {self.log_start_offset}..{self.log_end_offset}, not {offset}",
-            )
+        self.check_range(offset)
         if offset >= upto or (max_bytes <= 0 and not minimum_one):
             return NOTHING
         active = self._active
@@ -389,7 +393,8 @@ class Log(LogEnd):
 
     def _detach(self, which: slice) -> Removal:
         self._flushes.is_folder_dirty = True
-        return Removal(self.disk, self._segments.detach(which), self.config.file_delete_delay_ms)
+        paths, delay_ms = self._segments.detach(which), self.config.file_delete_delay_ms
+        return Removal(self.disk, paths, delay_ms, self.partition)
 
     # Compacting
 

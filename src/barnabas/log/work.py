@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.base.disk import Disk
-from barnabas.base.ids import Offset
+from barnabas.base.ids import Offset, TopicPartition
 
 
 class Flush(NamedTuple):
@@ -26,6 +26,7 @@ class Removal(NamedTuple):
     disk: Disk
     paths: Sequence[str]
     delay_ms: int
+    partition: TopicPartition | None = None  # whose log it shortened, if that goes on
 
     def run(self) -> None:
         for path in self.paths:

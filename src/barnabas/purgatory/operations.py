@@ -4,6 +4,7 @@ An operation is watched under keys (a partition, a group) and by the clock at on
 changes what a key stands for calls `check_and_complete(key)`; what is then satisfied
 completes, and what never is completes when its timeout ends. An operation that completes
 leaves all its keys and the timer in the same step, so nothing is left behind to purge.
+A `Listener` watches one key without being an operation: it has no timeout and never completes.
 
 All of it runs on the loop's thread and never suspends. Completing one operation may add,
 complete or cancel others, in the same purgatory too.
@@ -11,7 +12,7 @@ complete or cancel others, in the same purgatory too.
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.base.laws import law
 from barnabas.purgatory.timer import Timer
@@ -37,6 +38,10 @@ class DelayedOperation(TimerTask):
     @abstractmethod
     def try_complete(self) -> bool:
         """Whether what it waits for has come; the purgatory then completes it."""
+
+    def on_event(self) -> bool:
+        """React to a change of one of its keys; returns whether that completed it."""
+        return self.try_complete() and self.force_complete()
 
     @abstractmethod
     def on_complete(self) -> None:
@@ -67,6 +72,15 @@ class DelayedOperation(TimerTask):
 Operation = TypeVar("Operation", bound=DelayedOperation)
 
 
+class Listener(Protocol):
+    """A watcher of one key that lives longer than a request. Equal to itself alone."""
+
+    listens_in: "Purgatory[Any] | None"  # None while it does not listen
+
+    def on_event(self) -> bool:
+        """React to a change of the key; returns False, as it never completes."""
+
+
 class Purgatory(Generic[Operation]):
     """Where operations of one kind wait; several purgatories may share one timer.
 
@@ -76,15 +90,21 @@ class Purgatory(Generic[Operation]):
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
         self._delayed = 0
-        # The operations of a key, in order of arrival; a key that nobody watches is absent.
-        self._watchers: dict[Hashable, dict[Operation, None]] = {}
+        self._listening = 0
+        # The watchers of a key, in order of arrival; a key that nobody watches is absent.
+        self._watchers: dict[Hashable, dict[Operation | Listener, None]] = {}
         # Whether anybody watches a key: most often nobody does.
         self.is_watched = self._watchers.__contains__
 
     @property
     def watched(self) -> int:
-        """How many watches there are: an operation counts once for each of its keys."""
-        return sum(map(len, self._watchers.values()))
+        """How many watches operations hold: one counts once for each of its keys."""
+        return sum(map(len, self._watchers.values())) - self._listening
+
+    @property
+    def listening(self) -> int:
+        """How many listeners there are."""
+        return self._listening
 
     @property
     def delayed(self) -> int:
@@ -102,12 +122,33 @@ class Purgatory(Generic[Operation]):
         law(operation.purgatory is None, "PUR-2 an operation waits in one purgatory at the most")
         if operation.try_complete():
             return operation.force_complete()
-        watched = tuple(dict.fromkeys(keys))
-        if self._timer.add(operation, timeout_ms):
-            self._watch(operation, watched)
-        else:
-            operation.run()
+        self.watch(operation, keys, timeout_ms)
         return operation.completed
+
+    def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int) -> None:
+        """Add an operation that is known to be incomplete; it runs if it has no time to wait."""
+        watched = tuple(dict.fromkeys(keys))
+        if not self._timer.add(operation, timeout_ms):
+            operation.run()
+            return
+        operation.purgatory = self
+        operation.keys = watched
+        self._delayed += 1
+        for key in watched:
+            self._watchers.setdefault(key, {})[operation] = None
+
+    def listen(self, listener: Listener, key: Hashable) -> None:
+        """Report changes of a key to a listener that does not listen yet, until `stop_listening`
+        or `on_event` of its own ends that."""
+        listener.listens_in = self
+        self._listening += 1
+        self._watchers.setdefault(key, {})[listener] = None
+
+    def stop_listening(self, listener: Listener, key: Hashable) -> None:
+        """Report nothing more to a listener of this key."""
+        listener.listens_in = None
+        self._listening -= 1
+        self._leave(listener, key)
 
     def check_and_complete(self, key: Hashable) -> int:
         """Complete those that watch this key and now can be; says how many this call completed.
@@ -122,23 +163,34 @@ class Purgatory(Generic[Operation]):
         for operation in tuple(watchers):
             # One before it may have completed it or taken it away.
             if operation in watchers:
-                completed += self._check(operation)
+                completed += self._notify(operation)
         return completed
+
+    def check(self, operation: Operation) -> bool:
+        """Complete one operation that waits here, if it can be; returns whether it completed."""
+        if operation.purgatory is not self:
+            return False
+        try:
+            return operation.try_complete() and operation.force_complete()
+        except Exception as error:
+            self._timer.report(error, operation)
+            return operation.completed
 
     def check_all(self, keys: Iterable[Hashable]) -> int:
         """The same for those that watch any of these keys, each of them once."""
-        watching: dict[Operation, None] = {}
+        watching: dict[Operation | Listener, None] = {}
         for key in keys:
             watching.update(self._watchers.get(key, {}))
         # One before it may have completed it or taken it away.
-        return sum(self._check(each) for each in watching if each.purgatory is self)
+        return sum(self._notify(each) for each in watching if self._is_here(each))
 
     def cancel_for(self, key: Hashable) -> list[Operation]:
         """Take away all that watch this key, from their other keys too, for the caller to answer.
 
         None of them has completed; the caller may still `force_complete` them.
         """
-        cancelled = list(self._watchers.get(key, ()))
+        watchers = self._watchers.get(key, ())
+        cancelled = [each for each in watchers if isinstance(each, DelayedOperation)]
         for operation in cancelled:
             self.cancel(operation)
         return cancelled
@@ -151,22 +203,23 @@ class Purgatory(Generic[Operation]):
         self._timer.cancel(operation)
         self._delayed -= 1
         for key in operation.keys:
-            watchers = self._watchers[key]
-            del watchers[operation]
-            if not watchers:
-                del self._watchers[key]
+            self._leave(operation, key)
         return True
 
-    def _watch(self, operation: Operation, keys: tuple[Hashable, ...]) -> None:
-        operation.purgatory = self
-        operation.keys = keys
-        self._delayed += 1
-        for key in keys:
-            self._watchers.setdefault(key, {})[operation] = None
+    def _leave(self, watcher: Operation | Listener, key: Hashable) -> None:
+        watchers = self._watchers[key]
+        del watchers[watcher]
+        if not watchers:
+            del self._watchers[key]
 
-    def _check(self, operation: Operation) -> bool:
+    def _is_here(self, watcher: Operation | Listener) -> bool:
+        if isinstance(watcher, DelayedOperation):
+            return watcher.purgatory is self
+        return watcher.listens_in is self
+
+    def _notify(self, watcher: Operation | Listener) -> bool:
         try:
-            return operation.try_complete() and operation.force_complete()
+            return watcher.on_event()
         except Exception as error:
-            self._timer.report(error, operation)
-            return operation.completed
+            self._timer.report(error, watcher)
+            return isinstance(watcher, DelayedOperation) and watcher.completed

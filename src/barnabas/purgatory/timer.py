@@ -87,7 +87,7 @@ class Timer:
         self._closed = True
         self._disarm()
 
-    def report(self, error: Exception, task: TimerTask) -> None:
+    def report(self, error: Exception, task: object) -> None:
         """Tell the loop's exception handler what a task raised."""
         if isinstance(error, LawBroken) and self._on_fatal is not None:
             self._on_fatal(error)

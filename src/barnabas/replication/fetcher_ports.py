@@ -67,7 +67,7 @@ class FetcherPorts:
     settings: Callable[[], FetcherSettings]
     broker_epoch: Callable[[], int]
     remove_later: Callable[[Removal], None]
-    high_watermark_moved: Callable[[FollowerReplica], None]
+    offsets_moved: Callable[[FollowerReplica], None]
     disk_failed: Callable[[DiskFault], None]
     fail: Callable[[LawBroken], None]
     safeguards: Safeguards = field(default_factory=Safeguards)

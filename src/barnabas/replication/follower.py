@@ -20,7 +20,7 @@ log = logging.getLogger("barnabas.follower")
 class Followed(NamedTuple):
     """What came of an append."""
 
-    high_watermark_moved: bool
+    offsets_moved: bool  # the high watermark, or the log's start
     removal: Removal | None = None  # of the files of a log that had to begin elsewhere
 
 
@@ -94,6 +94,7 @@ class FollowerReplica:
         moved = self._advance_high_watermark(min(Offset(leader_high_watermark), end))
         if leader_log_start > self.log.log_start_offset:
             self.log.delete_records_before(min(Offset(leader_log_start), self.high_watermark))
+            moved = True
         return Followed(moved, removal)
 
     def _begins_within(self, first: BatchHeader) -> bool:

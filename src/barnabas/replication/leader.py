@@ -137,6 +137,9 @@ class LeaderReplica:
     def has_follower(self, replica: int) -> bool:
         return replica in self._in_sync.followers
 
+    def follower(self, replica: int) -> Follower | None:
+        return self._in_sync.followers.get(BrokerId(replica))
+
     def check_follower(self, replica: int, known_epoch: int) -> None:
         """Refuse a fetch of a replica that this partition is not assigned to, as far as is known.
 

@@ -39,14 +39,28 @@ class FollowerProgress(NamedTuple):
     isr_change: IsrChange | None  # begun: to be written to the tree
 
 
+class LastFetch:
+    """The time of the last fetch in one fetch session, which all its partitions share."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self, ms: float) -> None:
+        self.ms = ms
+
+
 class Follower:
-    """One follower in one leader epoch; times are milliseconds of a clock that never jumps."""
+    """One follower in one leader epoch; times are milliseconds of a clock that never jumps.
+
+    While a follower that has the whole log *rests* in a fetch session, each fetch of the session
+    counts as one of this partition, without anyone looking at it.
+    """
 
     __slots__ = (
+        "_caught_up_ms",
         "_last_fetch_ms",
         "_leader_end_offset",
+        "_resting",
         "broker_id",
-        "last_caught_up_ms",
         "log_end_offset",
         "log_start_offset",
     )
@@ -56,10 +70,27 @@ class Follower:
         self.broker_id = broker_id
         self.log_end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
-        self.last_caught_up_ms = caught_up_ms
+        self._caught_up_ms = caught_up_ms
+        self._resting: LastFetch | None = None
         # The leader's log end, and the time, as of the follower's last fetch.
         self._leader_end_offset = UNKNOWN
         self._last_fetch_ms = NEVER_MS
+
+    @property
+    def last_caught_up_ms(self) -> float:
+        resting = self._resting
+        return self._caught_up_ms if resting is None else max(self._caught_up_ms, resting.ms)
+
+    def rest(self, last_fetch: LastFetch) -> None:
+        """Count the fetches of a session as this follower's: it has the log's end, and knows it."""
+        self._resting = last_fetch
+
+    def stir(self, last_fetch: LastFetch) -> None:
+        """End resting in a session, unless the follower rests in a newer one by now."""
+        if self._resting is last_fetch:
+            self._resting = None
+            self._caught_up_ms = max(self._caught_up_ms, last_fetch.ms)
+            self._last_fetch_ms = max(self._last_fetch_ms, last_fetch.ms)
 
     def on_fetch(self, offset: int, log_start: int, leader_end: int, now_ms: float) -> None:
         """Take in a fetch at `offset`, made when the leader's log ended at `leader_end`.
@@ -67,10 +98,12 @@ class Follower:
         Reaching where the leader was at the fetch before counts as having caught up then:
         a follower that keeps pace is in sync, though the log always grows before it asks again.
         """
+        if self._resting is not None:
+            self.stir(self._resting)
         if offset >= leader_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+            self._caught_up_ms = max(self._caught_up_ms, now_ms)
         elif offset >= self._leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self._last_fetch_ms)
+            self._caught_up_ms = max(self._caught_up_ms, self._last_fetch_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start
         self._leader_end_offset = max(self._leader_end_offset, leader_end)

@@ -103,8 +103,8 @@ class Taking:
         if ports.throttle.is_throttled(*follower.topic_partition):
             ports.throttle.record(len(batches))
         self._remove_later(followed.removal)
-        if followed.high_watermark_moved:
-            ports.high_watermark_moved(follower)
+        if followed.offsets_moved:
+            ports.offsets_moved(follower)
 
     async def _flush(self, followings: Sequence[Following]) -> None:
         """As `flush.messages` asks, before the next fetch tells the leader how far we are."""

@@ -88,7 +88,7 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     """Every API that is served message by message."""
     return {
         **{key: _when_asked(key, broker) for key in (*LOADED_WHEN_ASKED, *CONTROL)},
-        ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed.deletions),
+        ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
         ApiKey.API_VERSIONS: api_versions.handle,
     }
 

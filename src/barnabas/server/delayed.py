@@ -44,9 +44,16 @@ class Delayed:
         """More is committed; in a partition without followers, whenever its log grew."""
         self.consumers.check_and_complete(key)
         self.produces.check_and_complete(key)
+        if self.followers.is_watched(key):
+            self.followers.check_and_complete(key)  # they learn of it with their next fetch
 
     def on_log_start(self, key: Key) -> None:
-        """A replica's log begins later than before."""
+        """The log here begins later than before: readers learn of it with their next fetch."""
+        self.consumers.check_and_complete(key)
+        self.followers.check_and_complete(key)
+
+    def on_low_watermark(self, key: Key) -> None:
+        """The log of a follower begins later than before."""
         self.deletions.check_and_complete(key)
 
     def on_partition(self, key: Key) -> None:

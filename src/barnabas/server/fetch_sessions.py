@@ -1,71 +1,49 @@
-"""Fetch sessions (KIP-227): a consumer names only what changed, and is told only what changed.
+"""Fetch sessions (KIP-227): a client names only what changed, and is sent only what changed.
 
-A session begins with a full fetch (epoch 0) and is carried on by incremental ones, each
-with the next epoch. Whatever does not fit (an unknown id, a wrong epoch) gets an error, and
-the client begins anew with a full fetch: a session is a saving, never a promise.
+A session begins with a full fetch (epoch 0) and goes on with incremental ones, each with the next
+epoch. Whatever does not fit (an unknown id, a wrong epoch) gets an error, and the client opens
+another session with a full fetch: a session is a saving, never a promise.
 """
 
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.wire.fetch import FetchPartition, FetchRequest, PartitionFetched
+from barnabas.server.wanted import FetchSession, Reader, TopicKey, Wanted
+from barnabas.wire.fetch import FetchRequest, PartitionFetched
 
 FULL: Final = 0
 NO_SESSION: Final = -1
 _LAST_EPOCH: Final = 2**31 - 1
-
-TopicKey = str | uuid.UUID
-
-
-class Wanted(NamedTuple):
-    """One partition to fetch from, its topic as the client named it."""
-
-    topic: TopicKey
-    partition: FetchPartition
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What a session remembers of a partition: what is wanted, and what was last told."""
-
-    wanted: FetchPartition
-    high_watermark: int = -1
-    log_start_offset: int = -1
-
-
-@dataclass(slots=True)
-class _Session:
-    session_id: int
-    by_id: bool
-    epoch: int  # of the next request
-    created_ms: float
-    last_used_ms: float
-    partitions: dict[tuple[TopicKey, int], _Kept] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class FetchContext:
     """One fetch: what to read, and how its answer is cut down to what changed."""
 
-    session: _Session | None
+    session: FetchSession | None
     incremental: bool
-    wanted: list[Wanted]
+    wanted: list[Wanted]  # of an incremental fetch, those that are due
     epoch: int = 0
-    open: Callable[[list[Wanted]], _Session | None] | None = None
+    open: Callable[[list[Wanted]], FetchSession | None] | None = None
 
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.session_id
 
-    def answering(self) -> ErrorCode:
-        """Before anything is told: a full fetch gets its session only now, when there is an answer.
+    def refresh(self) -> None:
+        """Take in what became due while the fetch waited."""
+        if self.session is not None and self.incremental:
+            self.wanted = list(self.session.due)
 
-        A client that went away while its fetch waited leaves none behind that nobody knows of.
+    def answering(self) -> ErrorCode:
+        """Open the session of a full fetch, now that there is an answer; fail one overtaken.
+
+        A client that went away while its fetch waited leaves no session that nobody knows of.
         An incremental fetch that another one of the same session overtook has failed.
         """
         if self.open is not None:
@@ -74,43 +52,19 @@ class FetchContext:
             return ErrorCode.invalid_fetch_session_epoch
         return ErrorCode.none
 
-    def has_told(
-        self, topic: TopicKey, partition: int, high_watermark: int, log_start_offset: int
-    ) -> bool:
-        """Whether a partition without records and errors need not be told of again."""
-        if self.session is None or not self.incremental:
-            return False
-        kept = self.session.partitions.get((topic, partition))
-        return (
-            kept is not None
-            and kept.high_watermark == high_watermark
-            and kept.log_start_offset == log_start_offset
-        )
-
-    def worth_telling(self, topic: TopicKey, got: PartitionFetched) -> bool:
-        """Whether the client must be told of this partition; remembers what it was told.
-
-        A partition that had records goes to the end of the session's order, so that a
-        small `max_bytes` does not starve the ones behind it.
-        """
-        if self.session is None:
-            return True
-        key = (topic, got.partition)
-        kept = self.session.partitions.get(key)
-        if kept is None:
+    def worth_sending(self, wanted: Wanted, got: PartitionFetched) -> bool:
+        """Whether the client must be sent this partition; remembers what it was sent."""
+        if self.session is None or wanted.session is not self.session:
             return True
         changed = (
             len(got.records) > 0
             or got.code != 0
             or got.diverging_epoch is not None
-            or got.high_watermark != kept.high_watermark
-            or got.log_start_offset != kept.log_start_offset
+            or not wanted.is_sent(got.high_watermark, got.log_start_offset)
         )
-        # After an error everything is told again.
-        kept.high_watermark = -1 if got.code else got.high_watermark
-        kept.log_start_offset = -1 if got.code else got.log_start_offset
-        if self.incremental and len(got.records) > 0:
-            self.session.partitions[key] = self.session.partitions.pop(key)
+        wanted.on_sent(got)
+        if len(got.records) > 0:
+            self.session.on_records_sent(wanted)
         return changed or not self.incremental
 
 
@@ -124,7 +78,7 @@ class FetchSessions:
         self._stale_after_ms = stale_after_ms
         self._random = random
         self._now_ms = now_ms
-        self._sessions: dict[int, _Session] = {}  # least recently used first
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -133,14 +87,15 @@ class FetchSessions:
         """The context of one fetch.
 
         Raises  BrokerError(fetch_session_id_not_found, invalid_fetch_session_epoch,
-                fetch_session_topic_id_error): the client shall begin a new session
+                fetch_session_topic_id_error), upon which the client opens another session
         """
         if request.session_epoch in (FULL, NO_SESSION):
-            self._sessions.pop(request.session_id, None)
-            wanted = list({(w.topic, w.partition.partition): w for w in _named(request)}.values())
+            self._end(request.session_id)
+            wanted = _named(request)
             if request.session_epoch == NO_SESSION or not wanted:
                 return FetchContext(None, False, wanted)
-            return FetchContext(None, False, wanted, open=partial(self._open, by_id))
+            opening = partial(self._open, by_id, _reader(request))
+            return FetchContext(None, False, wanted, open=opening)
         return self._resume(request, by_id)
 
     def _resume(self, request: FetchRequest, by_id: bool) -> FetchContext:
@@ -151,36 +106,30 @@ class FetchSessions:
             raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.fetch_session_topic_id_error)
-        for topic, partition in _named(request):
-            key = (topic, partition.partition)
-            kept = session.partitions.get(key)
-            if kept is None:
-                session.partitions[key] = _Kept(partition)
-            else:
-                kept.wanted = partition
+        for topic in request.topics:
+            session.name(_key(topic.name, topic.topic_id), topic.partitions)
         for forgotten in request.forgotten:
+            key = _key(forgotten.name, forgotten.topic_id)
             for index in forgotten.partitions:
-                session.partitions.pop((_key(forgotten.name, forgotten.topic_id), index), None)
+                session.forget(key, index)
         del self._sessions[session.session_id]
-        if not session.partitions:
+        if not len(session):
             return FetchContext(None, False, [])
         self._sessions[session.session_id] = session
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        session.last_used_ms = self._now_ms()
-        wanted = [Wanted(topic, kept.wanted) for (topic, _), kept in session.partitions.items()]
-        return FetchContext(session, True, wanted, session.epoch)
+        session.on_fetch(_reader(request), self._now_ms())
+        return FetchContext(session, True, list(session.due), session.epoch)
 
-    def _open(self, by_id: bool, wanted: list[Wanted]) -> _Session | None:
+    def _open(self, by_id: bool, reader: Reader, wanted: list[Wanted]) -> FetchSession | None:
         """A new session, or None where there is no room: the client then fetches in full."""
         if len(self._sessions) >= self._slots and not self._evict(len(wanted)):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(2**31)
-        now_ms = self._now_ms()
-        session = _Session(session_id, by_id, 1, now_ms, now_ms)
-        for topic, partition in wanted:
-            session.partitions[topic, partition.partition] = _Kept(partition)
+        session = FetchSession(session_id, by_id, reader, self._now_ms())
+        for each in wanted:
+            session.add(each)
         self._sessions[session_id] = session
         return session
 
@@ -191,20 +140,39 @@ class FetchSessions:
         """
         too_old_ms = self._now_ms() - self._stale_after_ms
         least = next(iter(self._sessions.values()), None)
-        if least is None or least.last_used_ms >= too_old_ms:
+        if least is None or least.last_fetch.ms >= too_old_ms:
             settled = (s for s in self._sessions.values() if s.created_ms < too_old_ms)
-            least = min(settled, key=lambda s: len(s.partitions), default=None)
-            if least is None or len(least.partitions) >= size:
+            least = min(settled, key=len, default=None)
+            if least is None or len(least) >= size:
                 return False
-        del self._sessions[least.session_id]
+        self._end(least.session_id)
         return True
 
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
-def _named(request: FetchRequest) -> Iterable[Wanted]:
+
+def _reader(request: FetchRequest) -> Reader:
+    return Reader(request.replica_id, request.read_committed)
+
+
+def _named(request: FetchRequest) -> list[Wanted]:
+    """What a request names; a partition that it names twice counts once, as named last."""
+    named: list[Wanted] = []
+    found: dict[TopicKey, dict[int, Wanted]] = {}
     for topic in request.topics:
         key = _key(topic.name, topic.topic_id)
+        known = found.setdefault(key, {})
         for partition in topic.partitions:
-            yield Wanted(key, partition)
+            wanted = known.get(partition.partition)
+            if wanted is None:
+                known[partition.partition] = wanted = Wanted(key, partition)
+                named.append(wanted)
+            else:
+                wanted.partition = partition
+    return named
 
 
 def _key(name: str | None, topic_id: uuid.UUID | None) -> TopicKey:

@@ -1,7 +1,7 @@
-"""What a follower's fetch tells the leader, what follows from it, and whether it has to wait.
+"""The progress of followers, as their fetches report it, and the throttle that makes them wait.
 
-A follower has all before the offset that it fetches. Every fetch of a session tells that of all
-its partitions anew, whether or not the request names them.
+A follower has all before the offset that it fetches. Every fetch of a session reports that of all
+its partitions, whether or not the request names them: of those that rest, `Follower.rest` does.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,19 +32,16 @@ class FollowerFetches:
 
     def on_fetch(
         self, replica: int, wanted: Iterable[tuple[LeaderReplica, FetchPartition]]
-    ) -> bool:
-        """Move on what can be moved; who waits for it is answered before this returns.
+    ) -> None:
+        """Move on what can be moved, and notify those who wait for it.
 
-        A partition that the fetch will be refused for tells nothing. Returns whether there is
-        more for the follower than it has, or a refusal.
+        A partition for which the fetch will be refused changes nothing.
         """
-        now_ms, is_news = self._now_ms(), False
+        now_ms = self._now_ms()
         committed, started = [], []
         for leader, partition in wanted:
             if not _is_sound(leader, replica, partition):
-                is_news = True
                 continue
-            is_news = is_news or partition.fetch_offset != leader.log.log_end_offset
             moved, log_start_moved, change = leader.on_follower_fetch(
                 replica, partition.fetch_offset, partition.log_start_offset, now_ms
             )
@@ -57,8 +54,7 @@ class FollowerFetches:
         for key in committed:
             self._delayed.on_high_watermark(key)
         for key in started:
-            self._delayed.on_log_start(key)
-        return is_news
+            self._delayed.on_low_watermark(key)
 
     def must_wait(self, leader: LeaderReplica, replica: int) -> bool:
         """Whether a follower gets nothing for now, since those like it got enough.

@@ -13,6 +13,7 @@ from barnabas.base.offload import Offload
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal
 from barnabas.replication.replicas import Replicas
+from barnabas.server.delayed import Delayed
 
 log = logging.getLogger("barnabas.housekeeping")
 
@@ -40,6 +41,7 @@ class Housekeeping:
         self,
         logs: Logs,
         replicas: Replicas,
+        delayed: Delayed,
         clock: Clock,
         offload: Offload,
         intervals: Intervals,
@@ -50,6 +52,7 @@ class Housekeeping:
     ) -> None:
         self._logs = logs
         self._replicas = replicas
+        self._delayed = delayed
         self._clock = clock
         self._offload = offload
         self._intervals = intervals
@@ -138,7 +141,9 @@ class Housekeeping:
         return Offset(0) if replica is None else replica.high_watermark
 
     def remove_later(self, removal: Removal) -> None:
-        """Carry out a removal when its delay is over."""
+        """Carry out a removal when its delay is over; readers learn where the log begins now."""
+        if removal.partition is not None:
+            self._delayed.on_log_start(removal.partition)
         self._spawn(self._remove(removal))
 
     async def _remove(self, removal: Removal) -> None:

@@ -30,6 +30,7 @@ from barnabas.server.configs import Configs
 from barnabas.server.controlled_stop import hand_over
 from barnabas.server.delayed import Delayed
 from barnabas.server.dispatch import Call, Dispatch
+from barnabas.server.fetch_collector import FetchCollector
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.group_coordinator import GroupCoordinator
@@ -119,6 +120,7 @@ class Node:
         self.housekeeping = Housekeeping(
             logs,
             self._replicas,
+            self._delayed,
             seams.clock,
             seams.offload,
             intervals(config),
@@ -264,20 +266,27 @@ class Node:
             self.work,
             self._statistics.by_api[ApiKey.PRODUCE].errors,
         )
+        collector = FetchCollector(
+            self._replicas,
+            self._metadata,
+            self._delayed,
+            FollowerFetches(self._delayed, self._leader_throttle, self.isr.submit, self._now_ms),
+            self._config.int("fetch.max.bytes"),
+            self._disk_failed,
+            read_replica_selector(
+                self._config.optional_str("replica.selector.class"), self._metadata
+            ),
+        )
         fetch = Fetch(
             self._replicas,
             self._metadata,
             self._sessions,
             self._delayed,
+            collector,
             self._seams.offload,
-            self._config.int("fetch.max.bytes"),
             self._disk_failed,
             self.work,
             self._statistics.by_api[ApiKey.FETCH].errors,
-            FollowerFetches(self._delayed, self._leader_throttle, self.isr.submit, self._now_ms),
-            read_replica_selector(
-                self._config.optional_str("replica.selector.class"), self._metadata
-            ),
         )
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},

@@ -60,11 +60,10 @@ request.timeout.ms int 30000 - high
     How long a request to another broker may take.
 max.incremental.fetch.session.cache.slots int 1000 >=0 medium acts
     How many fetch sessions the broker remembers.
-fetch.max.bytes int 8388608 >=1024 medium acts
-    The most bytes answered to one fetch, however many the client asks for. Kafka's default is
-    57671680: consumers of many partitions wait longer for their first records then, and need more
-    CPU time for all of them. A consumer of small records gets about 2 MB at once, more if it
-    asks for more than 24 partitions.
+fetch.max.bytes int 57671680 >=1024 medium acts
+    The most bytes that one fetch is answered with, whatever the client asks for. A consumer of
+    several partitions gets 1.5 to 8 MiB in one answer, shared among those that have records, or
+    64 KiB of each if that is more.
 max.request.partition.size.limit int 2000 >=1 medium acts
     The most partitions described in one answer of DescribeTopicPartitions.
 unstable.api.versions.enable boolean false - high internal

@@ -16,8 +16,8 @@ from kio.schema.delete_records.v2.response import (
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.server.broker import Broker
+from barnabas.server.delayed import Delayed
 from barnabas.server.delayed_delete_records import DelayedDeleteRecords, Deletion
 from barnabas.server.dispatch import Call
 from barnabas.server.metadata import is_internal
@@ -25,13 +25,16 @@ from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 
 def handle(
-    broker: Broker, purgatory: Purgatory[DelayedOperation], request: DeleteRecordsRequest, _: Call
+    broker: Broker, delayed: Delayed, request: DeleteRecordsRequest, _: Call
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     deletions = {
         TopicPartition(topic.name, asked.partition_index): _delete(broker, topic.name, asked)
         for topic in request.topics
         for asked in topic.partitions
     }
+    for partition, deletion in deletions.items():
+        if deletion.code is None:
+            delayed.on_log_start(partition)
     ended = asyncio.get_running_loop().create_future()
 
     def end() -> None:
@@ -40,7 +43,7 @@ def handle(
 
     operation = DelayedDeleteRecords(broker.replicas, list(deletions.values()), end)
     timeout_ms = milliseconds(request.timeout)
-    if purgatory.try_complete_else_watch(operation, deletions, timeout_ms):
+    if delayed.deletions.try_complete_else_watch(operation, deletions, timeout_ms):
         return _response(request, deletions)
 
     async def later() -> DeleteRecordsResponse:

@@ -1,0 +1,248 @@
+"""Partitions of a fetch session that rest: what makes them due, and what they cost until then."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import LeaderEpoch
+from barnabas.server.fetch_collector import FetchCollector
+from barnabas.server.wanted import FetchSession, Reader, Wanted
+from barnabas.wire.fetch import FetchPartition
+from tests.replication.leading import F2, F3, ME
+from tests.server.followed import BROKER, lead
+from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker
+from tests.server.test_fetch import filled, offsets, only
+
+WAIT_MS = 60_000
+
+
+class Session:
+    """An incremental fetch after the other, in one session."""
+
+    def __init__(self, client: RawClient, **options: Any) -> None:
+        self._client = client
+        self._options = options
+        self._session: dict[str, Any] = {"session_id": 0, "session_epoch": 0}
+
+    async def fetch(self, *wanted: tuple[str, int, int], **options: Any) -> Any:
+        told = await self._client.ask(fetch(*wanted, **self._session, **self._options, **options))
+        epoch = self._session["session_epoch"] + 1
+        self._session = {"session_id": told.session_id, "session_epoch": epoch}
+        return told
+
+    def wait(self, insight: Insight) -> "asyncio.Task[Any]":
+        return asyncio.ensure_future(self.fetch(max_wait_ms=WAIT_MS))
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many partitions each look of a fetch went through."""
+    seen: list[int] = []
+    collect = FetchCollector.collect
+
+    def counted(self: FetchCollector, request: Any, context: Any, version: int) -> Any:
+        seen.append(len(context.wanted))
+        return collect(self, request, context, version)
+
+    monkeypatch.setattr(FetchCollector, "collect", counted)
+    return seen
+
+
+async def at_rest(insight: Insight, session: Session, partitions: int) -> None:
+    """Open the session of an empty topic, and let all its partitions rest."""
+    await session.fetch(*(("orders", index, 0) for index in range(partitions)))
+    await session.fetch()
+    assert insight.delayed.consumers.listening == partitions
+
+
+def test_a_fetch_looks_only_at_what_changed(tmp_path: Path, looks: list[int]) -> None:
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", partitions=50, batches=0)
+        session = Session(await insight.connect())
+        await at_rest(insight, session, 50)
+        looks.clear()
+        for _ in range(3):
+            assert (await session.fetch()).responses == ()
+        answer = session.wait(insight)
+        await until(lambda: insight.delayed.waiting == 1)
+        await producer.ask(produce(("orders", 31, batch())))
+        assert offsets(only(await answer)) == [0]
+        assert looks == [0, 0, 0, 0, 1]
+        assert insight.delayed.consumers.listening == 49
+
+    with_broker(tmp_path, scenario)
+
+
+def test_many_changes_in_one_turn_of_the_loop_are_one_look(
+    tmp_path: Path, looks: list[int]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await filled(insight, "orders", partitions=50, batches=0)
+        session = Session(await insight.connect())
+        await at_rest(insight, session, 50)
+        looks.clear()
+        answer = session.wait(insight)
+        await until(lambda: insight.delayed.waiting == 1)
+        insight.delayed.on_partitions([("orders", index) for index in range(20)])
+        insight.delayed.on_high_watermark(("orders", 30))
+        await until(lambda: len(looks) == 2)
+        assert (looks, answer.done()) == ([0, 21], False)
+        assert insight.delayed.consumers.listening == 50, "there was nothing new: they rest again"
+        answer.cancel()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_client_learns_of_a_log_that_begins_later(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=3)
+        session = Session(client)
+        await session.fetch(("orders", 0, 3))
+        assert (await session.fetch()).responses == ()
+        insight.leader("orders").delete_records_before(2)
+        insight.delayed.on_log_start(("orders", 0))
+        assert only(await session.fetch()).log_start_offset == 2
+        assert (await session.fetch()).responses == ()
+
+    with_broker(tmp_path, scenario)
+
+
+def _gone(insight: Insight) -> None:
+    insight.running.broker.replicas.remove(insight.leader("orders").topic_partition)
+
+
+def _next_epoch(insight: Insight) -> None:
+    leader = insight.leader("orders")
+    leader.epoch = LeaderEpoch(leader.epoch + 1)
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [(_gone, "not_leader_or_follower"), (_next_epoch, "fenced_leader_epoch")],
+)
+def test_a_resting_partition_whose_role_changes_is_answered_at_once(
+    tmp_path: Path, happens: Callable[[Insight], None], code: str
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await filled(insight, "orders", partitions=3, batches=0)
+        session = Session(await insight.connect(), epoch=insight.leader("orders").epoch)
+        await at_rest(insight, session, 3)
+        answer = session.wait(insight)
+        await until(lambda: insight.delayed.waiting == 1)
+        happens(insight)
+        insight.delayed.on_partition(("orders", 0))
+        assert only(await answer).error_code.name == code
+
+    with_broker(tmp_path, scenario)
+
+
+def test_nothing_listens_once_a_session_is_over(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await filled(insight, "orders", partitions=5, batches=0)
+        client = await insight.connect()
+        session = Session(client)
+        await at_rest(insight, session, 5)
+        await session.fetch(forgotten=[("orders", 4)])
+        assert insight.delayed.consumers.listening == 4
+        # A full fetch that names the session ends it.
+        await client.ask(fetch(("orders", 0, 0), session_epoch=-1, **session_id(session)))
+        assert insight.delayed.consumers.listening == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def session_id(session: Session) -> dict[str, Any]:
+    return {"session_id": session._session["session_id"]}
+
+
+def test_another_kind_of_reader_gets_what_it_may_read(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        lead(insight, "orders", (ME, F2))
+        client = await insight.connect()
+        await client.ask(produce(("orders", 0, batch()), acks=1))
+        session = Session(client, epoch=1)
+        await session.fetch(("orders", 0, 0))
+        assert (await session.fetch()).responses == (), "nothing is committed yet"
+        assert offsets(only(await session.fetch(replica_id=F2))) == [0]
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+def test_a_resting_follower_stays_in_sync_as_long_as_its_session_fetches(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        lead(insight, "orders", (ME, F2, F3))
+        client = await insight.connect()
+        session = Session(client, replica_id=F2, epoch=1)
+        await session.fetch(("orders", 0, 0))
+        for _ in range(2):
+            await session.fetch()
+        assert insight.delayed.followers.listening == 1
+        leader = insight.leader("orders")
+        resting, absent = (leader.follower(broker) for broker in (F2, F3))
+        assert resting is not None
+        assert absent is not None
+        first = resting.last_caught_up_ms
+        await until_later(first)
+        await session.fetch()
+        assert resting.last_caught_up_ms > first
+        # The log grows: from now on it is behind, whatever it fetches.
+        await client.ask(produce(("orders", 0, batch()), acks=1))
+        assert insight.delayed.followers.listening == 0
+        last = resting.last_caught_up_ms
+        await until_later(last)
+        assert offsets(only(await session.fetch())) == [0]
+        assert resting.last_caught_up_ms == last
+        assert absent.last_caught_up_ms < first
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+async def until_later(ms: float) -> None:
+    loop = asyncio.get_running_loop()
+    await until(lambda: loop.time() * 1000 > ms + 1)
+
+
+def test_a_follower_out_of_sync_is_looked_at_with_every_fetch(
+    tmp_path: Path, looks: list[int]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        lead(insight, "orders", (ME,), replicas=(ME, F2))
+        session = Session(await insight.connect(), replica_id=F2, epoch=1)
+        await session.fetch(("orders", 0, 0))
+        looks.clear()
+        for _ in range(3):
+            await session.fetch()
+        assert looks == [1, 1, 1]
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+def test_a_client_that_left_partitions_out_is_not_kept_waiting_long(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        session = Session(await filled(insight, "orders", partitions=2, batches=1))
+        await session.fetch(("orders", 0, 0), ("orders", 1, 1))
+        # It holds the record of partition 0, and asks for what it has all of.
+        answer = await session.fetch(forgotten=[("orders", 0)], max_wait_ms=WAIT_MS)
+        assert answer.responses == ()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_client_that_does_not_come_back_for_what_it_left_out_waits_longer_each_time() -> None:
+    session = FetchSession(1, False, Reader(-1, False), now_ms=0)
+    wanted = Wanted("orders", FetchPartition(0, 0, 1))
+    session.add(wanted)
+    assert session.wait_ms(500) == 500
+    session.name("orders", [FetchPartition(1, 0, 1)])
+    session.forget("orders", 1)
+    assert [session.wait_ms(500) for _ in range(9)] == [4, 8, 16, 32, 64, 128, 256, 500, 500]
+    session.name("orders", [FetchPartition(1, 0, 1)])
+    session.on_records_sent(wanted)
+    session.forget("orders", 1)
+    assert session.wait_ms(500) == 4
