@@ -110,6 +110,73 @@ def test_a_client_learns_of_a_log_that_begins_later(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
+def test_a_client_without_a_session_costs_what_changed_too(
+    tmp_path: Path, looks: list[int]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", partitions=20, batches=0)
+        client = await insight.connect()
+        wanted = [("orders", index, 0) for index in range(20)]
+        first = await client.ask(fetch(*wanted))
+        looks.clear()
+        for turn in range(4):  # in another order each time, as librdkafka does
+            rotated = wanted[turn:] + wanted[:turn]
+            answer = await client.ask(fetch(*rotated))
+            assert indexes(answer) == [index for _, index, _ in rotated]
+            assert by_index(answer) == by_index(first)
+        assert looks == [20, 0, 0, 0]
+        assert insight.delayed.consumers.listening == 20
+        waiting = asyncio.ensure_future(client.ask(fetch(*wanted, max_wait_ms=WAIT_MS)))
+        await until(lambda: insight.delayed.waiting == 1)
+        await producer.ask(produce(("orders", 7, batch())))
+        answer = await waiting
+        assert indexes(answer) == list(range(20))
+        assert {index for index, each in by_index(answer).items() if each.records} == {7}
+        assert looks[-2:] == [0, 1]
+        # What is named no more is not listened to, and what is named at another offset is due.
+        await client.ask(fetch(("orders", 3, 0), ("orders", 7, 1), max_wait_ms=0))
+        assert (looks[-1], insight.delayed.consumers.listening) == (1, 2)
+        client.vanish()
+        await until(lambda: insight.delayed.consumers.listening == 0)
+
+    with_broker(tmp_path, scenario)
+
+
+def by_index(answer: Any) -> dict[int, Any]:
+    return {p.partition_index: p for topic in answer.responses for p in topic.partitions}
+
+
+def indexes(answer: Any) -> list[int]:
+    return [p.partition_index for topic in answer.responses for p in topic.partitions]
+
+
+def test_a_partition_that_is_named_twice_counts_once_as_named_last(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=2, batches=3)
+        for _ in range(3):
+            asked = fetch(("orders", 0, 0), ("orders", 1, 2), ("orders", 0, 2))
+            assert [offsets(p) for p in by_index(await client.ask(asked)).values()] == [[2], [2]]
+            assert indexes(await client.ask(asked)) == [0, 1]
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("change", [{"isolation_level": 1}, {"version": 11}, {"rack_id": "there"}])
+def test_a_client_without_a_session_may_change_what_it_asks_for(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=3, batches=1)
+        wanted = [("orders", index, 1) for index in range(3)]
+        for _ in range(3):
+            for options in ({}, change):
+                asked = fetch(*wanted, **options)
+                fresh = await (await insight.connect()).ask(asked)
+                assert await client.ask(asked) == fresh
+
+    with_broker(tmp_path, scenario)
+
+
 def _gone(insight: Insight) -> None:
     insight.running.broker.replicas.remove(insight.leader("orders").topic_partition)
 

@@ -23,7 +23,9 @@ from barnabas.wire.fetch import (
     FetchTopic,
     ForgottenTopic,
     PartitionFetched,
+    PartitionMemo,
     TopicFetched,
+    pack_partition,
     read_fetch,
     write_fetch,
 )
@@ -126,6 +128,28 @@ def test_partitions_are_read_alike_whichever_of_them_has_tags(tagged: int) -> No
 @every_version
 @thorough
 @given(data=st.data())
+def test_partitions_that_were_read_before_are_the_same_objects(
+    version: int, data: st.DataObject
+) -> None:
+    requests = st.lists(entities(request_type(ApiKey.FETCH, version)), min_size=1, max_size=2)
+    memo = PartitionMemo()
+    for sent in data.draw(requests):
+        frame = memoryview(written(sent))
+        first = read_fetch(version, frame, 0, memo)
+        remembered = set(map(id, memo.last.values()))
+        again = read_fetch(version, frame, 0, memo)
+        assert first == again == as_read(version, sent)
+        # The last version has a tag of each partition in these, and those are read one by one.
+        assert remembered == (set(map(id, partitions(again))) if 9 <= version < 17 else set())
+
+
+def partitions(request: FetchRequest) -> list[FetchPartition]:
+    return [partition for topic in request.topics for partition in topic.partitions]
+
+
+@every_version
+@thorough
+@given(data=st.data())
 def test_a_request_that_is_cut_short_is_refused(version: int, data: st.DataObject) -> None:
     body = written(data.draw(entities(request_type(ApiKey.FETCH, version))))
     cut = data.draw(st.integers(0, len(body) - 1))
@@ -194,10 +218,20 @@ def test_a_response_is_written_byte_for_byte_as_kio_writes_it(
     response = as_kio(version, topics, code, session_id)
     expected = write_response(ApiKey.FETCH, version, correlation_id, response)
     assert b"".join(buffers) == expected
+    packed = [topic._replace(partitions=packed_if_empty(version, topic)) for topic in topics]
+    assert b"".join(write_fetch(version, correlation_id, packed, int(code), session_id)) == expected
+
+
+def packed_if_empty(version: int, topic: TopicFetched) -> list[PartitionFetched | bytes]:
+    return [p if p.records else pack_partition(version, p) for p in unpacked(topic)]
+
+
+def unpacked(topic: TopicFetched) -> list[PartitionFetched]:
+    return [p for p in topic.partitions if isinstance(p, PartitionFetched)]
 
 
 def without_epochs(topic: TopicFetched) -> TopicFetched:
-    return topic._replace(partitions=[p._replace(diverging_epoch=None) for p in topic.partitions])
+    return topic._replace(partitions=[p._replace(diverging_epoch=None) for p in unpacked(topic)])
 
 
 def as_kio(version: int, topics: list[TopicFetched], code: ErrorCode, session_id: int) -> Any:
@@ -211,7 +245,7 @@ def as_kio(version: int, topics: list[TopicFetched], code: ErrorCode, session_id
                 schema.FetchableTopicResponse,
                 topic=topic.name,
                 topic_id=topic.topic_id,
-                partitions=tuple(_partition(schema, p) for p in topic.partitions),
+                partitions=tuple(_partition(schema, p) for p in unpacked(topic)),
             )
             for topic in topics
         ),

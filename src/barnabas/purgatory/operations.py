@@ -11,7 +11,7 @@ complete or cancel others, in the same purgatory too.
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.base.laws import law
@@ -39,9 +39,13 @@ class DelayedOperation(TimerTask):
     def try_complete(self) -> bool:
         """Whether what it waits for has come; the purgatory then completes it."""
 
+    def on_turn(self) -> bool:
+        """Complete if what it waits for has come; returns whether it has."""
+        return self.try_complete() and self.force_complete()
+
     def on_event(self) -> bool:
         """React to a change of one of its keys; returns whether that completed it."""
-        return self.try_complete() and self.force_complete()
+        return self.on_turn()
 
     @abstractmethod
     def on_complete(self) -> None:
@@ -168,13 +172,7 @@ class Purgatory(Generic[Operation]):
 
     def check(self, operation: Operation) -> bool:
         """Complete one operation that waits here, if it can be; returns whether it completed."""
-        if operation.purgatory is not self:
-            return False
-        try:
-            return operation.try_complete() and operation.force_complete()
-        except Exception as error:
-            self._timer.report(error, operation)
-            return operation.completed
+        return operation.purgatory is self and self._guarded(operation, operation.on_turn)
 
     def check_all(self, keys: Iterable[Hashable]) -> int:
         """The same for those that watch any of these keys, each of them once."""
@@ -218,8 +216,11 @@ class Purgatory(Generic[Operation]):
         return watcher.listens_in is self
 
     def _notify(self, watcher: Operation | Listener) -> bool:
+        return self._guarded(watcher, watcher.on_event)
+
+    def _guarded(self, watcher: Operation | Listener, step: Callable[[], bool]) -> bool:
         try:
-            return watcher.on_event()
+            return step()
         except Exception as error:
             self._timer.report(error, watcher)
             return isinstance(watcher, DelayedOperation) and watcher.completed

@@ -25,6 +25,7 @@ from barnabas.server.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.server.sending import send_now, unsent
 from barnabas.server.serving import Registry, Serve
 from barnabas.server.shortcuts import SEND_AT, Shortcut, serve_known
+from barnabas.server.wanted import NamedPartitions
 from barnabas.wire.fetch import Buffer
 
 log = logging.getLogger("barnabas.connection")
@@ -83,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         "_view",
         "_will_go_on",
         "_write_blocked",
+        "fetches",
         "host",
         "last_active",
         "listener",
@@ -133,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shortcut_size = 0
         self._repeated = statistics.before_any
         self.listener = listener
+        self.fetches: NamedPartitions | None = None  # of a client that has no fetch session
         self.host = ""
         self.port = 0
         self.software = ""
@@ -194,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._closing = True
         self._line.abandon()
+        if self.fetches is not None:
+            self.fetches.close()
         self._registry.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -2,14 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from barnabas.purgatory.operations import DelayedOperation
 from barnabas.server.fetch_collector import FetchCollector, Fetched
 from barnabas.server.fetch_sessions import FetchContext
 from barnabas.server.replies import Answer, Pending, Refusal
-from barnabas.server.wanted import TopicKey
-from barnabas.wire.fetch import Buffer, FetchRequest, TopicFetched, write_fetch
+from barnabas.server.wanted import TopicKey, Wanted
+from barnabas.wire.fetch import (
+    Buffer,
+    FetchRequest,
+    PartitionFetched,
+    TopicFetched,
+    write_fetch,
+)
 
 # Makes the whole answer of a fetch that most consumers send, if all is as usual and there is
 # enough.
@@ -45,7 +51,7 @@ class FetchUnderWay:
         if fetched.urgent or fetched.size >= self._min_bytes:
             return True
         context = self.context
-        return not context.wanted and context.session is None
+        return not (context.wanted or context.named or context.session)
 
     def response(self, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
         """The frame: what was found, with its records, less what the session need not repeat."""
@@ -55,26 +61,36 @@ class FetchUnderWay:
             return write_fetch(self._version, self._correlation_id, (), code, context.session_id)
         if self.request.replica_id >= 0:
             self._collector.on_sent(fetched)
-        topics: list[TopicFetched] = []
-        last: TopicKey | None = None
+        sent: dict[Wanted, PartitionFetched | bytes] = {}
         for found, records in zip(fetched.found, buffers, strict=True):
             got = found.answer._replace(records=records) if records else found.answer
             if got.code:
                 self._errors[got.code] += 1
-            if not context.worth_sending(found.wanted, got):
-                continue
-            topic = found.wanted.topic
-            if topic is not last and topic != last:
-                last = topic
-                topics.append(
-                    TopicFetched(topic, None, [])
-                    if isinstance(topic, str)
-                    else TopicFetched(None, topic, [])
-                )
-            topics[-1].partitions.append(got)
+            if context.worth_sending(found.wanted, got):
+                sent[found.wanted] = got
+        if context.named is not None:
+            sent = {wanted: sent.get(wanted) or wanted.packed for wanted in context.named}
         return write_fetch(
-            self._version, self._correlation_id, topics, session_id=context.session_id
+            self._version, self._correlation_id, _by_topic(sent), session_id=context.session_id
         )
+
+
+def _by_topic(sent: Mapping[Wanted, PartitionFetched | bytes]) -> list[TopicFetched]:
+    """Partitions in their order; those of one topic that follow each other go together."""
+    topics: list[TopicFetched] = []
+    last: TopicKey | None = None
+    partitions: list[PartitionFetched | bytes] = []
+    for wanted, got in sent.items():
+        topic = wanted.topic
+        if topic is not last and topic != last:
+            last, partitions = topic, []
+            topics.append(
+                TopicFetched(topic, None, partitions)
+                if isinstance(topic, str)
+                else TopicFetched(None, topic, partitions)
+            )
+        partitions.append(got)
+    return topics
 
 
 class DelayedFetch(DelayedOperation):
@@ -95,8 +111,8 @@ class DelayedFetch(DelayedOperation):
         self._fetched: Fetched | None = None
         self._looks_soon = False
         self.pending = Pending(on_abandoned=self.abandon)
-        if fetch.context.session is not None:
-            fetch.context.session.waiting = self
+        if fetch.context.repeated is not None:
+            fetch.context.repeated.waiting = self
 
     def abandon(self) -> None:
         """The client went away."""
@@ -138,6 +154,6 @@ class DelayedFetch(DelayedOperation):
         return self._answer(self._fetch, fetched, self.pending)
 
     def _leave_session(self) -> None:
-        session = self._fetch.context.session
-        if session is not None and session.waiting is self:
-            session.waiting = None
+        repeated = self._fetch.context.repeated
+        if repeated is not None and repeated.waiting is self:
+            repeated.waiting = None

@@ -21,8 +21,8 @@ from barnabas.server.fetch_sessions import FetchContext
 from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.read_replicas import RackAware
-from barnabas.server.wanted import TopicKey, Wanted
-from barnabas.wire.fetch import NO_REPLICA, FetchRequest, PartitionFetched
+from barnabas.server.wanted import NamedPartitions, TopicKey, Wanted
+from barnabas.wire.fetch import NO_REPLICA, FetchRequest, PartitionFetched, pack_partition
 
 CONSUMER: Final = -1
 NOWHERE: Final = Offset(0)
@@ -110,7 +110,7 @@ class FetchCollector:
             ):
                 fetched.urgent = True
             elif found.wanted.session is not None:
-                self._rest(found, request.replica_id)
+                self._rest(found, request.replica_id, version)
         if hungry:
             self._share(hungry, request, fetched)
         return fetched
@@ -130,12 +130,14 @@ class FetchCollector:
             if found.extent.size and found.wanted.key is not None:
                 self._follower_fetches.on_sent(*found.wanted.key, found.extent.size)
 
-    def _rest(self, found: Found, replica_id: int) -> None:
+    def _rest(self, found: Found, replica_id: int, version: int) -> None:
         """Let a partition rest if the client has all of it and was sent its offsets."""
         wanted, answer, leader = found.wanted, found.answer, found.leader
         if not wanted.is_sent(answer.high_watermark, answer.log_start_offset):
             return
         if replica_id < 0:
+            if isinstance(wanted.session, NamedPartitions):
+                wanted.packed = pack_partition(version, answer)
             wanted.rest(self._delayed.consumers, None)
         elif leader is not None and replica_id in leader.isr:
             # One that is out of sync is looked at with each fetch: it may be let in by it.

@@ -6,15 +6,22 @@ another session with a full fetch: a session is a saving, never a promise.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.server.wanted import FetchSession, Reader, TopicKey, Wanted
-from barnabas.wire.fetch import FetchRequest, PartitionFetched
+from barnabas.server.wanted import (
+    FetchSession,
+    NamedPartitions,
+    Reader,
+    Repeated,
+    TopicKey,
+    Wanted,
+)
+from barnabas.wire.fetch import FetchPartition, FetchRequest, PartitionFetched
 
 FULL: Final = 0
 NO_SESSION: Final = -1
@@ -27,9 +34,11 @@ class FetchContext:
 
     session: FetchSession | None
     incremental: bool
-    wanted: list[Wanted]  # of an incremental fetch, those that are due
+    wanted: list[Wanted]  # to look at; of what is fetched repeatedly, what is due
     epoch: int = 0
     open: Callable[[list[Wanted]], FetchSession | None] | None = None
+    repeated: Repeated | None = None  # the session, or what stands for it
+    named: list[Wanted] | None = None  # to be answered for, if that is more
 
     @property
     def session_id(self) -> int:
@@ -37,8 +46,8 @@ class FetchContext:
 
     def refresh(self) -> None:
         """Take in what became due while the fetch waited."""
-        if self.session is not None and self.incremental:
-            self.wanted = list(self.session.due)
+        if self.repeated is not None:
+            self.wanted = list(self.repeated.due)
 
     def answering(self) -> ErrorCode:
         """Open the session of a full fetch, now that there is an answer; fail one overtaken.
@@ -54,8 +63,6 @@ class FetchContext:
 
     def worth_sending(self, wanted: Wanted, got: PartitionFetched) -> bool:
         """Whether the client must be sent this partition; remembers what it was sent."""
-        if self.session is None or wanted.session is not self.session:
-            return True
         changed = (
             len(got.records) > 0
             or got.code != 0
@@ -63,8 +70,8 @@ class FetchContext:
             or not wanted.is_sent(got.high_watermark, got.log_start_offset)
         )
         wanted.on_sent(got)
-        if len(got.records) > 0:
-            self.session.on_records_sent(wanted)
+        if len(got.records) > 0 and wanted.session is not None:
+            wanted.session.on_records_sent(wanted)
         return changed or not self.incremental
 
 
@@ -83,18 +90,24 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, *, by_id: bool) -> FetchContext:
-        """The context of one fetch.
+    def begin(
+        self, request: FetchRequest, *, by_id: bool, named: NamedPartitions | None = None
+    ) -> FetchContext:
+        """The context of one fetch; `named` is what its client names without a session.
 
         Raises  BrokerError(fetch_session_id_not_found, invalid_fetch_session_epoch,
                 fetch_session_topic_id_error), upon which the client opens another session
         """
         if request.session_epoch in (FULL, NO_SESSION):
             self._end(request.session_id)
+            if named is not None and request.session_epoch == NO_SESSION:
+                all_named = named.name(_topics(request))
+                due = list(named.due)
+                return FetchContext(None, False, due, repeated=named, named=all_named)
             wanted = _named(request)
             if request.session_epoch == NO_SESSION or not wanted:
                 return FetchContext(None, False, wanted)
-            opening = partial(self._open, by_id, _reader(request))
+            opening = partial(self._open, by_id, reader_of(request))
             return FetchContext(None, False, wanted, open=opening)
         return self._resume(request, by_id)
 
@@ -106,8 +119,8 @@ class FetchSessions:
             raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.fetch_session_topic_id_error)
-        for topic in request.topics:
-            session.name(_key(topic.name, topic.topic_id), topic.partitions)
+        for topic, partitions in _topics(request):
+            session.name(topic, partitions)
         for forgotten in request.forgotten:
             key = _key(forgotten.name, forgotten.topic_id)
             for index in forgotten.partitions:
@@ -117,8 +130,8 @@ class FetchSessions:
             return FetchContext(None, False, [])
         self._sessions[session.session_id] = session
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        session.on_fetch(_reader(request), self._now_ms())
-        return FetchContext(session, True, list(session.due), session.epoch)
+        session.on_fetch(reader_of(request), self._now_ms())
+        return FetchContext(session, True, list(session.due), session.epoch, repeated=session)
 
     def _open(self, by_id: bool, reader: Reader, wanted: list[Wanted]) -> FetchSession | None:
         """A new session, or None where there is no room: the client then fetches in full."""
@@ -154,7 +167,7 @@ class FetchSessions:
             session.close()
 
 
-def _reader(request: FetchRequest) -> Reader:
+def reader_of(request: FetchRequest) -> Reader:
     return Reader(request.replica_id, request.read_committed)
 
 
@@ -162,10 +175,9 @@ def _named(request: FetchRequest) -> list[Wanted]:
     """What a request names; a partition that it names twice counts once, as named last."""
     named: list[Wanted] = []
     found: dict[TopicKey, dict[int, Wanted]] = {}
-    for topic in request.topics:
-        key = _key(topic.name, topic.topic_id)
+    for key, partitions in _topics(request):
         known = found.setdefault(key, {})
-        for partition in topic.partitions:
+        for partition in partitions:
             wanted = known.get(partition.partition)
             if wanted is None:
                 known[partition.partition] = wanted = Wanted(key, partition)
@@ -173,6 +185,11 @@ def _named(request: FetchRequest) -> list[Wanted]:
             else:
                 wanted.partition = partition
     return named
+
+
+def _topics(request: FetchRequest) -> Iterator[tuple[TopicKey, list[FetchPartition]]]:
+    for topic in request.topics:
+        yield _key(topic.name, topic.topic_id), topic.partitions
 
 
 def _key(name: str | None, topic_id: uuid.UUID | None) -> TopicKey:

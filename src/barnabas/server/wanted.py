@@ -1,18 +1,17 @@
-"""One partition of a fetch, and the fetch session that it may belong to.
+"""One partition of a fetch, and what a client fetches again and again.
 
-A session knows which of its partitions are *due*: the next fetch has to look at them. Every other
-partition *rests*: the client has all of it, was sent its offsets, and a listener in the purgatory
-makes it due again when anything happens to it. So a fetch costs what changed, not what the client
-subscribes to.
+Of those partitions some are *due*: the next fetch has to look at them. Every other one *rests*:
+the client has all of it, was sent its offsets, and a listener in the purgatory makes it due again
+when anything happens to it. So a fetch costs what changed, not what the client subscribes to.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.replication.progress import Follower, LastFetch
-from barnabas.wire.fetch import FetchPartition, PartitionFetched
+from barnabas.wire.fetch import FetchPartition, PartitionFetched, PartitionMemo
 
 TopicKey = str | uuid.UUID
 Key = tuple[str, int]
@@ -38,13 +37,14 @@ class Wanted:
         "key",
         "listens_in",
         "log_start_offset",
+        "packed",
         "partition",
         "session",
         "topic",
     )
 
     def __init__(
-        self, topic: TopicKey, partition: FetchPartition, session: "FetchSession | None" = None
+        self, topic: TopicKey, partition: FetchPartition, session: "Repeated | None" = None
     ) -> None:
         """`topic` as the client named it."""
         self.topic = topic
@@ -53,6 +53,7 @@ class Wanted:
         self.key: Key | None = None  # name and index, once the topic's name is known
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.packed = b""  # the answer while it rests, for a client without a session
         self.listens_in: Purgatory[DelayedOperation] | None = None
         self._follower: Follower | None = None
 
@@ -103,36 +104,18 @@ class Wanted:
         self.log_start_offset = -1 if got.code else got.log_start_offset
 
 
-class FetchSession:
-    """The partitions that one client fetches again and again, in the order of their turns."""
+class Repeated:
+    """The partitions that one client fetches again and again."""
 
-    __slots__ = (
-        "_left_out",
-        "_patience_ms",
-        "by_id",
-        "created_ms",
-        "due",
-        "epoch",
-        "last_fetch",
-        "reader",
-        "session_id",
-        "topics",
-        "waiting",
-    )
+    __slots__ = ("due", "last_fetch", "reader", "topics", "waiting")
 
-    def __init__(self, session_id: int, by_id: bool, reader: Reader, now_ms: float) -> None:
-        self.session_id = session_id
-        self.by_id = by_id
+    def __init__(self, reader: Reader, now_ms: float) -> None:
         self.reader = reader
-        self.epoch = 1  # of the next request
-        self.created_ms = now_ms
         self.last_fetch = LastFetch(now_ms)
         # By index within each topic: an id is slow to hash, and there are many partitions.
         self.topics: dict[TopicKey, dict[int, Wanted]] = {}
-        self.due: dict[Wanted, None] = {}
+        self.due: dict[Wanted, None] = {}  # in the order of their turns
         self.waiting: DelayedOperation | None = None
-        self._left_out = False  # whether the client left out partitions that it may come back for
-        self._patience_ms = 0
 
     def __len__(self) -> int:
         return sum(map(len, self.topics.values()))
@@ -140,6 +123,76 @@ class FetchSession:
     def __iter__(self) -> Iterator[Wanted]:
         for partitions in self.topics.values():
             yield from partitions.values()
+
+    def on_records_sent(self, wanted: Wanted) -> None:
+        """Put the partition last, so that a small `max_bytes` does not starve those behind it."""
+        if wanted in self.due:
+            del self.due[wanted]
+            self.due[wanted] = None
+
+    def close(self) -> None:
+        """Listen to nothing any more."""
+        for wanted in self:
+            wanted.stir()
+
+
+class NamedPartitions(Repeated):
+    """The partitions that a client without a session names in each of its requests.
+
+    It is answered with all of them each time; those that rest have their answers ready. It lives
+    as long as the client's connection.
+    """
+
+    __slots__ = ("memo", "version")
+
+    def __init__(self, reader: Reader, version: int) -> None:
+        super().__init__(reader, 0.0)
+        self.version = version
+        self.memo = PartitionMemo()
+
+    def name(self, topics: Iterable[tuple[TopicKey, list[FetchPartition]]]) -> list[Wanted]:
+        """All that a request names, in its order; what it names no more is forgotten."""
+        before, self.topics = self.topics, {}
+        due, named = self.due, []
+        for topic, partitions in topics:
+            known = before.get(topic, {})
+            now = self.topics.setdefault(topic, {})
+            for partition in partitions:
+                index = partition.partition
+                wanted = known.pop(index, None)
+                if wanted is None:
+                    if index in now:  # named twice: the last counts
+                        now[index].partition = partition
+                        due[now[index]] = None
+                        continue
+                    wanted = Wanted(topic, partition, self)
+                    due[wanted] = None
+                elif wanted.partition is not partition:
+                    wanted.stir()
+                    wanted.partition = partition
+                    due[wanted] = None
+                now[index] = wanted
+                named.append(wanted)
+        for forgotten in before.values():
+            for wanted in forgotten.values():
+                wanted.stir()
+                due.pop(wanted, None)
+        return named
+
+
+class FetchSession(Repeated):
+    """The partitions of a fetch session, of which the client names only what changed."""
+
+    __slots__ = ("_left_out", "_patience_ms", "by_id", "created_ms", "epoch", "session_id")
+
+    def __init__(self, session_id: int, by_id: bool, reader: Reader, now_ms: float) -> None:
+        super().__init__(reader, now_ms)
+        self.session_id = session_id
+        self.by_id = by_id
+        self.epoch = 1  # of the next request
+        self.created_ms = now_ms
+        self._left_out = False  # whether the client left out partitions that it may come back for
+        self._patience_ms = 0
 
     def add(self, wanted: Wanted) -> None:
         wanted.session = self
@@ -179,11 +232,8 @@ class FetchSession:
         self.last_fetch.ms = now_ms
 
     def on_records_sent(self, wanted: Wanted) -> None:
-        """Put the partition last, so that a small `max_bytes` does not starve those behind it."""
         self._patience_ms = 0
-        if wanted in self.due:
-            del self.due[wanted]
-            self.due[wanted] = None
+        super().on_records_sent(wanted)
 
     def wait_ms(self, max_wait_ms: int) -> int:
         """How long a fetch may be kept waiting.
@@ -198,8 +248,3 @@ class FetchSession:
         if self._patience_ms >= max_wait_ms:
             self._left_out = False
         return min(self._patience_ms, max_wait_ms)
-
-    def close(self) -> None:
-        """Listen to nothing any more."""
-        for wanted in self:
-            wanted.stir()

@@ -7,7 +7,7 @@ compares the two, version by version.
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -68,13 +68,27 @@ _REPLICA_STATE_TAG: Final = 1
 _READ_COMMITTED: Final = 1
 
 
-def read_fetch(version: int, frame: memoryview, position: int) -> FetchRequest:
+class PartitionMemo:
+    """The partitions of a client's last request by their bytes: most of the next are the same.
+
+    What is the same is the same object, by which one sees that nothing changed.
+    """
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, FetchPartition] = {}
+
+
+def read_fetch(
+    version: int, frame: memoryview, position: int, memo: PartitionMemo | None = None
+) -> FetchRequest:
     """The request whose body begins at `position`.
 
     Raises  Truncated, if a length points outside the frame or something is not text
     """
     try:
-        return _Reader(version, frame, position).request()
+        return _Reader(version, frame, position, memo).request()
     except (struct.error, UnicodeDecodeError) as e:
         raise Truncated(f"a Fetch request is cut short or not text: {e}") from None
 
@@ -82,9 +96,13 @@ def read_fetch(version: int, frame: memoryview, position: int) -> FetchRequest:
 class _Reader:
     """Goes once through a request, from field to field."""
 
-    __slots__ = ("_flexible", "_frame", "_position", "_version")
+    __slots__ = ("_flexible", "_frame", "_memo", "_position", "_read", "_version")
 
-    def __init__(self, version: int, frame: memoryview, position: int) -> None:
+    def __init__(
+        self, version: int, frame: memoryview, position: int, memo: PartitionMemo | None
+    ) -> None:
+        self._memo = memo
+        self._read: dict[bytes, FetchPartition] = {}
         self._version = version
         self._flexible = version >= FLEXIBLE
         self._frame = frame
@@ -100,6 +118,8 @@ class _Reader:
         rack_id = self._text() if version >= 11 else ""
         if self._flexible:
             replica_id = self._last_tags(replica_id)
+        if self._memo is not None:
+            self._memo.last = self._read
         return FetchRequest(
             replica_id,
             max_wait_ms,
@@ -122,14 +142,35 @@ class _Reader:
 
     def _alike(self, count: int) -> list[FetchPartition]:
         """All partitions of a topic at once, if they are as most clients send them; else none."""
-        size = _UNTAGGED.size
-        if not self._flexible or self._position + count * size > len(self._frame):
+        fields = _UNTAGGED if self._flexible else _PARTITION_V9
+        size = fields.size
+        if self._version < 9 or self._position + count * size > len(self._frame):
             return []
         part = self._frame[self._position : self._position + count * size]
-        if any(part[size - 1 :: size]):
+        if self._flexible and any(part[size - 1 :: size]):
             return []  # some have tags
         self._position += count * size
-        return [_wanted(*fields) for fields in _UNTAGGED.iter_unpack(part)]
+        make = _wanted if self._flexible else _wanted_v9
+        if self._memo is None:
+            return [make(*values) for values in fields.iter_unpack(part)]
+        return self._remembered(part, fields, make, self._memo.last)
+
+    def _remembered(
+        self,
+        part: memoryview,
+        fields: struct.Struct,
+        make: Callable[..., FetchPartition],
+        known: dict[bytes, FetchPartition],
+    ) -> list[FetchPartition]:
+        read = self._read
+        found = []
+        for (entry,) in struct.iter_unpack(f"{fields.size}s", part):
+            partition = known.get(entry)
+            if partition is None:
+                partition = make(*fields.unpack(entry))
+            read[entry] = partition
+            found.append(partition)
+        return found
 
     def _forgotten(self) -> ForgottenTopic:
         name, topic_id = self._which()
@@ -142,20 +183,18 @@ class _Reader:
         return ForgottenTopic(name, topic_id, partitions)
 
     def _partition(self) -> FetchPartition:
-        leader_epoch = last_fetched_epoch = log_start_offset = -1
+        log_start_offset = -1
         fields = self._take(_partition_fields(self._version))
         if self._version >= 12:
             self._skip_tags()
             return _wanted(*fields)
         if self._version >= 9:
-            index, leader_epoch, offset, log_start_offset, size = fields
-        elif self._version >= 5:
+            return _wanted_v9(*fields)
+        if self._version >= 5:
             index, offset, log_start_offset, size = fields
         else:
             index, offset, size = fields
-        return FetchPartition(
-            index, offset, size, leader_epoch, last_fetched_epoch, log_start_offset
-        )
+        return FetchPartition(index, offset, size, log_start_offset=log_start_offset)
 
     def _which(self) -> tuple[str | None, uuid.UUID | None]:
         if self._version < BY_TOPIC_ID:
@@ -230,6 +269,12 @@ def _wanted(
     return FetchPartition(index, offset, size, leader_epoch, last_fetched_epoch, log_start_offset)
 
 
+def _wanted_v9(
+    index: int, leader_epoch: int, offset: int, log_start_offset: int, size: int
+) -> FetchPartition:
+    return FetchPartition(index, offset, size, leader_epoch, -1, log_start_offset)
+
+
 def _partition_fields(version: int) -> struct.Struct:
     if version >= 9:
         return _PARTITION_V12 if version >= 12 else _PARTITION_V9
@@ -251,9 +296,11 @@ class PartitionFetched(NamedTuple):
 
 
 class TopicFetched(NamedTuple):
+    """The answer for a topic; a partition that was packed before goes out as it is."""
+
     name: str | None
     topic_id: uuid.UUID | None
-    partitions: list[PartitionFetched]
+    partitions: list[PartitionFetched | bytes]
 
 
 _FRAME = struct.Struct(">ii")
@@ -291,6 +338,9 @@ def write_fetch(
             head += (uvarint(len(name) + 1) if flexible else struct.pack(">h", len(name))) + name
         head += _count(len(topic.partitions), flexible)
         for partition in topic.partitions:
+            if isinstance(partition, bytes):
+                head += partition
+                continue
             _partition_head(head, version, partition, flexible)
             if partition.records:
                 total += len(head) + len(partition.records)
@@ -309,6 +359,15 @@ def write_fetch(
     assert isinstance(first, bytearray)
     _FRAME.pack_into(first, 0, total - 4, correlation_id)
     return out
+
+
+def pack_partition(version: int, got: PartitionFetched) -> bytes:
+    """The bytes of a partition without records, for `write_fetch`."""
+    head, flexible = bytearray(), version >= FLEXIBLE
+    _partition_head(head, version, got, flexible)
+    if flexible:
+        _partition_tags(head, got)
+    return bytes(head)
 
 
 def _count(count: int, flexible: bool) -> bytes:

@@ -19,11 +19,11 @@ from barnabas.server.connection import Connection
 from barnabas.server.delayed import Delayed
 from barnabas.server.delayed_fetch import DelayedFetch, FetchUnderWay, Shortcut
 from barnabas.server.fetch_collector import FetchCollector, Fetched, Found
-from barnabas.server.fetch_sessions import FetchSessions
+from barnabas.server.fetch_sessions import NO_SESSION, FetchSessions, reader_of
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.repeated_fetch import RepeatedFetch
 from barnabas.server.replies import Answer, Pending, Reply, Work
-from barnabas.server.wanted import TopicKey
+from barnabas.server.wanted import NamedPartitions, Reader, TopicKey
 from barnabas.wire.fetch import BY_TOPIC_ID, Buffer, PartitionFetched, read_fetch, write_fetch
 from barnabas.wire.fetch_single import SingleAnswer, SingleFetch, read_single_fetch, single_answer
 
@@ -82,9 +82,13 @@ class Fetch:
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
                 shortcut = partial(again.answer, single.fetch_offset, correlation_id)
-        request = read_fetch(version, frame, position)
+        named = connection.fetches
+        memo = None if named is None else named.memo
+        request = read_fetch(version, frame, position, memo)
+        if request.session_epoch == NO_SESSION and request.replica_id < 0 and single is None:
+            named = self._named(named, reader_of(request), version, connection)
         try:
-            context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID)
+            context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID, named=named)
         except BrokerError as e:
             self._errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
@@ -99,19 +103,33 @@ class Fetch:
             return self._answer(under_way, fetched)
         return self._wait(under_way, shortcut)
 
+    def _named(
+        self,
+        named: NamedPartitions | None,
+        reader: Reader,
+        version: int,
+        connection: Connection,
+    ) -> NamedPartitions:
+        """The partitions that a client without a session names again and again."""
+        if named is None or (named.reader, named.version) != (reader, version):
+            if named is not None:
+                named.close()
+            named = connection.fetches = NamedPartitions(reader, version)
+        return named
+
     def _wait(self, under_way: FetchUnderWay, shortcut: Shortcut | None) -> Pending:
         """Answer when there is enough, or the time is over."""
         request, context = under_way.request, under_way.context
         purgatory = self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
         operation = DelayedFetch(under_way, self._answer, shortcut)
         max_wait_ms = request.max_wait_ms
-        if context.session is None:
+        if context.repeated is None:
             keys = [wanted.key for wanted in context.wanted if wanted.key is not None]
         else:
             keys = []
             for wanted in context.wanted:
                 wanted.listen(purgatory)
-            if request.replica_id < 0:
+            if request.replica_id < 0 and context.session is not None:
                 max_wait_ms = context.session.wait_ms(max_wait_ms)
         purgatory.watch(operation, keys, max_wait_ms)
         return operation.pending
