@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.bench.report import Section
 
 RECORDED: Final = Path("bench/recorded.json")
-SECTIONS: Final = ("produce", "fetch", "log")
+SECTIONS: Final = ("produce", "fetch", "sessions", "log")
 LEAST_SHARE: Final = 2 / 3
 PLAN: Final = replace(
     SMOKE,
@@ -38,7 +38,7 @@ PLAN: Final = replace(
     log_bytes=16 * 1024 * 1024,
 )
 # Of the log, what is compared with a plain file; its other rows are times.
-_GUARDED: Final = re.compile(r"(produce|fetch)|log .*(append|read on)")
+_GUARDED: Final = re.compile(r"(produce|fetch|sessions)|log .*(append|read on)")
 
 Ratios = dict[str, float]
 
