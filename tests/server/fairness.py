@@ -7,7 +7,7 @@ once, as if its time had run out, and noted as one that waited.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -39,13 +39,13 @@ class Reader:
 
     insight: Insight
     client: RawClient
-    waited: list[DelayedOperation] = field(default_factory=list)
+    waits: int = 0
 
     async def fetch(self, asked: FetchAsked, limits: Limits, **options: int) -> "Answered":
-        before = len(self.waited)
+        before = self.waits
         await self.client.send(write_asked(TOPIC, asked, limits, **options))
         answer = read_answered(memoryview(await self.client.receive()))
-        return Answered(answer, len(self.waited) > before)
+        return Answered(answer, self.waits > before)
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
         return {
@@ -71,24 +71,24 @@ class Answered:
         return sum(len(each.records) for each in self.answer.partitions)
 
 
-def hurry(purgatory: "Purgatory[DelayedOperation]", waited: list[DelayedOperation]) -> None:
-    """Note each operation that would wait there, and complete it as its timeout would."""
+async def reader(insight: Insight) -> Reader:
+    made = Reader(insight, await insight.connect())
+    for purgatory in (insight.delayed.consumers, insight.delayed.followers):
+        _hurry(purgatory, made)
+    return made
+
+
+def _hurry(purgatory: "Purgatory[DelayedOperation]", reading: Reader) -> None:
+    """Count each operation that would wait there, and complete it as its timeout would."""
     wait = purgatory.try_complete_else_watch
 
     def at_once(operation: DelayedOperation, keys: Iterable[Any], timeout_ms: int) -> bool:
         if wait(operation, keys, timeout_ms):
             return True
-        waited.append(operation)
+        reading.waits += 1
         return operation.force_complete()
 
     setattr(purgatory, "try_complete_else_watch", at_once)  # noqa: B010 - mypy allows no other way
-
-
-async def reader(insight: Insight) -> Reader:
-    made = Reader(insight, await insight.connect())
-    for purgatory in (insight.delayed.consumers, insight.delayed.followers):
-        hurry(purgatory, made.waited)
-    return made
 
 
 async def fill(insight: Insight, sizes: Sequence[Sequence[int]]) -> None:
@@ -108,13 +108,16 @@ async def fill(insight: Insight, sizes: Sequence[Sequence[int]]) -> None:
 # -- a broker for many examples ----------------------------------------------
 
 
-@dataclass
 class Served:
     """A broker that stays between calls of `run`, for examples that only read."""
 
-    run: Callable[[Coroutine[Any, Any, Any]], Any]
-    reader: Reader
-    ends: dict[int, int]
+    def __init__(self, runner: asyncio.Runner, reading: Reader, partitions: int) -> None:
+        self._runner = runner
+        self.reader = reading
+        self.ends = reading.ends(range(partitions))
+
+    def run(self, example: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(example)
 
 
 @contextmanager
@@ -142,7 +145,7 @@ def served(
 
         reading = runner.run(start())
         try:
-            yield Served(runner.run, reading, reading.ends(range(len(sizes))))
+            yield Served(runner, reading, len(sizes))
         finally:
             runner.run(end())
 
@@ -158,6 +161,7 @@ class Drained:
     needless_waits: int = 0  # although a partition that was named had data
     hungry_waits: int = 0  # although the broker had data in some assigned partition
     empty: int = 0
+    drained: bool = False
 
 
 async def drain_as_java(
@@ -167,7 +171,7 @@ async def drain_as_java(
     fetcher = JavaFetcher(TOPIC, ends, limits)
     result = Drained()
     named: dict[int, int] = {}
-    while dict(sorted(fetcher.positions.items())) != dict(ends) and fetcher.fetches <= most_fetches:
+    while fetcher.positions != ends and fetcher.fetches <= most_fetches:
         fetcher.poll()
         asked = fetcher.next_fetch()
         if asked is None:
@@ -181,6 +185,7 @@ async def drain_as_java(
             result.hungry_waits += bool(left)
         fetcher.on_answer(got.answer)
     result.fetches, result.empty = fetcher.fetches, fetcher.empty_fetches
+    result.drained = fetcher.positions == ends
     return result
 
 
