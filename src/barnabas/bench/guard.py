@@ -96,6 +96,8 @@ def _show(console: "Console", recorded: Mapping[str, float], now: Mapping[str, f
         style = "red" if name in fell else "green"
         share = f"{ratio / before:.2f}" if before else ""
         table.add_row(name, f"{ratio:.2f}", f"{before:.2f}", share, style=style)
+    for name in (each for each in now if each not in recorded):
+        table.add_row(name, f"{now[name]:.2f}", "not recorded", "")
     console.print(table)
 
 
