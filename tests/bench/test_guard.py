@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from barnabas.bench import guard
-from barnabas.bench.command import app
+from barnabas.bench.command import NAMES, app
 from barnabas.bench.guard import better, fallen, ratios
 from barnabas.bench.report import Row, Section
 
@@ -25,7 +25,17 @@ def test_of_two_runs_the_better_counts() -> None:
 def test_rows_are_known_by_their_name_without_what_varies_in_it() -> None:
     produce = Section("produce", "", "", "", [Row("1 KiB (generator-bound)", "", ratio=0.5)])
     log = Section("log", "", "", "", [Row("append", "", ratio=0.7), Row("recovery", "", ratio=0.1)])
-    assert ratios([produce, log]) == {"produce 1 KiB": 0.5, "log append": 0.7}
+    sessions = Section("sessions", "", "", "", [Row("6 partitions", "", ratio=1.2)])
+    assert ratios([produce, sessions, log]) == {
+        "produce 1 KiB": 0.5,
+        "sessions 6 partitions": 1.2,
+        "log append": 0.7,
+    }
+
+
+def test_consuming_six_partitions_in_a_fetch_session_is_among_what_is_guarded() -> None:
+    assert "sessions" in guard.SECTIONS
+    assert set(guard.SECTIONS) <= set(NAMES)
 
 
 @pytest.fixture
@@ -75,3 +85,16 @@ def test_without_a_record_it_says_how_to_make_one(
     failed = asked("--recorded", tmp_path / "none.json")
     assert failed.exit_code == 1
     assert "--record" in failed.output
+
+
+def test_a_row_that_is_not_recorded_yet_is_shown_and_fails_nothing(
+    tmp_path: Path, runs: list[dict[str, float]]
+) -> None:
+    recorded = tmp_path / "recorded.json"
+    runs.append({"produce 1 KiB": 0.6})
+    assert asked("--record", "--recorded", recorded).exit_code == 0
+    runs.append({"produce 1 KiB": 0.6, "sessions 6 partitions": 1.2})
+    done = asked("--recorded", recorded)
+    assert done.exit_code == 0
+    assert "not recorded" in done.output
+    assert "1 of 1 ratios are as recorded" in done.output

@@ -19,6 +19,7 @@ NAMES: Final = (
     "raw",
     "produce",
     "fetch",
+    "sessions",
     "clients",
     "latency",
     "idle",

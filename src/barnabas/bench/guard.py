@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.bench.report import Section
 
 RECORDED: Final = Path("bench/recorded.json")
-SECTIONS: Final = ("produce", "fetch", "log")
+SECTIONS: Final = ("produce", "fetch", "sessions", "log")
 LEAST_SHARE: Final = 2 / 3
 PLAN: Final = replace(
     SMOKE,
@@ -38,7 +38,7 @@ PLAN: Final = replace(
     log_bytes=16 * 1024 * 1024,
 )
 # Of the log, what is compared with a plain file; its other rows are times.
-_GUARDED: Final = re.compile(r"(produce|fetch)|log .*(append|read on)")
+_GUARDED: Final = re.compile(r"(produce|fetch|sessions)|log .*(append|read on)")
 
 Ratios = dict[str, float]
 
@@ -96,6 +96,8 @@ def _show(console: "Console", recorded: Mapping[str, float], now: Mapping[str, f
         style = "red" if name in fell else "green"
         share = f"{ratio / before:.2f}" if before else ""
         table.add_row(name, f"{ratio:.2f}", f"{before:.2f}", share, style=style)
+    for name in (each for each in now if each not in recorded):
+        table.add_row(name, f"{now[name]:.2f}", "not recorded", "")
     console.print(table)
 
 

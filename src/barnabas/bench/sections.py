@@ -23,6 +23,7 @@ from barnabas.bench.plan import Bench, Plan
 from barnabas.bench.processes import ServerFailed
 from barnabas.bench.replication import replication_section
 from barnabas.bench.report import Section, show
+from barnabas.bench.sessions import sessions_section
 from barnabas.bench.spark import spark_section
 from barnabas.bench.throughput import fetch_section, latency_section, produce_section
 from barnabas.bench.waiting import NotInTime
@@ -38,6 +39,7 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "raw": raw_section,
     "produce": produce_section,
     "fetch": fetch_section,
+    "sessions": sessions_section,
     "clients": clients_section,
     "latency": latency_section,
     "idle": idle_section,
