@@ -129,7 +129,7 @@ async def drain(
     return first
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(order=ORDERS, starts=STARTS, limits=LIMITS)
 def test_a_client_that_begins_with_another_partition_each_time_gets_on_in_each(
     broker: Served, order: list[int], starts: dict[int, float], limits: Limits
@@ -164,7 +164,7 @@ def kafkas_first(positions: dict[int, int], limits: Limits, per: list[int]) -> d
 EVEN = [each for each in PARTITIONS if len(set(SIZES[each])) <= 1]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     order=st.lists(st.sampled_from(EVEN), min_size=1, unique=True),
     limits=st.builds(
@@ -300,7 +300,7 @@ ACTIONS = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     order=ORDERS, starts=STARTS, limits=LIMITS, actions=st.lists(ACTIONS, min_size=5, max_size=60)
 )
