@@ -72,7 +72,7 @@ def test_a_request_reads_as_kafkas() -> None:
 
 def test_an_answer_is_read_as_kafka_writes_it() -> None:
     batches = bytes(records(40, 3))
-    partitions = [
+    partitions: list[PartitionFetched | bytes] = [
         PartitionFetched(2, 0, 90, 80, 0, batches, ((5, 6), (7, 8))),
         PartitionFetched(0, 3, diverging_epoch=(1, 2)),
     ]

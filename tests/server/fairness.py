@@ -80,15 +80,14 @@ async def reader(insight: Insight) -> Reader:
 
 def _hurry(purgatory: "Purgatory[DelayedOperation]", reading: Reader) -> None:
     """Count each operation that would wait there, and complete it as its timeout would."""
-    wait = purgatory.try_complete_else_watch
+    wait = purgatory.watch
 
-    def at_once(operation: DelayedOperation, keys: Iterable[Any], timeout_ms: int) -> bool:
-        if wait(operation, keys, timeout_ms):
-            return True
+    def at_once(operation: DelayedOperation, keys: Iterable[Any], timeout_ms: int) -> None:
+        wait(operation, keys, timeout_ms)
         reading.waits += 1
-        return operation.force_complete()
+        operation.force_complete()
 
-    setattr(purgatory, "try_complete_else_watch", at_once)  # noqa: B010 - mypy allows no other way
+    setattr(purgatory, "watch", at_once)  # noqa: B010 - mypy allows no other way
 
 
 async def fill(insight: Insight, sizes: Sequence[Sequence[int]]) -> None:
