@@ -1,6 +1,6 @@
 """Makes a topic on a broker under test, and asks how far its log goes, with a real client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -19,10 +19,18 @@ def create_topic(
     bootstrap: str, name: str, partitions: int, replicas: Sequence[int] = (0,)
 ) -> None:
     """Every partition on these brokers; the first of them leads."""
+    create_topics(bootstrap, {name: [list(replicas)] * partitions})
+
+
+def create_topics(bootstrap: str, assignments: Mapping[str, list[list[int]]]) -> None:
+    """Topics with the brokers of each of their partitions, in one request."""
     admin = AdminClient(client_settings(bootstrap))
-    assignment = [list(replicas)] * partitions
-    topic = NewTopic(name, num_partitions=partitions, replica_assignment=assignment)
-    for created in admin.create_topics([topic], operation_timeout=PATIENCE_S).values():
+    topics = [
+        NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment)
+        for name, assignment in assignments.items()
+    ]
+    made = admin.create_topics(topics, operation_timeout=PATIENCE_S, request_timeout=PATIENCE_S)
+    for created in made.values():
         created.result(PATIENCE_S)
 
 
