@@ -48,8 +48,10 @@ def probing(ports: Sequence[int]) -> Iterator[Probe]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # it has begun
-        yield probe
-        told, _ = process.communicate()
+        try:
+            yield probe
+        finally:
+            told, _ = process.communicate()
         probe.found = [Probed(**each) for each in json.loads(told)]
 
 

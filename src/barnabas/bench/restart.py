@@ -28,6 +28,7 @@ from barnabas.znodes.tree import Coordination
 
 LOOKS_EVERY_S: Final = 0.25  # at all partitions, which is work for those asked
 READ_AT_ONCE: Final = 500
+RESTARTED_WITHIN_S: Final = 180.0
 Topics = dict[str, list[list[int]]]  # the replicas of each partition
 VALUE: Final = b"v" * 100
 
@@ -112,11 +113,10 @@ async def _restart(three: Cluster, topics: Topics) -> tuple[Restart, list[Restar
             member.launch()
         with watching([member.server.pid for member in three.members]) as busy:
             first = FirstMessages(three.bootstrap, topics)
-            acknowledged = asyncio.create_task(until(first.acknowledged, "acks=all"))
-            led = await _until_led(three, topics)
-            # Only now: until the controller has seen to it, ZooKeeper holds what was before.
-            in_sync = await _until_in_sync(three, topics)
-            await acknowledged
+            (led, in_sync), _ = await asyncio.gather(
+                _until_led_and_in_sync(three, topics),
+                until(first.acknowledged, "a message with acks=all", patience_s=RESTARTED_WITHIN_S),
+            )
     for member in three.members:
         await asyncio.to_thread(member.wait_ready)
     async with three.tree() as tree:
@@ -140,6 +140,12 @@ async def _restart(three: Cluster, topics: Topics) -> tuple[Restart, list[Restar
     ]
 
 
+async def _until_led_and_in_sync(three: Cluster, topics: Topics) -> tuple[float, float]:
+    led = await _until_led(three, topics)
+    # Only now: until the controller has seen to it, ZooKeeper holds what was before.
+    return led, await _until_in_sync(three, topics)
+
+
 async def _until_led(three: Cluster, topics: Topics) -> float:
     """The time at which the Metadata of every broker named a leader of each partition."""
     wanted = sum(map(len, topics.values()))
@@ -161,7 +167,7 @@ async def _names_leaders(port: int, wanted: int) -> float:
         leaders = [part.leader_id for topic in answer.topics for part in topic.partitions]
         return len(leaders) >= wanted and min(leaders) >= 0
 
-    return await until(names_all, "leaders of all partitions", LOOKS_EVERY_S)
+    return await until(names_all, "leaders of all partitions", LOOKS_EVERY_S, RESTARTED_WITHIN_S)
 
 
 async def _until_in_sync(three: Cluster, topics: Topics) -> float:
@@ -176,7 +182,7 @@ async def _until_in_sync(three: Cluster, topics: Topics) -> float:
         async def all_in_sync() -> bool:
             return all([await _are_in_sync(tree, each) for each in batched(states)])
 
-        return await until(all_in_sync, "all replicas in sync", LOOKS_EVERY_S)
+        return await until(all_in_sync, "all replicas in sync", LOOKS_EVERY_S, RESTARTED_WITHIN_S)
 
 
 def batched(states: list[str]) -> Iterator[list[str]]:

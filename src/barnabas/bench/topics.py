@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 PATIENCE_S = 20.0
+MADE_WITHIN_S = 60.0  # thousands of partitions
 
 
 def client_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
@@ -29,9 +30,11 @@ def create_topics(bootstrap: str, assignments: Mapping[str, list[list[int]]]) ->
         NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment)
         for name, assignment in assignments.items()
     ]
-    made = admin.create_topics(topics, operation_timeout=PATIENCE_S, request_timeout=PATIENCE_S)
+    made = admin.create_topics(
+        topics, operation_timeout=MADE_WITHIN_S, request_timeout=MADE_WITHIN_S
+    )
     for created in made.values():
-        created.result(PATIENCE_S)
+        created.result(MADE_WITHIN_S)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
