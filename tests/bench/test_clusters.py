@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.bench.clusters import BROKERS
 from barnabas.bench.failover import failover_section
 from barnabas.bench.group_members import GroupFailed, demand
 from barnabas.bench.groups import groups_section
 from barnabas.bench.plan import SMOKE, Bench
 from barnabas.bench.replication import replication_section
 from barnabas.bench.report import Section
+from barnabas.bench.restart import restart_section
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
 
@@ -41,6 +43,21 @@ def test_a_failover_is_measured_on_both_kinds_of_tree(tmp_path: Path) -> None:
         *["ZooKeeper"] * 2,
         *["embedded tree"] * 2,
     ]
+
+
+@needs_java
+def test_a_restart_of_three_processes_is_measured_until_all_is_as_before(tmp_path: Path) -> None:
+    section = restart_section(Bench(SMOKE, tmp_path, print))
+    found = {row.name: row.numbers for row in section.rows}
+    assert len(names(section)) == 5 + 3 * BROKERS
+    assert sum("(controller): CPU time" in name for name in found) == 1
+    listens = found["start until each broker listens"]["max_s"]
+    led = found["start until every partition has a leader"]["seconds"]
+    in_sync = found["start until all replicas are in sync"]["seconds"]
+    acknowledged = found["start until acks=all acknowledged: first, last topic"]
+    assert listens < led <= in_sync
+    assert 0 < acknowledged["first_s"] <= acknowledged["last_s"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rebalances_of_every_size_and_commits_are_measured(tmp_path: Path) -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.bench.processes import BROKER, Server, last_words, listening_port, spawn, stop
+from barnabas.bench.processes import (
+    BROKER,
+    Server,
+    last_words,
+    listening_port,
+    spawn,
+    stop,
+    wait_ended,
+)
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import Coordination
 from barnabas.znodes.zookeeper import connect
@@ -72,6 +80,15 @@ class Member:
     def stop(self) -> None:
         self._end(stop)
 
+    def terminate(self) -> None:
+        """SIGTERM; it runs on for as long as its controlled shutdown takes, see `wait_ended`."""
+        assert self._process is not None, "the broker does not run"
+        self._process.terminate()
+
+    def wait_ended(self) -> None:
+        """Raises ServerFailed, with no process left, if it does not end in time."""
+        self._end(wait_ended)
+
     def close(self) -> None:
         if self._process is not None:
             self.kill()
@@ -100,6 +117,13 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def stop_together(self) -> None:
+        """SIGTERM to all at once; returns when all have ended."""
+        for member in self.members:
+            member.terminate()
+        for member in self.members:
+            member.wait_ended()
 
     @asynccontextmanager
     async def tree(self) -> AsyncIterator[Coordination]:

@@ -23,10 +23,12 @@ NAMES: Final = (
     "clients",
     "latency",
     "idle",
+    "subscribed",
     "log",
     "timers",
     "replication",
     "failover",
+    "restart",
     "groups",
     "spark",
 )

@@ -45,6 +45,10 @@ class Plan:
     session_timeout_ms: int
     controlled_partitions: tuple[int, ...]
     group_sizes: tuple[int, ...]
+    subscribed_partitions: tuple[int, ...]
+    restarted_topics: int
+    restarted_partitions: int  # of each of these topics
+    restarted_records: int  # in each of these partitions
 
 
 FULL: Final = Plan(
@@ -74,6 +78,10 @@ FULL: Final = Plan(
     session_timeout_ms=6_000,
     controlled_partitions=(1, 1_000, 10_000),
     group_sizes=(3, 30, 100),
+    subscribed_partitions=(10, 1_000, 10_000),
+    restarted_topics=20,
+    restarted_partitions=100,
+    restarted_records=10,
 )
 
 SMOKE: Final = Plan(
@@ -103,6 +111,10 @@ SMOKE: Final = Plan(
     session_timeout_ms=3_000,
     controlled_partitions=(100,),
     group_sizes=(3, 30),
+    subscribed_partitions=(10, 150),
+    restarted_topics=2,
+    restarted_partitions=6,
+    restarted_records=2,
 )
 
 

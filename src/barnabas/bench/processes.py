@@ -107,6 +107,15 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def wait_ended(process: subprocess.Popen[bytes]) -> None:
+    """For one that has its SIGTERM. Raises ServerFailed, and kills it, if it does not end."""
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise ServerFailed(f"a broker did not end within {PATIENCE_S:g} s of SIGTERM") from None
+
+
 def settle(server: Server, seconds: float) -> None:
     """Wait so long, for work that a broker leaves for later, and until the broker is idle.
 
@@ -139,6 +148,17 @@ def cpu_seconds(pid: int) -> float:
     """CPU time that a process used so far, all its threads together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_nanoseconds(pid: int) -> int:
+    """The same as the scheduler counts it, for short times; in clock ticks where it does not.
+
+    The time of threads that have ended is not in it.
+    """
+    told = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    if not told:
+        return int(1e9 * cpu_seconds(pid))
+    return sum(int(each.read_text().split()[0]) for each in told)
 
 
 def serving_seconds(pid: int) -> float:

@@ -23,8 +23,10 @@ from barnabas.bench.plan import Bench, Plan
 from barnabas.bench.processes import ServerFailed
 from barnabas.bench.replication import replication_section
 from barnabas.bench.report import Section, show
+from barnabas.bench.restart import restart_section
 from barnabas.bench.sessions import sessions_section
 from barnabas.bench.spark import spark_section
+from barnabas.bench.subscribed import subscribed_section
 from barnabas.bench.throughput import fetch_section, latency_section, produce_section
 from barnabas.bench.waiting import NotInTime
 from barnabas.znodes.tree import ZnodeError
@@ -43,10 +45,12 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "clients": clients_section,
     "latency": latency_section,
     "idle": idle_section,
+    "subscribed": subscribed_section,
     "log": log_section,
     "timers": timers_section,
     "replication": replication_section,
     "failover": failover_section,
+    "restart": restart_section,
     "groups": groups_section,
     "spark": spark_section,
 }

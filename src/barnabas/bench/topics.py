@@ -1,6 +1,6 @@
 """Makes a topic on a broker under test, and asks how far its log goes, with a real client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 PATIENCE_S = 20.0
+MADE_WITHIN_S = 60.0  # thousands of partitions
 
 
 def client_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
@@ -19,11 +20,21 @@ def create_topic(
     bootstrap: str, name: str, partitions: int, replicas: Sequence[int] = (0,)
 ) -> None:
     """Every partition on these brokers; the first of them leads."""
+    create_topics(bootstrap, {name: [list(replicas)] * partitions})
+
+
+def create_topics(bootstrap: str, assignments: Mapping[str, list[list[int]]]) -> None:
+    """Topics with the brokers of each of their partitions, in one request."""
     admin = AdminClient(client_settings(bootstrap))
-    assignment = [list(replicas)] * partitions
-    topic = NewTopic(name, num_partitions=partitions, replica_assignment=assignment)
-    for created in admin.create_topics([topic], operation_timeout=PATIENCE_S).values():
-        created.result(PATIENCE_S)
+    topics = [
+        NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment)
+        for name, assignment in assignments.items()
+    ]
+    made = admin.create_topics(
+        topics, operation_timeout=MADE_WITHIN_S, request_timeout=MADE_WITHIN_S
+    )
+    for created in made.values():
+        created.result(MADE_WITHIN_S)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:

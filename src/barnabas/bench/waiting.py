@@ -24,13 +24,18 @@ class NotInTime(Exception):
     """What was waited for did not happen; the message says what."""
 
 
-async def until(happened: Callable[[], Awaitable[bool]], what: str) -> float:
-    """When it was seen to have happened. Raises NotInTime after a minute."""
-    deadline = time.perf_counter() + PATIENCE_S
+async def until(
+    happened: Callable[[], Awaitable[bool]],
+    what: str,
+    every_s: float = LOOKS_EVERY_S,
+    patience_s: float = PATIENCE_S,
+) -> float:
+    """When it was seen to have happened. Raises NotInTime after a minute, if not told otherwise."""
+    deadline = time.perf_counter() + patience_s
     while not await happened():
         if time.perf_counter() > deadline:
-            raise NotInTime(f"{what}: not within {PATIENCE_S:g} s")
-        await asyncio.sleep(LOOKS_EVERY_S)
+            raise NotInTime(f"{what}: not within {patience_s:g} s")
+        await asyncio.sleep(every_s)
     return time.perf_counter()
 
 
