@@ -53,8 +53,7 @@ class Led:
     def lead(self, epoch: int) -> None:
         """Begin an epoch, as a leader does: in its log, before it has records."""
         self.epoch = epoch
-        if self.log.epochs.assign(epoch, self.log.log_end_offset):
-            self.log.write_epochs()
+        self.log.begin_leading(LeaderEpoch(epoch))
 
     def append(self, count: int = 1, value: bytes = b"value") -> None:
         batch = batch_of(count, value=value)

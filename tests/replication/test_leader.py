@@ -61,9 +61,50 @@ def test_the_epoch_begins_in_the_log_before_it_has_records(tmp_path: Path) -> No
     assert [tuple(entry) for entry in log.epochs.entries] == [(4, 0), (6, 3)]
     assert log.end_offset_for_epoch(leader.epoch) == (6, 3)
     assert log.end_offset_for_epoch(type(leader.epoch)(5)) == (4, 3)
-    written = (tmp_path / str(log.partition) / "leader-epoch-checkpoint").read_text()
-    assert written.splitlines()[2:] == ["4 0", "6 3"]
     assert leader.epoch_start_offset == 3
+    with pytest.raises(BrokerError) as fenced:
+        append(log, epoch=5)
+    assert fenced.value.code is ErrorCode.fenced_leader_epoch
+
+
+def written_epochs(folder: Path, log: Log) -> list[str]:
+    checkpoint = folder / str(log.partition) / "leader-epoch-checkpoint"
+    return checkpoint.read_text().splitlines()[2:]
+
+
+def test_the_epoch_is_written_down_with_its_first_record(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    append(log, batch_of(3), epoch=4)
+    leader = replicated(log, epoch=6)
+    assert written_epochs(tmp_path, log) == ["4 0"]
+    grow(leader)
+    assert written_epochs(tmp_path, log) == ["4 0", "6 3"]
+    assert not log.is_unsettled
+
+
+def test_a_log_that_led_without_a_record_is_opened_again_without_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_partition(tmp_path)
+    append(log, batch_of(3), epoch=4)
+    replicated(log, epoch=6)
+    log.close(NOW)
+    monkeypatch.setattr(Log, "write_epochs", lambda _: pytest.fail("epochs were written"))
+    again = open_partition(tmp_path)
+    assert [tuple(entry) for entry in again.epochs.entries] == [(4, 0)]
+
+
+def test_a_log_that_is_cut_after_it_led_without_a_record_forgets_that_epoch(
+    tmp_path: Path,
+) -> None:
+    log = open_partition(tmp_path)
+    append(log, batch_of(3), epoch=4)
+    append(log, batch_of(3), epoch=4)
+    replicated(log, epoch=6)
+    log.truncate_to(Offset(3), NOW)
+    append(log, epoch=5)
+    assert written_epochs(tmp_path, log) == ["4 0", "5 3"]
+    assert not log.is_unsettled
 
 
 def test_a_new_leader_begins_with_the_high_watermark_that_it_knew(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ class LogEnd:
         self.failure: DiskFault | None = None
         self.log_start_offset = Offset(log_start_offset)
         self.log_end_offset = Offset(active.end_offset)
-        # Whether the medium does not know of the last time that the log was cut.
+        # Whether the medium does not know of the last time that the log was cut, or a leader's
+        # epoch is not written down yet: `_settle_now` comes before the next append.
         self.is_unsettled = False
         self._active = active
         self._epoch = epoch

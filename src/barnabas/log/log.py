@@ -90,6 +90,9 @@ class Log(LogEnd):
         # The compaction under way, if any: it is void once this is another or none.
         self.cleaning: Cleaning | None = None
         self.cuts: int = 0  # how often it was cut
+        # What has to be done before the next append: `is_unsettled` is either of both.
+        self._is_cut_unsettled = False
+        self._is_epoch_unwritten = False
         self._settle = settle
         self._announce = announce
         self._swap: Swap | None = None
@@ -163,6 +166,15 @@ class Log(LogEnd):
             self._segments.note_aborted(transaction)
         self._flushes.is_folder_dirty = True
 
+    def begin_leading(self, epoch: LeaderEpoch) -> None:
+        """Begin a leader's epoch at the end of the log; appends in older epochs are fenced.
+
+        The epoch is written down with its first record: opening a log drops one without records.
+        """
+        if epoch > self.epochs.latest and self.epochs.assign(epoch, self.log_end_offset):
+            self._epoch = epoch
+            self._is_epoch_unwritten = self.is_unsettled = True
+
     def _begin_epoch(self, epoch: LeaderEpoch, start_offset: int) -> None:
         facts = {"log": self.folder, "new": epoch, "old": self._epoch}
         law(epoch > self._epoch, "LOG-2 epochs along the log never decrease", **facts)
@@ -172,6 +184,7 @@ class Log(LogEnd):
 
     def write_epochs(self) -> None:
         self._epoch = self.epochs.latest
+        self._is_epoch_unwritten = False
         # Not worth waiting for the medium: up to the next flush, batches tell as much.
         path = f"{self.folder}/{EPOCH_CHECKPOINT}"
         self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries), sync=False)
@@ -319,7 +332,7 @@ class Log(LogEnd):
             self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
         self._flushes.void()
         self.cuts += 1
-        self.is_unsettled = True
+        self._is_cut_unsettled = self.is_unsettled = True
         for segment in self._segments:
             segment.is_dirty = segment.is_index_dirty = True
         self._forget_epochs_from(self.log_end_offset)
@@ -337,13 +350,20 @@ class Log(LogEnd):
     def on_settled(self, cut: int) -> None:
         """Note that files and checkpoints on the medium are as after the truncation `cut`."""
         if cut == self.cuts:
-            self.is_unsettled = False
+            self._is_cut_unsettled = False
+            self.is_unsettled = self._is_epoch_unwritten
 
     def _settle_now(self) -> None:
+        """Do what has to be done before an append."""
         with self._writing():
-            self._settle(self)
+            if self._is_epoch_unwritten:
+                self.write_epochs()
+            if self._is_cut_unsettled:
+                self._settle(self)
         facts = {"log": self.folder, "cuts": self.cuts}
-        law(not self.is_unsettled, "LOG-6 a truncation is settled before an append", **facts)
+        is_settled = not self._is_cut_unsettled
+        law(is_settled, "LOG-6 a truncation is settled before an append", **facts)
+        self.is_unsettled = False
 
     def restore_producers(self, now_ms: int) -> None:
         """Read the state of the producers anew from snapshots and batches."""

@@ -75,8 +75,6 @@ class LeaderReplica:
         `previous` led until now, on this broker and with this log: what was appended to it and
         waits to be committed is still there, as `tenure` tells. The epoch begins in the log here,
         before it has records: followers that ask where theirs ended must find it.
-
-        Raises  DiskFault, if that cannot be written down
         """
         self.topic_partition = leadership.topic_partition
         self.topic_id = leadership.topic_id
@@ -84,8 +82,7 @@ class LeaderReplica:
         self.log = log
         # The same for leaders that follow each other without anyone else leading in between.
         self.tenure: object = object() if previous is None else previous.tenure
-        if self.epoch > log.epochs.latest and log.epochs.assign(self.epoch, log.log_end_offset):
-            log.write_epochs()
+        log.begin_leading(self.epoch)
         self.epoch_start_offset = log.log_end_offset
         within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.high_watermark: Offset = Offset(within)
