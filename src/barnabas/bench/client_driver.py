@@ -1,0 +1,74 @@
+"""Client programs that a comparison runs: each client in a process and a runtime of its own.
+
+A driver is a command line to which one argument is appended: a JSON object, the *spec*. It
+connects, measures, prints one JSON object as its last line of stdout, and exits with 0. Where it
+fails it exits with another code and says why in one line on stderr. Clients run with their own
+defaults, apart from what the spec names and `auto.offset.reset=earliest`.
+
+`produce`  bootstrap, topic, partitions, messages, message_bytes, skew
+    {"seconds"} from the first send until all messages are acknowledged. Partitions get the same
+    number of messages, or with `skew` partition 0 gets nine of ten.
+`consume`  bootstrap, topic, group, messages, protocol ("classic" or "consumer"), shared
+    {"seconds", "messages", "bytes"} from the first assignment until that many messages came.
+    `shared`: the member of a group that reads until stdin has a line or ends; its answer has
+    "series" instead of "seconds": [[seconds since the epoch, messages so far], ...], the first
+    pair with 0 messages when the first assignment came, one pair for at most every 50 ms after.
+`latency`  bootstrap, topic, rate, seconds
+    {"p50_ms", "p99_ms", "messages"} from the send of a message until its own process read it.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.bench.kafka_release import Unavailable
+
+__all__ = ["ROLES", "ClientFailed", "Driver", "Unavailable", "answer", "run"]
+
+ROLES: Final = frozenset({"produce", "consume", "latency"})
+ENDS_WITHIN_S: Final = 120.0
+
+
+class ClientFailed(Exception):
+    """A client's program failed, or did not say what it measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A client that can be had here; `version` is for the results, empty if nobody knows."""
+
+    name: str
+    command: tuple[str, ...]
+    version: str = ""
+    roles: frozenset[str] = ROLES
+    protocols: frozenset[str] = frozenset({"classic"})
+
+
+def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
+    """One measurement in a process of its own. Raises ClientFailed."""
+    ended = subprocess.run(
+        [*driver.command, json.dumps(spec)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=ENDS_WITHIN_S,
+    )
+    return answer(driver, ended.returncode, ended.stdout, ended.stderr)
+
+
+def answer(driver: Driver, code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    """The object in the last line of stdout. Raises ClientFailed with the last line of stderr."""
+    lines = stdout.split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    if code != 0:
+        said = next((line for line in reversed(stderr.splitlines()) if line.strip()), last)
+        raise ClientFailed(f"{driver.name} ended with {code}: {said.strip()[:300]}")
+    try:
+        found = json.loads(last)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ClientFailed(f"{driver.name} printed no result, but {last[:100]!r}")
+    return found
