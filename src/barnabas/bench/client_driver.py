@@ -5,16 +5,17 @@ connects, measures, prints one JSON object as its last line of stdout, and exits
 fails it exits with another code and says why in one line on stderr. Clients run with their own
 defaults, apart from what the spec names and `auto.offset.reset=earliest`.
 
-`produce`  bootstrap, topic, partitions, messages, message_bytes, skew
-    {"seconds"} from the first send until all messages are acknowledged. Partitions get the same
-    number of messages, or with `skew` partition 0 gets nine of ten.
+`produce`  bootstrap, topic, partitions, messages, message_bytes
+    {"seconds"} from the first send until all messages are acknowledged. The driver sends to each
+    partition in turn, or the client's own partitioner chooses.
 `consume`  bootstrap, topic, group, messages, protocol ("classic" or "consumer"), shared
     {"seconds", "messages", "bytes"} from the first assignment until that many messages came.
-    `shared`: the member of a group that reads until stdin has a line or ends; its answer has
-    "series" instead of "seconds": [[seconds since the epoch, messages so far], ...], the first
-    pair with 0 messages when the first assignment came, one pair for at most every 50 ms after.
+    `shared`: it reads, and ignores `messages`, until stdin has a line or ends. Meanwhile it prints
+    a line [seconds since the epoch, messages so far] after polls that brought messages, not more
+    than one every 10 ms, flushed. Its last line is {"messages", "bytes"}.
 `latency`  bootstrap, topic, rate, seconds
-    {"p50_ms", "p99_ms", "messages"} from the send of a message until its own process read it.
+    {"p50_ms", "p99_ms", "messages"} from the send of a message to partition 0 until the same
+    process read it; the consumer is assigned the partition, without a group.
 """
 
 import json
