@@ -11,8 +11,9 @@ defaults, apart from what the spec names and `auto.offset.reset=earliest`.
 `consume`  bootstrap, topic, group, messages, protocol ("classic" or "consumer"), shared
     {"seconds", "messages", "bytes"} from the first assignment until that many messages came.
     `shared`: it reads, and ignores `messages`, until stdin has a line or ends. Meanwhile it prints
-    a line [seconds since the epoch, messages so far] after polls that brought messages, not more
-    than one every 10 ms, flushed. Its last line is {"messages", "bytes"}.
+    a line [seconds since the epoch, messages so far] after polls that brought messages, flushed;
+    not more than one every 10 ms, but what came last is reported within 0.2 s. Its last line is
+    {"messages", "bytes"}.
 `latency`  bootstrap, topic, rate, seconds
     {"p50_ms", "p99_ms", "messages"} from the send of a message to partition 0 until the same
     process read it; the consumer is assigned the partition, without a group.
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.bench.kafka_release import Unavailable
+from barnabas.bench.kafka_release import ENDING_WITH_US, Unavailable
 
 __all__ = ["ROLES", "ClientFailed", "Driver", "Unavailable", "answer", "run"]
 
@@ -38,19 +39,23 @@ class ClientFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A client that can be had here; `version` is for the results, empty if nobody knows."""
+    """A client that can be had here; `version` is for the results, empty if nobody knows.
+
+    `latencies`: the fields of its answer, without their unit.
+    """
 
     name: str
     command: tuple[str, ...]
     version: str = ""
     roles: frozenset[str] = ROLES
     protocols: frozenset[str] = frozenset({"classic"})
+    latencies: tuple[str, ...] = ("p50", "p99")
 
 
 def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
     """One measurement in a process of its own. Raises ClientFailed."""
     ended = subprocess.run(
-        [*driver.command, json.dumps(spec)],
+        [*ENDING_WITH_US, *driver.command, json.dumps(spec)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -17,4 +17,5 @@ def java() -> Driver | Unavailable:
         return release
     run_java = release.java_command("", options=_OPTIONS)[:-1]
     command = (sys.executable, "-m", _PROGRAM, *ENDING_WITH_US, *run_java)
-    return Driver("Java", command, VERSION, protocols=frozenset({"classic", "consumer"}))
+    both = frozenset({"classic", "consumer"})
+    return Driver("Java", command, VERSION, protocols=both, latencies=("mean",))

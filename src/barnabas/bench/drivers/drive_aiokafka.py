@@ -47,8 +47,9 @@ async def consume(spec: Spec) -> dict[str, Any]:
     consumer.subscribe([spec.topic], listener=Assigned(tally))
     async with consumer:
         while not tally.is_done:
-            for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
-                tally.add(len(records), sum(len(record.value) for record in records))
+            polled = await consumer.getmany(timeout_ms=POLL_MS)
+            sizes = [len(record.value) for records in polled.values() for record in records]
+            tally.add(len(sizes), sum(sizes))
         return tally.answer()
 
 

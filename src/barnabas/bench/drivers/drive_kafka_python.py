@@ -44,8 +44,9 @@ def consume(spec: Spec) -> dict[str, Any]:
     tally = Tally(spec)
     consumer.subscribe([spec.topic], listener=Assigned(tally))
     while not tally.is_done:
-        for records in consumer.poll(POLL_MS).values():
-            tally.add(len(records), sum(len(record.value) for record in records))
+        polled = consumer.poll(POLL_MS)
+        sizes = [len(record.value) for records in polled.values() for record in records]
+        tally.add(len(sizes), sum(sizes))
     consumer.close()
     return tally.answer()
 

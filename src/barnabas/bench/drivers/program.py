@@ -69,8 +69,9 @@ class Tally:
         self.bytes = 0
         self._spec = spec
         self._begun: float | None = None
-        self._ended = 0.0
+        self._ended = self._ended_at = 0.0
         self._printed = 0.0
+        self._reported = 0
         self._stop = threading.Event()
         if spec.shared:
             threading.Thread(target=self._wait_for_stop, daemon=True).start()
@@ -85,14 +86,20 @@ class Tally:
             self._begun = time.perf_counter()
 
     def add(self, messages: int, size: int) -> None:
-        if not messages:
-            return
-        self.messages += messages
-        self.bytes += size
-        self._ended = time.perf_counter()
-        if self._spec.shared and self._ended - self._printed >= PROGRESS_EVERY_S:
-            self._printed = self._ended
-            print(json.dumps([time.time(), self.messages]), flush=True)
+        """Count what a poll brought, be it nothing."""
+        now = time.perf_counter()
+        if messages:
+            self.messages += messages
+            self.bytes += size
+            self._ended = now
+            self._ended_at = time.time()
+        if self._spec.shared and self.messages > self._reported:
+            self._report(now)
+
+    def _report(self, now: float) -> None:
+        if now - self._printed >= PROGRESS_EVERY_S:
+            self._printed, self._reported = now, self.messages
+            print(json.dumps([self._ended_at, self.messages]), flush=True)
 
     def answer(self) -> dict[str, Any]:
         found: dict[str, Any] = {"messages": self.messages, "bytes": self.bytes}
