@@ -3,13 +3,16 @@
 A driver is a command line to which one argument is appended: a JSON object, the *spec*. It
 connects, measures, prints one JSON object as its last line of stdout, and exits with 0. Where it
 fails it exits with another code and says why in one line on stderr. Clients run with their own
-defaults, apart from what the spec names and `auto.offset.reset=earliest`.
+defaults, apart from what the spec names and `auto.offset.reset=earliest`. The Java client comes by
+Kafka's own tools, which have no `skew`, `first_s`, `p50_ms` and `p99_ms`, but a `mean_ms`.
 
-`produce`  bootstrap, topic, partitions, messages, message_bytes
+`produce`  bootstrap, topic, partitions, messages, message_bytes, skew
     {"seconds"} from the first send until all messages are acknowledged. The driver sends to each
-    partition in turn, or the client's own partitioner chooses.
+    partition in turn, or the client's own partitioner chooses; with `skew` nine of ten messages
+    go to partition 0.
 `consume`  bootstrap, topic, group, messages, protocol ("classic" or "consumer"), shared
-    {"seconds", "messages", "bytes"} from the first assignment until that many messages came.
+    {"seconds", "messages", "bytes", "first_s"} from the first assignment until that many messages
+    came, and until the first of them.
     `shared`: it reads, and ignores `messages`, until stdin has a line or ends. Meanwhile it prints
     a line [seconds since the epoch, messages so far] after polls that brought messages, flushed;
     not more than one every 10 ms, but what came last is reported within 0.2 s. Its last line is

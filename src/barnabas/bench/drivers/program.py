@@ -34,6 +34,7 @@ class Spec:
     partitions: int = 1
     messages: int = 0
     message_bytes: int = 1000
+    skew: bool = False
     group: str = ""
     protocol: str = "classic"
     shared: bool = False
@@ -45,13 +46,21 @@ class Spec:
         return bytes(index % 251 for index in range(self.message_bytes))
 
     def targets(self) -> Iterator[int]:
-        """The partition of each message: each partition in turn."""
-        return (number % self.partitions for number in range(self.messages))
+        """The partition of each message: each in turn, or nine of ten times the first."""
+        if not self.skew:
+            return (number % self.partitions for number in range(self.messages))
+        others = max(1, self.partitions - 1)
+        return (
+            0 if number % 10 else (1 + number // 10 % others) % self.partitions
+            for number in range(self.messages)
+        )
 
 
 def main(roles: Mapping[str, Callable[[Spec], dict[str, Any]]]) -> None:
     """Run the role that the last argument names and print its answer."""
     given: dict[str, Any] = json.loads(sys.argv[-1])
+    if given["role"] not in roles:
+        sys.exit(f"there is no role {json.dumps(given['role'])}")
     known = {each.name for each in fields(Spec)}
     spec = Spec(**{key: value for key, value in given.items() if key in known})
     try:
@@ -69,7 +78,7 @@ class Tally:
         self.bytes = 0
         self._spec = spec
         self._begun: float | None = None
-        self._ended = self._ended_at = 0.0
+        self._first = self._ended = self._ended_at = 0.0
         self._printed = 0.0
         self._reported = 0
         self._stop = threading.Event()
@@ -89,6 +98,7 @@ class Tally:
         """Count what a poll brought, be it nothing."""
         now = time.perf_counter()
         if messages:
+            self._first = self._first or now
             self.messages += messages
             self.bytes += size
             self._ended = now
@@ -106,6 +116,7 @@ class Tally:
         if not self._spec.shared:
             if self._begun is None:
                 raise MessagesMissing("the client did not report its assignment")
+            found["first_s"] = self._first - self._begun
             found["seconds"] = self._ended - self._begun
         return found
 
