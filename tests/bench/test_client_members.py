@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from barnabas.bench import client_members, group_gate
+from barnabas.bench import client_driver, client_members, group_gate
 from barnabas.bench.client_driver import ClientFailed, Driver, run
 from barnabas.bench.client_members import Readers, messages_at
 from barnabas.bench.driver_python import librdkafka
@@ -109,3 +109,9 @@ def test_a_program_that_breaks_the_contract_is_a_failure(code: str, said: str) -
 
 def test_the_last_line_is_the_answer() -> None:
     assert run(program("print('words'); print('{\"a\": 1}'); print()"), {}) == {"a": 1}
+
+
+def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_driver, "ENDS_WITHIN_S", 0.1)
+    with pytest.raises(ClientFailed, match="a client did not end within 0 s"):
+        run(program("import threading; threading.Event().wait()"), {})

@@ -57,13 +57,16 @@ class Driver:
 
 def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
     """One measurement in a process of its own. Raises ClientFailed."""
-    ended = subprocess.run(
-        [*ENDING_WITH_US, *driver.command, json.dumps(spec)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=ENDS_WITHIN_S,
-    )
+    try:
+        ended = subprocess.run(
+            [*ENDING_WITH_US, *driver.command, json.dumps(spec)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ENDS_WITHIN_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise ClientFailed(f"{driver.name} did not end within {ENDS_WITHIN_S:.0f} s") from None
     return answer(driver, ended.returncode, ended.stdout, ended.stderr)
 
 

@@ -173,10 +173,10 @@ def _run(
             outcome = compare(
                 ours, theirs, cases, effort, Path(data), say, lambda site: prepare(site, effort)
             )
-        if several:
-            several.clear()
         into = results if outcome.interrupted else into
         _tell(console, outcome, facts, several, into=into, quick=quick)
+        if several:
+            several.clear()
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.failures:

@@ -1,13 +1,13 @@
 """The driver of kafka-python."""
 
-import threading
 import time
+from functools import partial
 from typing import Any
 
 import kafka
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 
-from barnabas.bench.drivers.program import POLL_S, Paced, Spec, Tally, main
+from barnabas.bench.drivers.program import POLL_S, Paced, Spec, Tally, main, sending
 
 library: Any = kafka  # it is not typed
 POLL_MS = int(1000 * POLL_S)
@@ -52,30 +52,20 @@ def consume(spec: Spec) -> dict[str, Any]:
 
 
 def latency(spec: Spec) -> dict[str, Any]:
-    paced, reading = Paced(spec), threading.Event()
-    producer = _producer(spec)
-    sender = threading.Thread(target=_send, args=(producer, spec, paced, reading), daemon=True)
-    sender.start()
-    partition = library.TopicPartition(spec.topic, 0)
+    paced, producer = Paced(spec), _producer(spec)
+    place = library.TopicPartition(spec.topic, 0)
     consumer = library.KafkaConsumer(bootstrap_servers=spec.bootstrap)
-    consumer.assign([partition])
-    consumer.seek_to_beginning(partition)
-    while not paced.is_done:
-        for records in consumer.poll(POLL_MS).values():
-            for record in records:
-                paced.came(record.value)
-        reading.set()
-    sender.join()
+    consumer.assign([place])
+    consumer.seek_to_beginning(place)
+    send = partial(producer.send, spec.topic, partition=0)
+    with sending(paced, send, producer.flush) as reading:
+        while not paced.is_done:
+            for records in consumer.poll(POLL_MS).values():
+                for record in records:
+                    paced.came(record.value)
+            reading.set()
     consumer.close()
     return paced.answer()
-
-
-def _send(producer: Any, spec: Spec, paced: Paced, reading: threading.Event) -> None:
-    reading.wait()
-    for pause in paced.due():
-        time.sleep(pause)
-        producer.send(spec.topic, paced.value(), partition=0)
-    producer.flush()
 
 
 def _producer(spec: Spec) -> Any:

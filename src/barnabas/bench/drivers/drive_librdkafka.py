@@ -1,12 +1,19 @@
 """The driver of librdkafka, by confluent-kafka's own API."""
 
-import threading
 import time
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.bench.drivers.program import POLL_S, MessagesMissing, Paced, Spec, Tally, main
+from barnabas.bench.drivers.program import (
+    POLL_S,
+    MessagesMissing,
+    Paced,
+    Spec,
+    Tally,
+    main,
+    sending,
+)
 
 AT_ONCE = 500
 CONNECTED_WITHIN_S = 30.0
@@ -48,29 +55,22 @@ def consume(spec: Spec) -> dict[str, Any]:
 
 
 def latency(spec: Spec) -> dict[str, Any]:
-    paced, reading = Paced(spec), threading.Event()
-    producer = _producer(spec)
-    sender = threading.Thread(target=_send, args=(producer, spec, paced, reading), daemon=True)
-    sender.start()
+    paced, producer = Paced(spec), _producer(spec)
     consumer = Consumer({"bootstrap.servers": spec.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(spec.topic, 0, 0)])
-    while not paced.is_done:
-        message = consumer.poll(POLL_S)
-        reading.set()
-        if message is not None and not message.error():
-            paced.came(message.value() or b"")
-    sender.join()
+
+    def send(value: bytes) -> None:
+        producer.produce(spec.topic, value, partition=0)
+        producer.poll(0)
+
+    with sending(paced, send, producer.flush) as reading:
+        while not paced.is_done:
+            message = consumer.poll(POLL_S)
+            reading.set()
+            if message is not None and not message.error():
+                paced.came(message.value() or b"")
     consumer.close()
     return paced.answer()
-
-
-def _send(producer: Producer, spec: Spec, paced: Paced, reading: threading.Event) -> None:
-    reading.wait()
-    for pause in paced.due():
-        time.sleep(pause)
-        producer.produce(spec.topic, paced.value(), partition=0)
-        producer.poll(0)
-    producer.flush(FLUSHED_WITHIN_S)
 
 
 def _producer(spec: Spec) -> Producer:

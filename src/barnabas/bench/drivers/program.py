@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from statistics import quantiles
 from typing import Any, Final
@@ -163,3 +164,24 @@ class Paced:
         counted = self._took_ms[self._warming :]
         cuts = quantiles(counted, n=100)
         return {"p50_ms": cuts[49], "p99_ms": cuts[98], "messages": len(counted)}
+
+
+@contextmanager
+def sending(
+    paced: Paced, send: Callable[[bytes], object], flush: Callable[[], object]
+) -> Iterator[threading.Event]:
+    """A thread that sends paced messages once the event is set, and has ended after the block."""
+    reading = threading.Event()
+
+    def send_all() -> None:
+        reading.wait()
+        for pause in paced.due():
+            time.sleep(pause)
+            send(paced.value())
+        flush()
+
+    # A daemon: nobody sets the event if the consumer fails before.
+    sender = threading.Thread(target=send_all, daemon=True)
+    sender.start()
+    yield reading
+    sender.join()
