@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,20 @@ def test_a_slow_client_does_less_and_no_client_does_nothing() -> None:
     assert messages(BASE, FULL, "kafka-python") == 45_000
     assert messages(SKEWED, FULL, "Java") == 30_000
     assert messages(SMALL, LITTLE, "kafka-python") == client_cases.FEWEST_MESSAGES
+
+
+def test_a_fast_client_measures_several_times_and_the_median_counts() -> None:
+    class Thrice(Effort):
+        def has_time(self, took_s: Sequence[float]) -> bool:
+            return len(took_s) < 3
+
+    values = iter([3.0, 1.0, 2.0])
+    effort = Thrice(1, FULL_BYTES, 0.1, 0, 0.0)
+    turns = client_cases.in_turns(lambda *_: (next(values), 1.0), Site(""), effort)
+    assert [next(turns), next(turns)] == [None, None], "the other system goes on between them"
+    with pytest.raises(StopIteration) as found:
+        next(turns)
+    assert found.value.value == [2.0, 1.0]
 
 
 def test_nine_of_ten_messages_go_to_one_partition_and_the_rest_to_all_others() -> None:

@@ -1,5 +1,6 @@
 """`barnabas bench compare --clients`: the clients asked for, their cases and their results."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from barnabas.bench.compare_show import Facts
 
 REPEAT: Final = 3
+LATENCY_S: Final = 4.0
+IN_TURNS_S: Final = 3.0  # of each system in a round, with the start of the clients
+WARMING_S: Final = 2.0
 QUICK_BYTES: Final = FULL_BYTES // 8
 
 
@@ -40,7 +44,7 @@ class ClientRun:
     def effort(self, quick: bool, repeat: int | None, minutes: float | None) -> Effort:
         if quick:
             return Effort(repeat or 1, QUICK_BYTES, 1.0, 0, 0.0, minutes)
-        return Effort(repeat or REPEAT, FULL_BYTES, 4.0, 0, 2.0, minutes)
+        return Effort(repeat or REPEAT, FULL_BYTES, LATENCY_S, 0, IN_TURNS_S, minutes)
 
     def find(self, console: "Console") -> dict[str, str]:
         """Fetch and build the clients, say which are left out, and return the facts of both.
@@ -65,7 +69,7 @@ class ClientRun:
 
     def prepare(self, site: Site, effort: Effort) -> None:
         """Warm a cluster up and write what the clients read."""
-        warm_up(site, effort)
+        warm_up(site, replace(effort, load_s=min(WARMING_S, effort.load_s)))
         prepare(site, effort, self._data)
 
     def clear(self) -> None:
