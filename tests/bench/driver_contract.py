@@ -137,6 +137,22 @@ class Member:
             self.lines.append(line)
 
 
+def read_by_members(driver: Driver, server: Server, protocol: str) -> list[int]:
+    """Messages that each member of a group read, the fewest first; each has one partition."""
+    topic = f"shared-{protocol}"
+    create_topic(server.bootstrap, topic, PARTITIONS)
+    admin = AdminClient(client_settings(server.bootstrap))
+    with ExitStack() as stack:
+        spec = consuming(server, topic, protocol=protocol)
+        members = [stack.enter_context(Member(driver, spec)) for _ in range(PARTITIONS)]
+        wait_until(lambda: each_member_has_a_partition(admin, topic))
+        produce(driver, server, topic, skew=True)
+        wait_until(lambda: sum(member.messages for member in members) >= MESSAGES)
+        for member in members:
+            member.stop()
+        return sorted(member.ended()["messages"] for member in members)
+
+
 class DriverContract:
     """The file of a client has a fixture `driver` beside its subclass."""
 
@@ -144,8 +160,12 @@ class DriverContract:
     @classmethod
     def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         # Long enough for the members of a test to join at once, which spares it a rebalance.
-        delay = "group.initial.rebalance.delay.ms=500"
-        with broker(tmp_path_factory.mktemp("driver"), delay) as running:
+        overrides = (
+            "group.initial.rebalance.delay.ms=500",
+            "group.consumer.heartbeat.interval.ms=200",
+            "group.consumer.min.heartbeat.interval.ms=100",
+        )
+        with broker(tmp_path_factory.mktemp("driver"), *overrides) as running:
             yield running
 
     def test_produce_ends_once_all_messages_are_in_the_log(
@@ -188,17 +208,8 @@ class DriverContract:
     def test_members_of_a_group_read_every_message_once(
         self, driver: Driver, server: Server
     ) -> None:
-        create_topic(server.bootstrap, "shared", PARTITIONS)
-        admin = AdminClient(client_settings(server.bootstrap))
-        with ExitStack() as stack:
-            spec = consuming(server, "shared")
-            members = [stack.enter_context(Member(driver, spec)) for _ in range(PARTITIONS)]
-            wait_until(lambda: each_member_has_a_partition(admin, "shared"))
-            produce(driver, server, "shared", skew=True)
-            wait_until(lambda: sum(member.messages for member in members) >= MESSAGES)
-            for member in members:
-                member.stop()
-            assert sorted(member.ended()["messages"] for member in members) == sorted(SKEWED)
+        for protocol in sorted(driver.protocols):
+            assert read_by_members(driver, server, protocol) == sorted(SKEWED)
 
     def test_latency_is_measured_end_to_end(self, driver: Driver, server: Server) -> None:
         create_topic(server.bootstrap, "latency", 1)
