@@ -10,7 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from barnabas.bench import compare as compare_command
-from barnabas.bench import compare_cases, compare_latency, compare_run, kafka_release, sections
+from barnabas.bench import (
+    compare_cases,
+    compare_latency,
+    compare_limits,
+    compare_run,
+    kafka_release,
+    sections,
+)
 from barnabas.bench.command import app
 from barnabas.bench.compare_cases import CASES, Case, Metric
 from barnabas.bench.compare_run import Compared, Comparison
@@ -116,8 +123,8 @@ def test_without_kafka_what_comes_nearest_to_the_cases_is_measured(
 
 def test_every_case_has_sections_that_come_nearest_to_it() -> None:
     words = {case.key.split()[0] for case in CASES}
-    assert words == set(compare_command.NEAREST)
-    assert {name for near in compare_command.NEAREST.values() for name in near} <= set(
+    assert words == set(compare_limits.NEAREST)
+    assert {name for near in compare_limits.NEAREST.values() for name in near} <= set(
         sections.SECTIONS
     )
 

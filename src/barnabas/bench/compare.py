@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from barnabas.bench.compare_cases import Case, Effort
+    from barnabas.bench.compare_clients import ClientRun
     from barnabas.bench.compare_run import Comparison
+    from barnabas.bench.compare_sites import System
     from barnabas.bench.plan import Say
 
 RESULTS: Final = Path("bench/results")
@@ -27,7 +30,6 @@ NOTHING_WRITTEN: Final = (
     "Nothing is written: bench/results is for whole runs of all cases beside Apache Kafka,"
     " --results for others."
 )
-MEANINGLESS: Final = "Little was done of each, to see that it runs: these figures mean nothing."
 LATE: Final = "an idle thread wakes late, p99.9"
 TOO_LATE_MS: Final = 3.0
 TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 of latencies will tell of the machine."
@@ -37,21 +39,6 @@ TOO_SOON: Final = "Interrupted before one round was done: there is nothing to sh
 ANSWERS_WITHIN_S: Final = 5.0
 WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
 TOO_LONG_S: Final = 100.0  # for a run that is to be quick
-AGAINST_LIMITS: Final = ("raw", "produce", "fetch", "clients", "latency", "idle")
-# The sections that tell most of what a case is about, by the first word of its name.
-NEAREST: Final = {
-    "produce": ("produce", "fetch", "clients"),
-    "latency": ("latency",),
-    "prepared": ("produce",),
-    "unbatched": ("produce",),
-    "rebalance": ("groups",),
-    "cost": ("produce", "fetch"),
-    "cold": ("log",),
-    "start": ("idle",),
-    "replicated": ("replication",),
-    "leader": ("replication",),
-    "controller": ("failover",),
-}
 
 
 def compare(
@@ -72,11 +59,20 @@ def compare(
             " leader, controller."
         ),
     ] = "",
+    clients: Annotated[
+        str,
+        typer.Option(
+            help="Measure with these clients and their defaults, each in a process: all, or some"
+            " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 3 GB."
+        ),
+    ] = "",
     full: Annotated[
         bool, typer.Option(help="All combinations of what is varied: for hours.")
     ] = False,
     quick: Annotated[bool, typer.Option(help="Little of each, to see that it runs.")] = False,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds of each case; 6.")] = None,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of each case; 6, or 3 with --clients.")
+    ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -101,77 +97,130 @@ def compare(
     Examples:
       barnabas bench compare
       barnabas bench compare --only latency,start --repeat 7
+      barnabas bench compare --clients all
+      barnabas bench compare --clients java,kafkajs --only consume
       barnabas bench compare --bootstrap one:9092 --bootstrap other:9092
     """
     if bootstrap and len(bootstrap) != 2:
         raise typer.BadParameter("--bootstrap is given twice or not at all")
-    from confluent_kafka import libversion
+    if clients and full:
+        raise typer.BadParameter("--full has no cases with --clients")
     from rich.console import Console
 
-    from barnabas.bench.compare_cases import warm_up, warm_up_seconds
-    from barnabas.bench.compare_run import compare as run
-    from barnabas.bench.compare_run import expected_seconds
+    from barnabas.bench.compare_limits import against_limits
     from barnabas.bench.compare_sites import apache_kafka, barnabas, elsewhere
     from barnabas.bench.kafka_release import VERSION, Unavailable, find_kafka
-    from barnabas.bench.report import hot_path, in_one_line, machine, revision
+    from barnabas.bench.report import in_one_line
 
     console = Console()
-    facts = {**machine(), "librdkafka": libversion()[0]}
-    if not bootstrap:
-        facts |= {"Barnabas": revision(), "hot path": hot_path()}
     if not console.is_terminal:
         console.width = WIDTH
-    effort = _effort(quick, repeat, minutes if minutes or full else MINUTES)
+    several = _several(clients)
+    minutes = minutes if minutes or full else MINUTES
+    effort = several.effort(quick, repeat, minutes) if several else _effort(quick, repeat, minutes)
     words = [word.strip().lower() for word in only.split(",") if word.strip()]
-    cases = _cases(words, effort, bootstrap=bool(bootstrap), full=full, quick=quick)
+    chosen = partial(_cases, words, effort, bootstrap=bool(bootstrap), full=full, quick=quick)
+    cases = chosen(several)
     if bootstrap:
         for address in bootstrap:
             _check_answers(address)
         ours, theirs = map(elsewhere, bootstrap)
+    facts = _facts(bootstrap=bool(bootstrap))
     console.print(in_one_line(facts), highlight=False)
     if not bootstrap:
         with console.status(f"Apache Kafka {VERSION} is fetched, unless it is here already"):
             found = find_kafka()
         if isinstance(found, Unavailable):
             why = f"No Apache Kafka {VERSION} here ({found})"
-            _against_limits(console, why, cases if words else [], results, quick, folder)
+            near = cases if words or several else []
+            against_limits(console, why, near, results, quick, folder)
             return
         ours, theirs = barnabas(), apache_kafka(found)
         facts["Apache Kafka"] = VERSION
-    into = results or (None if bootstrap or only or full or quick else RESULTS)
+    if several:
+        facts |= several.find(console)
+        cases = chosen(several)
+    part = bool(bootstrap or only or full or quick or (several and not several.is_whole()))
+    into = results or (None if part else RESULTS)
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)  # better found out now than afterwards
+    _run(console, ours, theirs, cases, effort, facts, several, folder, into, results, quick)
+
+
+def _run(
+    console: "Console",
+    ours: "System",
+    theirs: "System",
+    cases: "list[Case]",
+    effort: "Effort",
+    facts: dict[str, str | int],
+    several: "ClientRun | None",
+    folder: Path | None,
+    into: Path | None,
+    results: Path | None,
+    quick: bool,
+) -> None:
+    from barnabas.bench.compare_cases import warm_up, warm_up_seconds
+    from barnabas.bench.compare_run import compare, expected_seconds
+
     expected_s = expected_seconds(cases, effort) + warm_up_seconds(cases, effort)
     console.print(_plan(len(cases), expected_s, effort), highlight=False)
     facts |= _held_up(console, quick)
+    prepare = several.prepare if several else warm_up
     # What was measured is told before any signal ends the command, also one that ended the run.
     with uninterrupted(), TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
         with _progress(console) as say:
-            outcome = run(
-                ours, theirs, cases, effort, Path(data), say, lambda site: warm_up(site, effort)
+            outcome = compare(
+                ours, theirs, cases, effort, Path(data), say, lambda site: prepare(site, effort)
             )
         into = results if outcome.interrupted else into
-        _tell(console, outcome, facts, into=into, quick=quick)
+        _tell(console, outcome, facts, several, into=into, quick=quick)
+        if several:
+            several.clear()
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.failures:
         raise typer.Exit(1)
 
 
+def _several(clients: str) -> "ClientRun | None":
+    """Raises BadParameter for a client that nobody knows."""
+    if not clients:
+        return None
+    from barnabas.bench.compare_clients import ClientRun
+
+    try:
+        return ClientRun(clients)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+
+def _facts(*, bootstrap: bool) -> dict[str, str | int]:
+    from confluent_kafka import libversion
+
+    from barnabas.bench.report import hot_path, machine, revision
+
+    facts = {**machine(), "librdkafka": libversion()[0]}
+    return facts if bootstrap else facts | {"Barnabas": revision(), "hot path": hot_path()}
+
+
 def _tell(
     console: "Console",
     outcome: "Comparison",
     facts: dict[str, str | int],
+    several: "ClientRun | None",
     *,
     into: Path | None,
     quick: bool,
 ) -> None:
-    from barnabas.bench.compare_show import NO_PICTURE, show, write
+    from barnabas.bench import compare_show
+    from barnabas.bench.compare_limits import MEANINGLESS
 
+    layout = several or compare_show
     if outcome.interrupted and not outcome.rows:
         console.print(TOO_SOON)
         return
-    show(console, outcome)
+    layout.show(console, outcome)
     if quick:
         console.print(MEANINGLESS)
         facts["effort"] = "too little to mean anything"
@@ -181,9 +230,9 @@ def _tell(
     if into is None:
         console.print(NOTHING_WRITTEN, highlight=False)
         return
-    written = write(outcome, facts, into)
+    written = layout.write(outcome, facts, into)
     if not any(path.suffix == ".png" for path in written):
-        console.print(NO_PICTURE)
+        console.print(compare_show.NO_PICTURE)
     console.print("written: " + ", ".join(map(str, written)), highlight=False)
 
 
@@ -249,7 +298,13 @@ def _names(case: "Case") -> str:
 
 
 def _cases(
-    words: Sequence[str], effort: "Effort", *, bootstrap: bool, full: bool, quick: bool
+    words: Sequence[str],
+    effort: "Effort",
+    several: "ClientRun | None" = None,
+    *,
+    bootstrap: bool,
+    full: bool,
+    quick: bool,
 ) -> "list[Case]":
     """Those with any of the words; without goals where these are not for them: quick runs, and
     others than Barnabas beside Apache Kafka.
@@ -260,7 +315,7 @@ def _cases(
 
     possible = [
         case
-        for case in CASES
+        for case in (several.cases() if several else CASES)
         if (full or not case.crossed)
         and not (bootstrap and (case.local or case.fresh))
         and not (case.compiled and shutil.which("cc") is None)
@@ -273,29 +328,3 @@ def _cases(
             raise typer.BadParameter(f"no case{limited} has {word!r} in its name")
     cases = [case for case in possible if not words or any(word in _names(case) for word in words)]
     return [case.without_goals() for case in cases] if bootstrap or quick else cases
-
-
-def _against_limits(
-    console: "Console",
-    why: str,
-    asked: "Sequence[Case]",
-    results: Path | None,
-    quick: bool,
-    folder: Path | None,
-) -> None:
-    """What comes nearest to the cases that somebody asked for; nobody asks for all of them."""
-    from barnabas.bench.plan import FULL, SMOKE
-    from barnabas.bench.sections import SECTIONS, run
-
-    near = {name for case in asked for name in NEAREST[case.key.split()[0]]}
-    sections = [name for name in SECTIONS if name in near] if asked else AGAINST_LIMITS
-    nothing = ", nothing written" if results else ""
-    limits = f"{', '.join(sections)} against raw limits only{nothing}."
-    console.print(f"{why}: {limits}", soft_wrap=True, markup=False, highlight=False)
-    with TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
-        plan = SMOKE if quick else FULL
-        outcome = run(sections, plan, Path(data), console, goals=not quick)
-    if quick:
-        console.print(MEANINGLESS)
-    if outcome.failures:
-        raise typer.Exit(1)

@@ -73,12 +73,16 @@ Turns = Generator[None, None, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row; `goal` is the least ratio of ours to theirs, or the greatest if less is better."""
+    """One row; `goal` is the least ratio of ours to theirs, or the greatest if less is better.
+
+    `client`: with which it is measured, where there are several.
+    """
 
     name: str
     unit: str
     less: bool = False
     goal: float | None = None
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

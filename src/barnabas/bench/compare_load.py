@@ -5,7 +5,7 @@ with the brokers, so that a figure tells less than its ratio to the other system
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -49,6 +49,13 @@ class Load:
     producers: int = 1
     batch_bytes: int = 16 * 1024
     idempotent: bool = False
+    skewed: bool = False  # nine of ten messages go to partition 0
+
+    def target(self, turn: int) -> int:
+        """The partition of messages that are handed over together."""
+        if self.skewed:
+            return 0 if turn % 10 else 1 + turn // 10 % (self.partitions - 1)
+        return turn % self.partitions
 
     @property
     def name(self) -> str:
@@ -62,14 +69,20 @@ class Load:
         return f"{size}, acks={acks}, {spread}{codec}{many}{batch}{once}"
 
 
-@contextmanager
-def topic(site: Site, partitions: int) -> Iterator[str]:
-    """A topic that is gone after the block, so that the disk holds one run's data at most."""
+def new_topic(site: Site, partitions: int) -> str:
+    """The name of a topic that nobody else writes to."""
     name = f"compared-{_OURS}-{next(_NUMBERS)}"
     admin = AdminClient(client_settings(site.bootstrap))
     wanted = NewTopic(name, num_partitions=partitions, replication_factor=site.replicas)
     for created in admin.create_topics([wanted], operation_timeout=PATIENCE_S).values():
         created.result(PATIENCE_S)
+    return name
+
+
+@contextmanager
+def topic(site: Site, partitions: int) -> Iterator[str]:
+    """A topic that is gone after the block, so that the disk holds one run's data at most."""
+    name = new_topic(site, partitions)
     try:
         yield name
     finally:
@@ -94,7 +107,7 @@ def produce(site: Site, name: str, load: Load, total_bytes: int) -> tuple[int, f
             for _ in range(load.producers)
         ]
         values = Values(AT_ONCE, load.record_bytes)
-        start, sent = _hand_over(producers, values, load.partitions, wanted)
+        start, sent = _hand_over(producers, values, load.target, wanted)
         seconds = time.perf_counter() - start
         _until_in_log(site, name, load.partitions, sent, PATIENCE_S if load.acks == 0 else 0.0)
     return sent, seconds if load.acks else time.perf_counter() - start
@@ -110,9 +123,9 @@ def _until_in_log(site: Site, name: str, partitions: int, sent: int, within_s: f
 
 
 def _hand_over(
-    producers: Sequence[LeanProducer], values: Values, partitions: int, wanted: int
+    producers: Sequence[LeanProducer], values: Values, target: Callable[[int], int], wanted: int
 ) -> tuple[float, int]:
-    """Messages to each partition in turn, so that all get the same however fast a broker is.
+    """Messages to each partition in its turn, so that all get theirs however fast a broker is.
 
     When the first was handed over, and how many it were; all are acknowledged, or given up.
     """
@@ -123,7 +136,7 @@ def _hand_over(
     while (sent := sum(handed)) < wanted:
         for number, producer in enumerate(producers):
             turn, taken = divmod(handed[number], values.count)
-            handed[number] += producer.hand_over((number + turn) % partitions, values, taken)
+            handed[number] += producer.hand_over(target(number + turn), values, taken)
     for producer in producers:
         if left := producer.flush(3 * PATIENCE_S):
             raise RecordsMissing(f"{left} of {sent} messages were not acknowledged")
@@ -149,7 +162,7 @@ def unbatched_per_second(site: Site, requests: int) -> float:
         topic(site, 1) as name,
         LeanProducer(client_settings(site.bootstrap, **settings), name) as producer,
     ):
-        start, sent = _hand_over([producer], Values(100, 100), 1, requests)
+        start, sent = _hand_over([producer], Values(100, 100), lambda _: 0, requests)
         seconds = time.perf_counter() - start
         _until_in_log(site, name, 1, sent, 0.0)
     return sent / seconds

@@ -19,11 +19,13 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from barnabas.base.errors import ConfigError
+from barnabas.base.errors import ConfigError, PeerGone
+from barnabas.bench.client_driver import ClientFailed
 from barnabas.bench.clients import RecordsMissing
 from barnabas.bench.compare_cases import Case, Effort, Metric, Turns
 from barnabas.bench.compare_cold import StillCached
 from barnabas.bench.compare_sites import Site, System
+from barnabas.bench.group_members import GroupFailed
 from barnabas.bench.load import LoadFailed
 from barnabas.bench.native_build import NoCompiler
 from barnabas.bench.plan import Say
@@ -35,13 +37,16 @@ from barnabas.bench.waiting import NotInTime
 FAILURES: Final = (
     ArithmeticError,
     BufferError,
+    ClientFailed,
     ConfigError,
+    GroupFailed,
     KafkaException,
     LoadFailed,
     LookupError,
     NoCompiler,
     NotInTime,
     OSError,
+    PeerGone,
     RecordsMissing,
     ServerFailed,
     StillCached,

@@ -3,7 +3,8 @@
 import html
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
@@ -26,7 +27,9 @@ HOW_TO_READ: Final = (
     " rounds, so the ratio need not be one divided by the other. A goal is met (✓) or missed (✗) by"
     " the median; beside it is told how many rounds would have met it by themselves."
 )
+Facts = Mapping[str, str | int]
 _STYLES: Final = {None: "", True: "green", False: "red"}
+_KINDS: Final = {None: "", True: "met", False: "missed"}
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem }}
@@ -36,7 +39,7 @@ td:first-child, th:first-child {{ text-align: left }}
 .met {{ color: #17692f }} .missed {{ color: #a3241c }}
 svg {{ max-width: 100%; height: auto }}
 </style></head><body><h1>{title}</h1><p>{facts}</p><p>{how}</p>
-<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{failures}{picture}</body></html>
+{tables}{failures}{picture}</body></html>
 """
 
 
@@ -75,28 +78,47 @@ def show(console: Console, found: Comparison) -> None:
     for row in found.rows:
         table.add_row(*cells(row), style=_STYLES[row.met])
     console.print(table)
+    show_failures(console, found)
+
+
+def show_failures(console: Console, found: Comparison) -> None:
     for failure in found.failures:
         console.print(f"failed: {failure}", markup=False, highlight=False)
 
 
-def write(found: Comparison, facts: Mapping[str, str | int], folder: Path) -> list[Path]:
+def write(found: Comparison, facts: Facts, folder: Path) -> list[Path]:
     """Put `compare.json`, `.md`, `.html` and, with matplotlib, `.png` into the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = {"compare.json": as_json(found, facts).encode()}
-    written["compare.md"] = as_markdown(found, facts).encode()
-    pictures = draw(found)
-    written["compare.html"] = as_html(found, facts, pictures.get("svg", b"")).encode()
+    page = partial(as_html, found, facts)
+    return save(folder / "compare", found, facts, as_markdown(found, facts), page, draw(found))
+
+
+def save(
+    stem: Path,
+    found: Comparison,
+    facts: Facts,
+    markdown: str,
+    page: Callable[[bytes], str],
+    pictures: Mapping[str, bytes],
+) -> list[Path]:
+    """Files with that name and an ending each; the page gets the picture."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written = {
+        ".json": as_json(found, facts).encode(),
+        ".md": markdown.encode(),
+        ".html": page(pictures.get("svg", b"")).encode(),
+    }
     if "png" in pictures:
-        written["compare.png"] = pictures["png"]
-    for name, content in written.items():
-        (folder / name).write_bytes(content)
-    return [folder / name for name in written]
+        written[".png"] = pictures["png"]
+    for ending, content in written.items():
+        stem.with_suffix(ending).write_bytes(content)
+    return [stem.with_suffix(ending) for ending in written]
 
 
-def as_json(found: Comparison, facts: Mapping[str, str | int]) -> str:
+def as_json(found: Comparison, facts: Facts) -> str:
     rows = [
         {
             "name": row.metric.name,
+            **({"client": row.metric.client} if row.metric.client else {}),
             "unit": row.metric.unit,
             "less_is_better": row.metric.less,
             "goal": row.metric.goal,
@@ -117,33 +139,51 @@ def as_json(found: Comparison, facts: Mapping[str, str | int]) -> str:
     )
 
 
-def as_markdown(found: Comparison, facts: Mapping[str, str | int]) -> str:
-    lines = [heads(found), ["---", *["---:"] * 3, "---"], *map(cells, found.rows)]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    failures = "".join(f"\nfailed: {each}\n" for each in found.failures)
+def as_markdown(found: Comparison, facts: Facts) -> str:
+    table = markdown_table(heads(found), map(cells, found.rows))
     title = f"# {found.ours} beside {found.theirs}"
-    return f"{title}\n\n{in_one_line(facts)}\n\n{_how(found)}\n\n{table}{failures}"
+    return f"{title}\n\n{in_one_line(facts)}\n\n{how(found)}\n\n{table}{markdown_failures(found)}"
 
 
-def _how(found: Comparison) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Figures to the right; what is first, and a goal, to the left."""
+    rule = ["---" if each in ("", "goal") else "---:" for each in head]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))
+
+
+def markdown_failures(found: Comparison) -> str:
+    return "".join(f"\nfailed: {each}\n" for each in found.failures)
+
+
+def how(found: Comparison) -> str:
     return HOW_TO_READ.format(ours=found.ours, theirs=found.theirs)
 
 
-def as_html(found: Comparison, facts: Mapping[str, str | int], picture: bytes) -> str:
-    kinds = {None: "", True: "met", False: "missed"}
-    rows = "".join(
-        f'<tr class="{kinds[row.met]}">{_row("td", cells(row))}</tr>' for row in found.rows
-    )
+def as_html(found: Comparison, facts: Facts, picture: bytes) -> str:
+    title = f"{found.ours} beside {found.theirs}"
+    return page(title, found, facts, how(found), html_rows(found, found.rows), picture)
+
+
+def page(title: str, found: Comparison, facts: Facts, how: str, tables: str, picture: bytes) -> str:
     failures = "".join(f"<p>failed: {html.escape(each)}</p>" for each in found.failures)
     return _PAGE.format(
-        title=html.escape(f"{found.ours} beside {found.theirs}"),
+        title=html.escape(title),
         facts=html.escape(in_one_line(facts)),
-        how=html.escape(_how(found)),
-        heads=_row("th", heads(found)),
-        rows=rows,
+        how=html.escape(how),
+        tables=tables,
         failures=failures,
         picture=picture.decode().partition("<!DOCTYPE")[2].partition(">")[2],
     )
+
+
+def html_rows(found: Comparison, rows: Iterable[Compared]) -> str:
+    return html_table(heads(found), [(_KINDS[row.met], cells(row)) for row in rows])
+
+
+def html_table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Rows with the class of each."""
+    body = "".join(f'<tr class="{kind}">{_row("td", line)}</tr>' for kind, line in rows)
+    return f"<table><thead><tr>{_row('th', head)}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _row(tag: str, texts: Sequence[str]) -> str:
@@ -183,17 +223,21 @@ def draw(found: Comparison) -> dict[str, bytes]:
         "median of the rounds' ratios,\nwith the lowest and highest;\n"
         "a stroke is a goal:\ngreen met, red missed, grey none"
     )
-    return {kind: _saved(figure, kind) for kind in ("png", "svg")}
+    return saved(figure)
 
 
 def _label(row: Compared) -> str:
     return f"{row.metric.name} ({'less' if row.metric.less else 'more'} is better)"
 
 
-def _saved(figure: "Figure", kind: str) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format=kind, dpi=120)
-    return content.getvalue()
+def saved(figure: "Figure") -> dict[str, bytes]:
+    """The picture by its format."""
+    pictures: dict[str, bytes] = {}
+    for kind in ("png", "svg"):
+        content = io.BytesIO()
+        figure.savefig(content, format=kind, dpi=120)
+        pictures[kind] = content.getvalue()
+    return pictures
 
 
 def _number(value: float) -> str:

@@ -26,8 +26,8 @@ class GroupFailed(Exception):
     """The coordinator refused something or gave a wrong answer; the message says what."""
 
 
-async def connected(port: int) -> Peer:
-    return await Peer.connect("127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S)
+async def connected(port: int, host: str = "127.0.0.1") -> Peer:
+    return await Peer.connect(host, port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S)
 
 
 async def ask(peer: Peer, key: ApiKey, **fields: object) -> Message:
@@ -43,9 +43,10 @@ def demand(code: ErrorCode, what: str) -> None:
 class Member:
     """One member; its metadata differs from round to round, which asks for a rebalance."""
 
-    def __init__(self, peer: Peer, group: str) -> None:
+    def __init__(self, peer: Peer, group: str, protocols: Sequence[str] = (PROTOCOL,)) -> None:
         self.peer = peer
         self.group = group
+        self.protocols = protocols
         self.member_id = ""
         self.generation = -1
 
@@ -53,11 +54,15 @@ class Member:
     async def new(cls, port: int, group: str) -> Self:
         """A member that has its id, and has not joined yet."""
         member = cls(await connected(port), group)
-        joined = await member._join(b"")
+        await member.introduce()
+        return member
+
+    async def introduce(self) -> None:
+        """Get an id from the coordinator."""
+        joined = await self._join(b"")
         if joined.error_code is not ErrorCode.member_id_required:
             raise GroupFailed(f"JoinGroup without an id: {joined.error_code.name}")
-        member.member_id = joined.member_id
-        return member
+        self.member_id = joined.member_id
 
     async def take_part(self, metadata: bytes) -> None:
         """Join and get an assignment, whoever leads; who leads assigns each member its own id."""
@@ -65,13 +70,18 @@ class Member:
         demand(joined.error_code, "JoinGroup")
         self.generation = joined.generation_id
         members = [each.member_id for each in joined.members]  # only the leader is told them
-        assignment = await self._sync(members)
+        assignment = await self._sync(joined.protocol_name, members)
         if assignment != self.member_id.encode():
             raise GroupFailed(f"{self.member_id} was assigned {assignment!r}")
 
     async def heartbeat(self) -> None:
         answer = await ask(self.peer, ApiKey.HEARTBEAT, **self.identity)
         demand(answer.error_code, "Heartbeat")
+
+    async def leave(self) -> None:
+        leaving = SimpleNamespace(member_id=self.member_id)
+        answer = await ask(self.peer, ApiKey.LEAVE_GROUP, group_id=self.group, members=(leaving,))
+        demand(answer.error_code, "LeaveGroup")
 
     @property
     def identity(self) -> dict[str, object]:
@@ -91,19 +101,21 @@ class Member:
                 rebalance_timeout=duration(SESSION_MS),
                 member_id=self.member_id,
                 protocol_type="consumer",
-                protocols=(SimpleNamespace(name=PROTOCOL, metadata=metadata),),
+                protocols=tuple(
+                    SimpleNamespace(name=name, metadata=metadata) for name in self.protocols
+                ),
             )
             if joined.error_code not in NOT_YET:
                 return joined
             await asyncio.sleep(RETRY_S)
 
-    async def _sync(self, members: Sequence[str]) -> bytes:
+    async def _sync(self, protocol: str, members: Sequence[str]) -> bytes:
         answer = await ask(
             self.peer,
             ApiKey.SYNC_GROUP,
             **self.identity,
             protocol_type="consumer",
-            protocol_name=PROTOCOL,
+            protocol_name=protocol,
             assignments=tuple(
                 SimpleNamespace(member_id=each, assignment=each.encode()) for each in members
             ),

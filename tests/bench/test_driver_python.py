@@ -1,0 +1,41 @@
+"""The clients in Python as client programs: each keeps the contract."""
+
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from barnabas.bench import driver_python
+from barnabas.bench.client_driver import Driver, Unavailable
+from barnabas.bench.driver_python import aiokafka, kafka_python, librdkafka
+from tests.bench.driver_contract import DriverContract, available
+
+
+class TestLibrdkafka(DriverContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def driver(cls) -> Driver:
+        return available(librdkafka())
+
+
+class TestKafkaPython(DriverContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def driver(cls) -> Driver:
+        return available(kafka_python())
+
+
+class TestAiokafka(DriverContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def driver(cls) -> Driver:
+        return available(aiokafka())
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(driver_python, "version", missing)
+    found = aiokafka()
+    assert isinstance(found, Unavailable)
+    assert str(found) == "`pip install aiokafka` brings it"
