@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.ids import LeaderEpoch
 from barnabas.server.fetch_collector import FetchCollector
+from barnabas.server.handlers import fetch as fetch_handler
 from barnabas.server.wanted import FetchSession, Reader, Wanted
 from barnabas.wire.fetch import FetchPartition
 from tests.replication.leading import F2, F3, ME
@@ -157,6 +158,36 @@ def test_a_partition_that_is_named_twice_counts_once_as_named_last(tmp_path: Pat
             asked = fetch(("orders", 0, 0), ("orders", 1, 2), ("orders", 0, 2))
             assert [offsets(p) for p in by_index(await client.ask(asked)).values()] == [[2], [2]]
             assert indexes(await client.ask(asked)) == [0, 1]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_client_that_names_too_many_partitions_has_nothing_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: list[int]
+) -> None:
+    monkeypatch.setattr(fetch_handler, "MOST_NAMED", 3)
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=4, batches=0)
+        for partitions in (3, 4):
+            wanted = [("orders", index, 0) for index in range(partitions)]
+            for _ in range(3):
+                assert indexes(await client.ask(fetch(*wanted))) == list(range(partitions))
+        assert looks == [3, 3, 0, 4, 4, 4]
+        assert insight.delayed.consumers.listening == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_fetch_of_one_partition_between_those_of_many_is_answered_for_itself(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=3, batches=1)
+        wanted = [("orders", index, 1) for index in range(3)]
+        for _ in range(3):
+            assert indexes(await client.ask(fetch(*wanted))) == [0, 1, 2]
+            assert indexes(await client.ask(fetch(("orders", 2, 1), version=11))) == [2]
 
     with_broker(tmp_path, scenario)
 

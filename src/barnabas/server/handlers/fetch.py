@@ -23,12 +23,21 @@ from barnabas.server.fetch_sessions import NO_SESSION, FetchSessions, reader_of
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.repeated_fetch import RepeatedFetch
 from barnabas.server.replies import Answer, Pending, Reply, Work
-from barnabas.server.wanted import NamedPartitions, Reader, TopicKey
-from barnabas.wire.fetch import BY_TOPIC_ID, Buffer, PartitionFetched, read_fetch, write_fetch
+from barnabas.server.wanted import NamedPartitions, TopicKey
+from barnabas.wire.fetch import (
+    BY_TOPIC_ID,
+    Buffer,
+    FetchRequest,
+    PartitionFetched,
+    read_fetch,
+    write_fetch,
+)
 from barnabas.wire.fetch_single import SingleAnswer, SingleFetch, read_single_fetch, single_answer
 
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
+# How many partitions are kept for a client that names them without a session.
+MOST_NAMED: Final = 50_000
 
 
 class Fetch:
@@ -82,11 +91,9 @@ class Fetch:
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
                 shortcut = partial(again.answer, single.fetch_offset, correlation_id)
-        named = connection.fetches
-        memo = None if named is None else named.memo
-        request = read_fetch(version, frame, position, memo)
-        if request.session_epoch == NO_SESSION and request.replica_id < 0 and single is None:
-            named = self._named(named, reader_of(request), version, connection)
+        known = connection.fetches
+        request = read_fetch(version, frame, position, None if known is None else known.memo)
+        named = self._named(request, version, connection) if single is None else None
         try:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID, named=named)
         except BrokerError as e:
@@ -104,18 +111,18 @@ class Fetch:
         return self._wait(under_way, shortcut)
 
     def _named(
-        self,
-        named: NamedPartitions | None,
-        reader: Reader,
-        version: int,
-        connection: Connection,
-    ) -> NamedPartitions:
-        """The partitions that a client without a session names again and again."""
-        if named is None or (named.reader, named.version) != (reader, version):
-            if named is not None:
-                named.close()
-            named = connection.fetches = NamedPartitions(reader, version)
-        return named
+        self, request: FetchRequest, version: int, connection: Connection
+    ) -> NamedPartitions | None:
+        """The partitions that a consumer without a session names again and again."""
+        if request.session_epoch != NO_SESSION or request.replica_id >= 0:
+            return None
+        known, reader = connection.fetches, reader_of(request)
+        too_many = sum(len(topic.partitions) for topic in request.topics) > MOST_NAMED
+        if known is None or too_many or (known.reader, known.version) != (reader, version):
+            if known is not None:
+                known.close()
+            connection.fetches = None if too_many else NamedPartitions(reader, version)
+        return connection.fetches
 
     def _wait(self, under_way: FetchUnderWay, shortcut: Shortcut | None) -> Pending:
         """Answer when there is enough, or the time is over."""
