@@ -14,8 +14,11 @@ from barnabas.base.ids import LeaderEpoch
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.log.logs import Logs
+from barnabas.server.delayed_fetch import packed_answer
 from barnabas.server.replies import Pending
+from barnabas.server.wanted import Wanted
 from barnabas.wire.batch import read_header
+from barnabas.wire.fetch import FetchPartition
 from tests.log.batches import CONFIG, NOW, PARTITION, append, batch_of, fill, open_partition
 from tests.replication.leading import sole_leader
 
@@ -148,3 +151,12 @@ def test_a_second_answer_to_a_request_is_not_taken() -> None:
     with pytest.raises(LawBroken, match="SRV-1"):
         pending.answer(b"second")
     assert answers == [b"first"]
+
+
+def test_a_partition_that_rests_has_its_answer_ready() -> None:
+    wanted = Wanted("orders", FetchPartition(0, 0, 1))
+    wanted.packed = b"answer"
+    assert packed_answer(wanted) == b"answer"
+    wanted.packed = b""
+    with pytest.raises(LawBroken, match="SRV-2"):
+        packed_answer(wanted)

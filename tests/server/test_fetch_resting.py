@@ -185,9 +185,13 @@ def test_a_fetch_of_one_partition_between_those_of_many_is_answered_for_itself(
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", partitions=3, batches=1)
         wanted = [("orders", index, 1) for index in range(3)]
+        others: list[dict[str, Any]] = [{"version": 10}, {"version": 11, "isolation_level": 1}]
         for _ in range(3):
-            assert indexes(await client.ask(fetch(*wanted))) == [0, 1, 2]
-            assert indexes(await client.ask(fetch(("orders", 2, 1), version=11))) == [2]
+            assert indexes(await client.ask(fetch(*wanted, version=11))) == [0, 1, 2]
+            for options in others:
+                one = fetch(("orders", 2, 1), **options)
+                fresh = await (await insight.connect()).ask(one)
+                assert await client.ask(one) == fresh
 
     with_broker(tmp_path, scenario)
 
@@ -305,6 +309,112 @@ async def until_later(ms: float) -> None:
     await until(lambda: loop.time() * 1000 > ms + 1)
 
 
+def test_a_follower_that_waits_is_woken_by_an_append_after_the_high_watermark_moved(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        lead(insight, "orders", (ME, F2, F3))
+        producer = await insight.connect()
+        second, third = [
+            Session(await insight.connect(), replica_id=replica, epoch=1) for replica in (F2, F3)
+        ]
+        for session in (second, third):
+            await session.fetch(("orders", 0, 0))
+            await session.fetch()
+        await producer.ask(produce(("orders", 0, batch()), acks=1))
+        for session in (second, third):
+            assert offsets(only(await session.fetch())) == [0]
+        answer = asyncio.ensure_future(second.fetch(("orders", 0, 1), max_wait_ms=WAIT_MS))
+        await until(lambda: insight.delayed.waiting == 1)
+        await third.fetch(("orders", 0, 1))
+        assert insight.leader("orders").high_watermark == 1
+        await until(lambda: insight.delayed.followers.listening == 1)
+        await producer.ask(produce(("orders", 0, batch()), acks=1))
+        got = only(await answer)
+        assert (offsets(got), got.high_watermark) == ([1], 1)
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_a_fetch_for_many_bytes_is_woken_by_each_batch_until_they_are_there(
+    tmp_path: Path, has_session: bool, looks: list[int]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        producer = await filled(insight, "orders", partitions=2, batches=0)
+        client = await insight.connect()
+        wanted = [("orders", 0, 0), ("orders", 1, 0)]
+        options: dict[str, Any] = {"min_bytes": 2500, "max_wait_ms": WAIT_MS}
+        if has_session:
+            session = Session(client)
+            await at_rest(insight, session, 2)
+            answer = asyncio.ensure_future(session.fetch(**options))
+        else:
+            answer = asyncio.ensure_future(client.ask(fetch(*wanted, **options)))
+        await until(lambda: insight.delayed.waiting == 1)
+        for _ in range(3):
+            looks.clear()
+            await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
+            await until(lambda: len(looks) == 1)
+        assert offsets(by_index(await answer)[0]) == [0, 1, 2]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_does_not_rest_on_a_leader_that_does_not_know_its_offset(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        lead(insight, "orders", (ME, F2))
+        producer = await insight.connect()
+        session = Session(await insight.connect(), replica_id=F2)  # it does not say its epoch
+        await session.fetch(("orders", 0, 0))
+        await session.fetch()
+        await producer.ask(produce(("orders", 0, batch()), acks=1))
+        assert offsets(only(await session.fetch())) == [0]
+        answer = asyncio.ensure_future(session.fetch(("orders", 0, 1), max_wait_ms=50))
+        await until(lambda: insight.delayed.waiting == 1)
+        leader = lead(insight, "orders", (ME, F2), epoch=2)
+        await answer
+        await session.fetch()
+        assert leader.high_watermark == 1
+
+    with_broker(tmp_path, scenario, **BROKER)
+
+
+def test_a_session_that_ends_while_its_fetch_looks_leaves_no_listeners(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await filled(insight, "orders", partitions=5, batches=0)
+        session = Session(await insight.connect())
+        await at_rest(insight, session, 5)
+        answer = asyncio.ensure_future(session.fetch(max_wait_ms=50))
+        await until(lambda: insight.delayed.waiting == 1)
+        insight.delayed.on_partitions([("orders", index) for index in range(5)])
+        insight.sessions._end(session_id(session)["session_id"])
+        assert (await answer).error_code.name == "fetch_session_id_not_found"
+        assert (len(insight.sessions), insight.delayed.consumers.listening) == (0, 0)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_client_with_a_rack_is_looked_at_with_every_fetch_where_replicas_are_selected(
+    tmp_path: Path, looks: list[int]
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await filled(insight, "orders", partitions=3, batches=0)
+        session = Session(await insight.connect(), rack_id="there")
+        await session.fetch(*(("orders", index, 0) for index in range(3)))
+        looks.clear()
+        for _ in range(3):
+            await session.fetch()
+        assert looks == [3, 3, 3]
+
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    with_broker(tmp_path, scenario, replica_selector_class=selector)
+
+
 def test_a_follower_out_of_sync_is_looked_at_with_every_fetch(
     tmp_path: Path, looks: list[int]
 ) -> None:
@@ -344,3 +454,5 @@ def test_a_client_that_does_not_come_back_for_what_it_left_out_waits_longer_each
     session.on_records_sent(wanted)
     session.forget("orders", 1)
     assert session.wait_ms(500) == 4
+    session.name("orders", [FetchPartition(1, 0, 1)])
+    assert session.wait_ms(500) == 500, "it came back: nothing is left out"

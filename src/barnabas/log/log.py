@@ -90,7 +90,7 @@ class Log(LogEnd):
         # The compaction under way, if any: it is void once this is another or none.
         self.cleaning: Cleaning | None = None
         self.cuts: int = 0  # how often it was cut
-        # What has to be done before the next append: `is_unsettled` is either of both.
+        # What has to be done before the next append: `is_unsettled` is set if either is.
         self._is_cut_unsettled = False
         self._is_epoch_unwritten = False
         self._settle = settle
@@ -185,6 +185,7 @@ class Log(LogEnd):
     def write_epochs(self) -> None:
         self._epoch = self.epochs.latest
         self._is_epoch_unwritten = False
+        self.is_unsettled = self._is_cut_unsettled
         # Not worth waiting for the medium: up to the next flush, batches tell as much.
         path = f"{self.folder}/{EPOCH_CHECKPOINT}"
         self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries), sync=False)
@@ -354,7 +355,7 @@ class Log(LogEnd):
             self.is_unsettled = self._is_epoch_unwritten
 
     def _settle_now(self) -> None:
-        """Do what has to be done before an append."""
+        """Write an epoch that begins, and let the medium know of a truncation."""
         with self._writing():
             if self._is_epoch_unwritten:
                 self.write_epochs()

@@ -92,10 +92,10 @@ class FollowerReplica:
         end = self.log.log_end_offset
         self.lag = max(0, leader_high_watermark - end)
         moved = self._advance_high_watermark(min(Offset(leader_high_watermark), end))
-        if leader_log_start > self.log.log_start_offset:
+        start = self.log.log_start_offset
+        if leader_log_start > start:
             self.log.delete_records_before(min(Offset(leader_log_start), self.high_watermark))
-            moved = True
-        return Followed(moved, removal)
+        return Followed(moved or self.log.log_start_offset != start, removal)
 
     def _begins_within(self, first: BatchHeader) -> bool:
         """Whether an empty log begins inside a batch, as where the leader's records were deleted.

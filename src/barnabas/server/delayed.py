@@ -44,8 +44,7 @@ class Delayed:
         """More is committed; in a partition without followers, whenever its log grew."""
         self.consumers.check_and_complete(key)
         self.produces.check_and_complete(key)
-        if self.followers.is_watched(key):
-            self.followers.check_and_complete(key)  # they learn of it with their next fetch
+        self.followers.check_and_complete(key)  # it is sent with their next answer
 
     def on_log_start(self, key: Key) -> None:
         """The log here begins later than before: readers learn of it with their next fetch."""

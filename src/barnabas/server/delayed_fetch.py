@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from barnabas.base.laws import law
 from barnabas.purgatory.operations import DelayedOperation
 from barnabas.server.fetch_collector import FetchCollector, Fetched
 from barnabas.server.fetch_sessions import FetchContext
@@ -69,10 +70,16 @@ class FetchUnderWay:
             if context.worth_sending(found.wanted, got):
                 sent[found.wanted] = got
         if context.named is not None:
-            sent = {wanted: sent.get(wanted) or wanted.packed for wanted in context.named}
+            sent = {wanted: sent.get(wanted) or packed_answer(wanted) for wanted in context.named}
         return write_fetch(
             self._version, self._correlation_id, _by_topic(sent), session_id=context.session_id
         )
+
+
+def packed_answer(wanted: Wanted) -> bytes:
+    """The answer for a partition that rests. Keeps SRV-2."""
+    law(wanted.packed != b"", "SRV-2 a partition that rests has its answer ready", key=wanted.key)
+    return wanted.packed
 
 
 def _by_topic(sent: Mapping[Wanted, PartitionFetched | bytes]) -> list[TopicFetched]:
@@ -132,9 +139,13 @@ class DelayedFetch(DelayedOperation):
             self._short = self._shortcut()
             if self._short is not None:
                 return True
-        self._fetch.context.refresh()
+        context = self._fetch.context
+        context.refresh()
         fetched = self._fetch.collect()
-        self._fetched = fetched if self._fetch.is_enough(fetched) else None
+        if self._fetch.is_enough(fetched):
+            self._fetched = fetched
+        elif self.purgatory is not None:
+            context.listen(self.purgatory)
         return self._fetched is not None
 
     def on_complete(self) -> None:

@@ -1,5 +1,4 @@
-"""Where the records of a fetch lie: a look at each partition, then bytes shared among those that
-have any.
+"""The records of a fetch: a look at each partition, then bytes shared among those with records.
 
 Every partition with records gets some of them in each answer, as far as `max_bytes` allows: a
 client that drains its partitions together never waits for one that stands behind the others. The
@@ -109,7 +108,8 @@ class FetchCollector:
                 answer.code or answer.diverging_epoch or answer.preferred_read_replica != NO_REPLICA
             ):
                 fetched.urgent = True
-            elif found.wanted.session is not None:
+            elif found.wanted.session is not None and not (self.selector and request.rack_id):
+                # Which replica is the best to read from may change without an event.
                 self._rest(found, request.replica_id, version)
         if hungry:
             self._share(hungry, request, fetched)
@@ -140,8 +140,11 @@ class FetchCollector:
                 wanted.packed = pack_partition(version, answer)
             wanted.rest(self._delayed.consumers, None)
         elif leader is not None and replica_id in leader.isr:
-            # One that is out of sync is looked at with each fetch: it may be let in by it.
-            wanted.rest(self._delayed.followers, leader.follower(replica_id))
+            # One that is out of sync is looked at with each fetch: it may be let in by it. One
+            # whose offset this leader does not know yet has to fetch once more.
+            follower = leader.follower(replica_id)
+            if follower is not None and follower.log_end_offset == wanted.partition.fetch_offset:
+                wanted.rest(self._delayed.followers, follower)
 
     # -- sharing -------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
+from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.server.wanted import (
     FetchSession,
     NamedPartitions,
@@ -49,14 +50,22 @@ class FetchContext:
         if self.repeated is not None:
             self.wanted = list(self.repeated.due)
 
+    def listen(self, purgatory: Purgatory[DelayedOperation]) -> None:
+        """Let the fetch be woken by whatever happens to its partitions."""
+        if self.repeated is not None:
+            for wanted in self.wanted:
+                wanted.listen(purgatory)
+
     def answering(self) -> ErrorCode:
         """Open the session of a full fetch, now that there is an answer; fail one overtaken.
 
         A client that went away while its fetch waited leaves no session that nobody knows of.
-        An incremental fetch that another one of the same session overtook has failed.
+        An incremental fetch whose session ended meanwhile, or went on with another, has failed.
         """
         if self.open is not None:
             self.session = self.open(self.wanted)
+        elif self.session is not None and self.session.is_closed:
+            return ErrorCode.fetch_session_id_not_found
         elif self.session is not None and self.session.epoch != self.epoch:
             return ErrorCode.invalid_fetch_session_epoch
         return ErrorCode.none

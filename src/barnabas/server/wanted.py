@@ -11,14 +11,15 @@ from typing import Final, NamedTuple
 
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.replication.progress import Follower, LastFetch
+from barnabas.server.delayed import Key
 from barnabas.wire.fetch import FetchPartition, PartitionFetched, PartitionMemo
 
 TopicKey = str | uuid.UUID
-Key = tuple[str, int]
 
 # A client that left partitions out still holds records of them. A fetch of the others is kept
 # waiting this long at first, and twice as long each time nothing came.
 FIRST_PATIENCE_MS: Final = 4
+MOST_LEFT_OUT: Final = 10_000
 
 
 class Reader(NamedTuple):
@@ -69,7 +70,7 @@ class Wanted:
 
     def listen(self, purgatory: Purgatory[DelayedOperation]) -> None:
         """Become due with the next change of the partition."""
-        if self.listens_in is None and self.key is not None:
+        if self.listens_in is None and self.key is not None and not self._is_over:
             purgatory.listen(self, self.key)
 
     def rest(self, purgatory: Purgatory[DelayedOperation], follower: Follower | None) -> None:
@@ -78,13 +79,17 @@ class Wanted:
         While it rests, each fetch of the session counts as one of its `follower`.
         """
         session = self.session
-        if session is None or self.key is None:
+        if session is None or self.key is None or self._is_over:
             return
         self.listen(purgatory)
         session.due.pop(self, None)
         self._follower = follower
         if follower is not None:
             follower.rest(session.last_fetch)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.session is not None and self.session.is_closed
 
     def stir(self) -> None:
         """End resting and listening; does not make the partition due."""
@@ -107,7 +112,7 @@ class Wanted:
 class Repeated:
     """The partitions that one client fetches again and again."""
 
-    __slots__ = ("due", "last_fetch", "reader", "topics", "waiting")
+    __slots__ = ("due", "is_closed", "last_fetch", "reader", "topics", "waiting")
 
     def __init__(self, reader: Reader, now_ms: float) -> None:
         self.reader = reader
@@ -116,9 +121,7 @@ class Repeated:
         self.topics: dict[TopicKey, dict[int, Wanted]] = {}
         self.due: dict[Wanted, None] = {}  # in the order of their turns
         self.waiting: DelayedOperation | None = None
-
-    def __len__(self) -> int:
-        return sum(map(len, self.topics.values()))
+        self.is_closed = False
 
     def __iter__(self) -> Iterator[Wanted]:
         for partitions in self.topics.values():
@@ -131,9 +134,15 @@ class Repeated:
             self.due[wanted] = None
 
     def close(self) -> None:
-        """Listen to nothing any more."""
+        """Listen to nothing any more, also if a fetch still waits."""
+        self.is_closed = True
+        self.stir()
+
+    def stir(self) -> None:
+        """Make all partitions due."""
         for wanted in self:
             wanted.stir()
+        self.due = dict.fromkeys(self)
 
 
 class NamedPartitions(Repeated):
@@ -183,7 +192,15 @@ class NamedPartitions(Repeated):
 class FetchSession(Repeated):
     """The partitions of a fetch session, of which the client names only what changed."""
 
-    __slots__ = ("_left_out", "_patience_ms", "by_id", "created_ms", "epoch", "session_id")
+    __slots__ = (
+        "_count",
+        "_left_out",
+        "_patience_ms",
+        "by_id",
+        "created_ms",
+        "epoch",
+        "session_id",
+    )
 
     def __init__(self, session_id: int, by_id: bool, reader: Reader, now_ms: float) -> None:
         super().__init__(reader, now_ms)
@@ -191,11 +208,17 @@ class FetchSession(Repeated):
         self.by_id = by_id
         self.epoch = 1  # of the next request
         self.created_ms = now_ms
-        self._left_out = False  # whether the client left out partitions that it may come back for
+        self._count = 0
+        # Partitions that the client forgot, and may come back for.
+        self._left_out: set[tuple[TopicKey, int]] = set()
         self._patience_ms = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def add(self, wanted: Wanted) -> None:
         wanted.session = self
+        self._count += 1
         self.topics.setdefault(wanted.topic, {})[wanted.partition.partition] = wanted
         self.due[wanted] = None
 
@@ -206,6 +229,9 @@ class FetchSession(Repeated):
             wanted = known.get(partition.partition)
             if wanted is None:
                 wanted = known[partition.partition] = Wanted(topic, partition, self)
+                self._count += 1
+                if self._left_out:
+                    self._left_out.discard((topic, partition.partition))
             else:
                 wanted.stir()
                 wanted.partition = partition
@@ -219,7 +245,9 @@ class FetchSession(Repeated):
             return
         wanted.stir()
         self.due.pop(wanted, None)
-        self._left_out = True
+        self._count -= 1
+        if len(self._left_out) < MOST_LEFT_OUT:
+            self._left_out.add((topic, index))
         if not known:
             del self.topics[topic]
 
@@ -227,8 +255,7 @@ class FetchSession(Repeated):
         """Begin one more fetch; another kind of reader has to be sent everything it may read."""
         if reader != self.reader:
             self.reader = reader
-            self.close()
-            self.due = dict.fromkeys(self)
+            self.stir()
         self.last_fetch.ms = now_ms
 
     def on_records_sent(self, wanted: Wanted) -> None:
@@ -246,5 +273,5 @@ class FetchSession(Repeated):
             return max_wait_ms
         self._patience_ms = max(FIRST_PATIENCE_MS, 2 * self._patience_ms)
         if self._patience_ms >= max_wait_ms:
-            self._left_out = False
+            self._left_out.clear()
         return min(self._patience_ms, max_wait_ms)

@@ -16,7 +16,7 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.offload import Offload
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
-from barnabas.server.delayed import Delayed
+from barnabas.server.delayed import Delayed, Key
 from barnabas.server.delayed_fetch import DelayedFetch, FetchUnderWay, Shortcut
 from barnabas.server.fetch_collector import FetchCollector, Fetched, Found
 from barnabas.server.fetch_sessions import NO_SESSION, FetchSessions, reader_of
@@ -91,7 +91,7 @@ class Fetch:
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
                 shortcut = partial(again.answer, single.fetch_offset, correlation_id)
-        known = connection.fetches
+        known = connection.fetches if single is None else None
         request = read_fetch(version, frame, position, None if known is None else known.memo)
         named = self._named(request, version, connection) if single is None else None
         try:
@@ -130,14 +130,12 @@ class Fetch:
         purgatory = self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
         operation = DelayedFetch(under_way, self._answer, shortcut)
         max_wait_ms = request.max_wait_ms
+        keys: list[Key] = []
         if context.repeated is None:
             keys = [wanted.key for wanted in context.wanted if wanted.key is not None]
-        else:
-            keys = []
-            for wanted in context.wanted:
-                wanted.listen(purgatory)
-            if request.replica_id < 0 and context.session is not None:
-                max_wait_ms = context.session.wait_ms(max_wait_ms)
+        elif context.session is not None and request.replica_id < 0 and request.min_bytes <= 1:
+            max_wait_ms = context.session.wait_ms(max_wait_ms)
+        context.listen(purgatory)
         purgatory.watch(operation, keys, max_wait_ms)
         return operation.pending
 
