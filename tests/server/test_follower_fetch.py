@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.follower import FollowerReplica
-from barnabas.server import fetch_collector
 from barnabas.server.metadata import BrokerImage
 from barnabas.znodes import layout, paths
 from tests.replication.leading import F2, F3, ME, leadership
@@ -52,27 +51,6 @@ def test_followers_read_all_and_consumers_what_is_committed(tmp_path: Path) -> N
         got = await follow(client, "orders", 2)
         assert (offsets(got), got.high_watermark) == ([2], 2)
         assert offsets(only(await client.ask(fetch(("orders", 0, 0))))) == [0, 1]
-
-    with_broker(tmp_path, scenario, **BROKER)
-
-
-def test_followers_get_as_much_at_once_as_they_ask_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("GOOD_RECORDS", "LEAST_BYTES", "MOST_BYTES", "LEAST_SHARE"):
-        monkeypatch.setattr(fetch_collector, name, 1)
-
-    async def scenario(insight: Insight) -> None:
-        wanted = [(name, 0, 0) for name in ("orders", "bills")]
-        client = await insight.connect()
-        for name, _, _ in wanted:
-            await insight.create(name)
-            lead(insight, name, (ME, F2))
-            for _ in range(2):
-                await client.ask(produce((name, 0, batch()), acks=1))
-        response = await client.ask(fetch(*wanted, replica_id=F2, epoch=1))
-        got = [offsets(p) for topic in response.responses for p in topic.partitions]
-        assert got == [[0, 1], [0, 1]]
 
     with_broker(tmp_path, scenario, **BROKER)
 

@@ -272,12 +272,6 @@ class Log(LogEnd):
         return sum(segment.size for segment in self._segments)
 
     @property
-    def mean_record_bytes(self) -> int:
-        """For each offset of the active segment, compacted or not; 0 while that is empty."""
-        active = self._active
-        return active.size // max(1, active.end_offset - active.base_offset)
-
-    @property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._segments)
 

@@ -26,13 +26,6 @@ from barnabas.wire.fetch import NO_REPLICA, FetchRequest, PartitionFetched, pack
 CONSUMER: Final = -1
 NOWHERE: Final = Offset(0)
 FROM_FOLLOWERS_SINCE: Final = 11
-# What one answer brings to a consumer: as many records as its processor's caches hold by the time
-# the application comes to them, within bounds; see decision 21.
-GOOD_RECORDS: Final = 3072
-LEAST_BYTES: Final = 3 * 512 * 1024
-MOST_BYTES: Final = 8 * 1024 * 1024
-# And this much of each partition at least: what is less costs more to ask for than to send.
-LEAST_SHARE: Final = 64 * 1024
 
 
 class Found:
@@ -151,13 +144,10 @@ class FetchCollector:
     def _share(self, hungry: Sequence[Found], request: FetchRequest, fetched: Fetched) -> None:
         """Give each partition its part of the answer; what one leaves is for those behind it."""
         left = min(request.max_bytes, self.max_bytes)
-        is_shared = request.replica_id < 0 and len(hungry) > 1
-        good = max(_good_bytes(hungry[0]), request.min_bytes) if is_shared else left
         for behind, found in zip(range(len(hungry), 0, -1), hungry, strict=True):
             if fetched.size and left <= 0:
                 break
-            share = max(LEAST_SHARE, (good - fetched.size) // behind)
-            self._give(found, share, left, request, fetched)
+            self._give(found, left // behind, left, request, fetched)
             left -= found.extent.size
         if fetched.size < request.min_bytes:
             fetched.urgent = fetched.urgent or any(found.has_more for found in hungry)
@@ -270,12 +260,6 @@ class FetchCollector:
         if leader is None or self.selector is None or request.replica_id != CONSUMER:
             return None
         return self.selector.select(leader, request.rack_id, offset)
-
-
-def _good_bytes(found: Found) -> int:
-    """The size of an answer with records like these that costs a consumer least."""
-    mean = 0 if found.reading is None else found.reading.log.mean_record_bytes
-    return min(MOST_BYTES, max(LEAST_BYTES, GOOD_RECORDS * mean))
 
 
 def _is_meant(topic: TopicKey, topic_id: UUID | None) -> bool:

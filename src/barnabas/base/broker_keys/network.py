@@ -61,9 +61,8 @@ request.timeout.ms int 30000 - high
 max.incremental.fetch.session.cache.slots int 1000 >=0 medium acts
     How many fetch sessions the broker remembers.
 fetch.max.bytes int 57671680 >=1024 medium acts
-    The most bytes that one fetch is answered with, whatever the client asks for. A consumer of
-    several partitions gets 1.5 to 8 MiB in one answer, shared among those that have records, or
-    64 KiB of each if that is more.
+    The most bytes that one fetch is answered with, whatever the client asks for. Partitions that
+    have records share it.
 max.request.partition.size.limit int 2000 >=1 medium acts
     The most partitions described in one answer of DescribeTopicPartitions.
 unstable.api.versions.enable boolean false - high internal
