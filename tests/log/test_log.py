@@ -242,13 +242,3 @@ def test_a_preallocated_segment_is_as_long_as_it_may_get_until_it_rests(tmp_path
     crashed.close(NOW)
     assert sizes() == [*full, active, len(written[-1])]
     assert read_all(open_partition(tmp_path)) == written
-
-
-def test_records_are_of_the_size_that_those_of_the_active_segment_have(log: Log) -> None:
-    assert log.mean_record_bytes == 0
-    fill(log, 2, count=5, value=bytes(400))
-    assert 400 < log.mean_record_bytes < 450
-    log.roll(NOW)
-    assert log.mean_record_bytes == 0
-    fill(log, 1, count=50, value=bytes(90))
-    assert 90 < log.mean_record_bytes < 110
