@@ -49,6 +49,25 @@ async def test_only_a_complaint_that_lasts_is_told(
 
 
 @on_a_loop
+async def test_what_many_partitions_complain_of_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "barnabas.fetcher")
+    async with Setting(tmp_path, QUICK._replace(backoff_ms=20)) as here:
+        partitions = [TopicPartition("payments", n) for n in range(5)]
+        for partition in partitions:
+            led = here.lead(partition)
+            led.append()
+            led.errors += [ErrorCode.unknown_topic_id]
+            here.follow(here.follower(partition))
+        await here.caught_up()
+        assert caplog.messages == [
+            "partitions cannot be followed now"
+            " count=5 first=payments-0 leader=1 why=unknown_topic_id"
+        ]
+
+
+@on_a_loop
 async def test_a_partition_that_waits_does_not_wait_for_a_long_poll_of_others(
     tmp_path: Path,
 ) -> None:

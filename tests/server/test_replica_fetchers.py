@@ -96,6 +96,7 @@ def test_a_follower_that_led_meanwhile_gives_up_what_it_wrote(tmp_path: Path) ->
         await until(lambda: bytes_of(again.log) == bytes_of(leader.log))
         assert second.fetchers.statistics.truncations == 1
         leader.delete_records_before(Offset(1))
+        insight.delayed.on_log_start(("orders", 0))
         await until(lambda: again.log.log_start_offset == 1)
         await second.close()
 

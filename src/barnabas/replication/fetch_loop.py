@@ -1,7 +1,7 @@
 """Copies from one leader, over one connection: asks, takes what comes, asks again.
 
     cut      partitions without epochs, to their high watermark; all others as the answers tell
-    ask      for all that do not wait, in a session: only what has changed is named
+    ask      for all that do not wait, in a session: only what is due is looked at and named
     take     each partition's answer on its own
 
 Partitions may be followed and stopped at any time. An answer counts only for those that are
@@ -16,10 +16,10 @@ from typing import Final
 
 from barnabas.base.errors import ErrorCode, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId
-from barnabas.replication.fetch_session import FetchSession, Key
+from barnabas.replication.fetch_session import FetchSession, forgotten_of, topics_of
 from barnabas.replication.fetcher_ports import FetcherPorts, FetcherSettings
 from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.following import FIRST_BACKOFF_S, Following, Followings
+from barnabas.replication.following import FIRST_BACKOFF_S, Changes, Followings
 from barnabas.replication.taking import Taking
 from barnabas.wire.fetch_follower import (
     FollowerFetch,
@@ -58,13 +58,13 @@ class FetchLoop:
         self.fetcher = fetcher
         self.by_name = by_name
         self.address = (host, port)
-        self.followings = Followings()
+        self.followings = Followings(ports.throttle, by_epoch=ports.safeguards.epoch_truncation)
         self.is_over = False  # true once it follows no more what is added
         self._ports = ports
         self._taking = Taking(ports, self.followings)
         self._session = FetchSession()
         self._peer: Peer | None = None
-        self._in_flight: dict[Key, Following] | None = None
+        self._is_in_flight = False  # a request, its answer not yet
         self._is_dropped = False
         self._is_reached = True  # not known yet, so the first failure is told
         self._woken = asyncio.Event()
@@ -77,7 +77,7 @@ class FetchLoop:
             self._drop_peer()
         if self.followings.add(follower):
             self._woken.set()
-            if self._in_flight is not None and self._hurry is None:
+            if self._is_in_flight and self._hurry is None:
                 loop = asyncio.get_running_loop()
                 self._hurry = loop.call_later(PATIENCE_S, self._cut_short)
 
@@ -87,8 +87,7 @@ class FetchLoop:
         Producers do, until a new leader's followers have asked for the first time.
         """
         self._hurry = None
-        asked = self._in_flight
-        if asked is not None and any(each.key not in asked for each in self.followings):
+        if self._is_in_flight and self.followings.is_any_new:
             self._drop_peer()
 
     def _drop_peer(self) -> None:
@@ -132,44 +131,39 @@ class FetchLoop:
             await self._taking.cut_first()  # those that came meanwhile
         now = asyncio.get_running_loop().time()
         self._woken.clear()
-        ready, wait_s = self.followings.decide_ready(now, self._ports.throttle, settings.backoff_s)
-        if not ready:
+        changes = self.followings.next_changes(now, settings, is_full=self._session.is_full)
+        wait_s = changes.wait_s
+        if not changes.is_any_asked:
             await self._rest(settings.backoff_s if wait_s is None else wait_s)
             return
         # Nothing may come for those that are asked: the others' turn does not wait for it.
         wait_max_ms = settings.wait_max_ms
         if wait_s is not None:
             wait_max_ms = min(wait_max_ms, math.ceil(1000 * max(wait_s, FIRST_BACKOFF_S)))
-        answer = await self._ask(ready, settings._replace(wait_max_ms=wait_max_ms))
+        answer = await self._ask(changes, settings._replace(wait_max_ms=wait_max_ms))
         self._on_reached()
         if self._session.on_answer(answer.error, answer.session_id):
-            await self._taking.take(answer.partitions, ready, self._connected())
+            await self._taking.take(answer.partitions, self._connected())
         elif answer.error not in SESSION_ERRORS:
             log.warning("fetch refused leader=%d why=%s", self.leader, answer.error.name)
             await self._rest(settings.backoff_s)
 
-    async def _ask(self, ready: dict[Key, Following], settings: FetcherSettings) -> FollowerFetched:
+    async def _ask(self, changes: Changes, settings: FetcherSettings) -> FollowerFetched:
         peer = self._connected()
-        by_epoch = self._ports.safeguards.epoch_truncation
-        wanted = {
-            key: following.wanted(settings.max_bytes, by_epoch=by_epoch)
-            for key, following in ready.items()
-        }
-        topics, forgotten = self._session.decide(wanted)
         fetch = FollowerFetch(
             self._ports.broker_id,
             settings.wait_max_ms,
             settings.min_bytes,
             settings.response_max_bytes,
-            topics,
-            forgotten,
+            topics_of(changes.named),
+            forgotten_of(changes.forgotten),
             self._session.session_id,
             self._session.epoch,
             self._ports.broker_epoch(),
             self.by_name,
         )
         self._ports.statistics.fetches += 1
-        self._in_flight = ready
+        self._is_in_flight = True
         try:
             body = await peer.exchange(
                 lambda number: write_fetch_request(number, peer.client_id, fetch),
@@ -180,7 +174,7 @@ class FetchLoop:
             peer.close()
             raise PeerGone(f"{peer.name} answers what cannot be read: {malformed}") from malformed
         finally:
-            self._in_flight = None
+            self._is_in_flight = False
 
     def _connected(self) -> Peer:
         assert self._peer is not None

@@ -1,8 +1,8 @@
 """The follower's side of a fetch session (KIP-227): only what has changed is asked for again."""
 
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.fetch import FetchPartition, FetchTopic, ForgottenTopic
@@ -15,32 +15,17 @@ Topic = uuid.UUID | str
 Key = tuple[Topic, int]
 
 
-class Asked(NamedTuple):
-    """What the next request has to name."""
-
-    topics: list[FetchTopic]
-    forgotten: list[ForgottenTopic]
-
-
 class FetchSession:
     """With one leader. After any error it begins anew with all that is wanted."""
 
     def __init__(self) -> None:
         self.session_id = 0
         self.epoch = FULL
-        self._asked: dict[Key, FetchPartition] = {}
 
-    def decide(self, wanted: Mapping[Key, FetchPartition]) -> Asked:
-        """What to name, so that the leader knows all that is wanted and nothing else."""
-        known = self._asked if self.epoch != FULL else {}
-        changed = {key: each for key, each in wanted.items() if known.get(key) != each}
-        gone = [key for key in known if key not in wanted]
-        self._asked = dict(wanted)
-        return Asked(_topics(changed), _forgotten(gone))
-
-    def asked(self, key: Key) -> FetchPartition | None:
-        """What the leader's next answer for a partition is about."""
-        return self._asked.get(key)
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request begins a session, so that it has to name all that is wanted."""
+        return self.epoch == FULL
 
     def on_answer(self, error: ErrorCode, session_id: int) -> bool:
         """Whether the answer counts; the session goes on from it if the leader keeps one."""
@@ -63,9 +48,9 @@ class FetchSession:
         self.epoch = FULL
 
 
-def _topics(wanted: Mapping[Key, FetchPartition]) -> list[FetchTopic]:
+def topics_of(named: Iterable[tuple[Topic, FetchPartition]]) -> list[FetchTopic]:
     topics: dict[Topic, FetchTopic] = {}
-    for (of, _), partition in wanted.items():
+    for of, partition in named:
         topic = topics.get(of)
         if topic is None:
             topic = topics[of] = FetchTopic(*_name_and_id(of), [])
@@ -73,7 +58,7 @@ def _topics(wanted: Mapping[Key, FetchPartition]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(keys: Iterable[Key]) -> list[ForgottenTopic]:
+def forgotten_of(keys: Iterable[Key]) -> list[ForgottenTopic]:
     partitions: dict[Topic, list[int]] = {}
     for topic, partition in keys:
         partitions.setdefault(topic, []).append(partition)

@@ -1,11 +1,21 @@
-"""The partitions that one fetch loop follows: which of them to ask for now, and from where."""
+"""The partitions that one fetch loop follows, and what its next request says of them.
 
-from collections.abc import Iterator
+Some of them are *due*: they were added or answered, or their wait is over, so the leader's session
+may have to change. All others are in the session as they are, or wait. So a fetch costs what
+changed, not what is followed.
+
+Retention may move the start of a log that is not due. The leader learns of it with the next change
+of the partition; it needs it only after its own start has moved, and then its answer says so.
+"""
+
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.replication.fetch_session import Key
+from barnabas.replication.fetch_session import Key, Topic
+from barnabas.replication.fetcher_ports import FetcherSettings
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.wire.fetch import FetchPartition
@@ -20,29 +30,24 @@ class Following:
     Whoever awaited anything compares this object with the one that is followed then.
     """
 
-    __slots__ = ("_backoff_s", "_wanted", "follower", "is_cut", "not_before", "trouble")
+    __slots__ = ("_backoff_s", "asked", "follower", "key", "not_before", "trouble")
 
     def __init__(self, follower: FollowerReplica) -> None:
         self.follower = follower
-        # Whether what must go before the first fetch is gone; by epochs it goes after it.
-        self.is_cut = False
+        topic, partition = follower.topic_partition
+        self.key: Key = (follower.topic_id or topic, partition)
+        # What the leader's session has of it; None if nothing.
+        self.asked: FetchPartition | None = None
         # When it may be asked for again, in the loop's time.
         self.not_before = 0.0
         # The complaint that was told last, so that it is told once.
         self.trouble: ErrorCode | None = None
         self._backoff_s = 0.0  # the last one, after a complaint
-        self._wanted: FetchPartition | None = None
 
-    @property
-    def key(self) -> Key:
-        topic, partition = self.follower.topic_partition
-        return self.follower.topic_id or topic, partition
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether the log still ends where it did when it was last asked for."""
-        wanted = self._wanted
-        return wanted is not None and wanted.fetch_offset == self.follower.log.log_end_offset
+    def is_as_asked(self) -> bool:
+        """Whether it is followed as when its fetch was sent, and its log still ends there."""
+        asked = self.asked
+        return asked is not None and asked.fetch_offset == self.follower.log.log_end_offset
 
     def on_served(self) -> None:
         """The leader complains no more."""
@@ -61,41 +66,52 @@ class Following:
         return self._backoff_s == backoff_s
 
     def wanted(self, max_bytes: int, *, by_epoch: bool) -> FetchPartition:
-        """What to ask the leader; the same object as long as it is the same."""
-        log, wanted = self.follower.log, self._wanted
+        """What to ask the leader; the same object as was asked if that is the same."""
+        log, asked = self.follower.log, self.asked
+        last_epoch = log.epochs.latest if by_epoch else -1
         if (
-            wanted is None
-            or wanted.fetch_offset != log.log_end_offset
-            or wanted.log_start_offset != log.log_start_offset
-            or wanted.last_fetched_epoch != (log.epochs.latest if by_epoch else -1)
-            or wanted.max_bytes != max_bytes
+            asked is not None
+            and asked.fetch_offset == log.log_end_offset
+            and asked.log_start_offset == log.log_start_offset
+            and asked.last_fetched_epoch == last_epoch
+            and asked.max_bytes == max_bytes
         ):
-            wanted = self._wanted = FetchPartition(
-                self.follower.topic_partition.partition,
-                log.log_end_offset,
-                max_bytes,
-                self.follower.epoch,
-                log.epochs.latest if by_epoch else -1,
-                log.log_start_offset,
-            )
-        return wanted
+            return asked
+        return FetchPartition(
+            self.follower.topic_partition.partition,
+            log.log_end_offset,
+            max_bytes,
+            self.follower.epoch,
+            last_epoch,
+            log.log_start_offset,
+        )
 
 
-class Ready(NamedTuple):
-    """What may be asked for now, and how long until there may be more; None if none waits."""
+class Changes(NamedTuple):
+    """What the next request says: all else is in the leader's session as it is."""
 
-    followings: dict[Key, Following]
-    wait_s: float | None
+    named: list[tuple[Topic, FetchPartition]]
+    forgotten: list[Key]
+    is_any_asked: bool  # if not, there is nothing to send a request for
+    wait_s: float | None  # how long until there may be more to ask for; None if none waits
 
 
 class Followings:
-    """By partition, in the order in which they shall get their share of an answer."""
+    """By partition, in the order in which a new session names them."""
 
-    def __init__(self) -> None:
+    def __init__(self, throttle: ReplicationThrottle, *, by_epoch: bool = True) -> None:
+        # Those of which something may have to go before their first fetch.
+        self.uncut: dict[Following, None] = {}
+        self._throttle = throttle
+        self._by_epoch = by_epoch
         self._all: dict[TopicPartition, Following] = {}
-
-    def __iter__(self) -> Iterator[Following]:
-        return iter(list(self._all.values()))
+        self._due: dict[Following, None] = {}
+        self._asked: dict[Key, Following] = {}  # those that the leader's session has
+        self._forgotten: dict[Key, None] = {}  # what the next request takes out of it
+        # Until when, in what order, and which; some may be followed no more.
+        self._waiting: list[tuple[float, int, Following]] = []
+        self._numbers = count()
+        self._is_held_back = False  # whether the throttle left out some the last time
 
     def __len__(self) -> int:
         return len(self._all)
@@ -105,30 +121,101 @@ class Followings:
         known = self._all.get(follower.topic_partition)
         if known is not None and known.follower is follower:
             return False
-        self._all[follower.topic_partition] = Following(follower)
+        self.remove(follower.topic_partition)
+        following = self._all[follower.topic_partition] = Following(follower)
+        self.uncut[following] = self._due[following] = None
         return True
 
-    def remove(self, partition: TopicPartition) -> Following | None:
-        return self._all.pop(partition, None)
+    def remove(self, partition: TopicPartition) -> None:
+        following = self._all.pop(partition, None)
+        if following is not None:
+            self.uncut.pop(following, None)
+            self._due.pop(following, None)
+            self._forget(following)
 
     def holds(self, following: Following) -> bool:
         return self._all.get(following.follower.topic_partition) is following
 
     def move_to_end(self, following: Following) -> None:
-        """It had its share: others come first next time."""
+        """It had its share: others come first in the next session."""
         partition = following.follower.topic_partition
         self._all[partition] = self._all.pop(partition)
 
-    def decide_ready(self, now: float, throttle: ReplicationThrottle, backoff_s: float) -> Ready:
-        """Those that do not wait after an error, or because of a throttle."""
-        ready: dict[Key, Following] = {}
-        waits: list[float] = []
-        is_exceeded = throttle.is_exceeded
-        for partition, following in self._all.items():
+    def on_answered(self, topic: Topic, partition: int) -> Following | None:
+        """The one that an answer is about, which is due; None if it is followed no more."""
+        following = self._asked.get((topic, partition))
+        if following is not None:
+            self._due[following] = None
+        return following
+
+    def wait(self, following: Following, now: float, backoff_s: float, *, passing: bool) -> bool:
+        """Ask for it no more until its wait is over; see `Following.wait`."""
+        lasts = following.wait(now, backoff_s, passing=passing)
+        heappush(self._waiting, (following.not_before, next(self._numbers), following))
+        self._forget(following)
+        return lasts
+
+    @property
+    def is_any_new(self) -> bool:
+        """Whether some were added since the last request that it did not ask for."""
+        return any(each.asked is None and each.key not in self._forgotten for each in self._due)
+
+    def _forget(self, following: Following) -> None:
+        if following.asked is not None:
+            following.asked = None
+            del self._asked[following.key]
+            self._forgotten[following.key] = None
+
+    # The next request
+
+    def next_changes(self, now: float, settings: FetcherSettings, *, is_full: bool) -> Changes:
+        """All that is asked for if `is_full`, as a new session begins; else what is due.
+
+        A throttle that is exceeded may concern any partition, so all are looked at then.
+        """
+        wait_s = self._end_waits(now)
+        is_exceeded = self._throttle.is_exceeded
+        is_all = is_full or is_exceeded or self._is_held_back
+        due = self._all.values() if is_all else self._due.keys()
+        self._due, self._is_held_back = {}, False
+        named: list[tuple[Topic, FetchPartition]] = []
+        for following in due:
             if following.not_before > now:
-                waits.append(following.not_before - now)
-            elif is_exceeded and following.follower.lag != 0 and throttle.is_throttled(*partition):
-                waits.append(backoff_s)
-            else:
-                ready[following.key] = following
-        return Ready(ready, min(waits, default=None))
+                continue
+            if is_exceeded and self._is_throttled(following.follower):
+                self._forget(following)
+                self._is_held_back = True
+                continue
+            wanted = following.wanted(settings.max_bytes, by_epoch=self._by_epoch)
+            if is_full or wanted is not following.asked:
+                self._ask(following, wanted)
+                named.append((following.key[0], wanted))
+        if self._is_held_back:
+            wait_s = settings.backoff_s if wait_s is None else min(wait_s, settings.backoff_s)
+        forgotten: list[Key] = []
+        if self._asked:
+            forgotten = [] if is_full else list(self._forgotten)
+            self._forgotten.clear()
+        return Changes(named, forgotten, len(self._asked) > 0, wait_s)
+
+    def _end_waits(self, now: float) -> float | None:
+        """Make those due whose waits are over. Returns for how long the next one still waits."""
+        waiting = self._waiting
+        while waiting:
+            until, _, following = waiting[0]
+            is_held = self.holds(following)
+            if is_held and until > now:
+                return until - now
+            heappop(waiting)
+            if is_held:
+                self._due[following] = None
+        return None
+
+    def _is_throttled(self, follower: FollowerReplica) -> bool:
+        return follower.lag != 0 and self._throttle.is_throttled(*follower.topic_partition)
+
+    def _ask(self, following: Following, wanted: FetchPartition) -> None:
+        if following.asked is None:
+            self._asked[following.key] = following
+            self._forgotten.pop(following.key, None)
+        following.asked = wanted

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -11,7 +11,6 @@ from barnabas.base.ids import NO_LEADER_EPOCH, Offset
 from barnabas.log.epochs import EpochEnd
 from barnabas.log.followed import checked_batches
 from barnabas.log.work import Removal
-from barnabas.replication.fetch_session import Key
 from barnabas.replication.fetcher_ports import FetcherPorts
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.following import Following, Followings
@@ -44,19 +43,19 @@ class Taking:
         self._ports = ports
         self._followings = followings
         self._since_turn = 0
+        # Those that a passing complaint has lasted for, to be logged together.
+        self._troubled: dict[ErrorCode, list[Following]] = {}
 
     # Answers
 
-    async def take(
-        self, answers: Sequence[FetchedPartition], asked: Mapping[Key, Following], peer: Peer
-    ) -> None:
+    async def take(self, answers: Sequence[FetchedPartition], peer: Peer) -> None:
         """Do what each partition's answer asks for. Raises PeerGone, LawBroken."""
         cut: list[FollowerReplica] = []
         appended: list[Following] = []
         out_of_range: list[Following] = []
         for answer in answers:
-            following = asked.get((answer.topic, answer.partition))
-            if following is None or not self._is_as_asked(following):
+            following = self._followings.on_answered(answer.topic, answer.partition)
+            if following is None or not following.is_as_asked():
                 continue
             if answer.error is ErrorCode.offset_out_of_range:
                 out_of_range.append(following)
@@ -73,10 +72,7 @@ class Taking:
         await self._settle(cut)
         for following in out_of_range:
             await self._start_over(following, peer)
-
-    def _is_as_asked(self, following: Following) -> bool:
-        """Whether it is followed as when its fetch was sent, and its log still ends there."""
-        return self._followings.holds(following) and following.is_at_end
+        self._report_troubled()
 
     async def _append(self, following: Following, answer: FetchedPartition) -> None:
         taken = 0
@@ -135,11 +131,13 @@ class Taking:
         was not taken to its end.
         """
         by_epoch = self._ports.safeguards.epoch_truncation
-        while first := [each for each in self._followings if not each.is_cut]:
+        while first := list(self._followings.uncut):
             cut: list[FollowerReplica] = []
             for following in first:
                 follower = following.follower
-                following.is_cut = True
+                if following not in self._followings.uncut:
+                    continue  # a failed disk has ended it meanwhile
+                del self._followings.uncut[following]
                 upto = follower.log.epochs.start_above(follower.epoch)
                 if not by_epoch or follower.log.epochs.latest == NO_LEADER_EPOCH:
                     upto = follower.high_watermark
@@ -150,6 +148,7 @@ class Taking:
                         cut.append(follower)
             await self._settle(cut)
             await self._flush(first)
+        self._report_troubled()
 
     def _truncate(self, follower: FollowerReplica, leader: EpochEnd) -> None:
         self._remove_later(follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
@@ -164,14 +163,14 @@ class Taking:
         follower, timeout_s = following.follower, self._ports.settings().timeout_s
         with self._alone(following):
             leader_end = await ask_offset(peer, follower, LATEST, timeout_s)
-            if not self._is_as_asked(following):
+            if not following.is_as_asked():
                 return
             if leader_end < follower.log.log_end_offset:
                 now_ms = self._ports.clock.now_ms()
                 self._remove_later(follower.truncate_to(leader_end, now_ms))
             else:
                 leader_start = await ask_offset(peer, follower, EARLIEST, timeout_s)
-                if not self._is_as_asked(following):
+                if not following.is_as_asked():
                     return
                 if leader_start <= follower.log.log_end_offset:
                     raise BrokerError(ErrorCode.offset_out_of_range)  # no longer: ask again
@@ -228,14 +227,38 @@ class Taking:
             return
         passing = code in PASSING
         now = asyncio.get_running_loop().time()
-        lasts = following.wait(now, self._ports.settings().backoff_s, passing=passing)
+        backoff_s = self._ports.settings().backoff_s
+        lasts = self._followings.wait(following, now, backoff_s, passing=passing)
         if lasts and code is not following.trouble:
-            log.log(
-                logging.INFO if passing else logging.ERROR,
-                "partition cannot be followed now partition=%s leader=%d offset=%d why=%s",
-                partition,
-                following.follower.leadership.leader,
-                following.follower.log.log_end_offset,
-                error,
-            )
             following.trouble = code
+            if passing:
+                self._troubled.setdefault(code, []).append(following)
+            else:
+                _log_trouble(logging.ERROR, following.follower, error)
+
+    def _report_troubled(self) -> None:
+        """Log once for all that the leader refuses for one reason: a restart concerns most."""
+        for code, followings in self._troubled.items():
+            follower = followings[0].follower
+            if len(followings) == 1:
+                _log_trouble(logging.INFO, follower, BrokerError(code))
+            else:
+                log.info(
+                    "partitions cannot be followed now count=%d first=%s leader=%d why=%s",
+                    len(followings),
+                    follower.topic_partition,
+                    follower.leadership.leader,
+                    code.name,
+                )
+        self._troubled.clear()
+
+
+def _log_trouble(level: int, follower: FollowerReplica, error: BrokerError) -> None:
+    log.log(
+        level,
+        "partition cannot be followed now partition=%s leader=%d offset=%d why=%s",
+        follower.topic_partition,
+        follower.leadership.leader,
+        follower.log.log_end_offset,
+        error,
+    )
