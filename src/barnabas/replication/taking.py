@@ -144,14 +144,14 @@ class Taking:
                 if upto is not None:
                     with self._alone(following):
                         now_ms = self._ports.clock.now_ms()
-                        self._remove_later(follower.truncate_to(Offset(upto), now_ms))
+                        self._on_cut(follower, follower.truncate_to(Offset(upto), now_ms))
                         cut.append(follower)
             await self._settle(cut)
             await self._flush(first)
         self._report_troubled()
 
     def _truncate(self, follower: FollowerReplica, leader: EpochEnd) -> None:
-        self._remove_later(follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
+        self._on_cut(follower, follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
         self._ports.statistics.truncations += 1
 
     async def _start_over(self, following: Following, peer: Peer) -> None:
@@ -167,7 +167,7 @@ class Taking:
                 return
             if leader_end < follower.log.log_end_offset:
                 now_ms = self._ports.clock.now_ms()
-                self._remove_later(follower.truncate_to(leader_end, now_ms))
+                self._on_cut(follower, follower.truncate_to(leader_end, now_ms))
             else:
                 leader_start = await ask_offset(peer, follower, EARLIEST, timeout_s)
                 if not following.is_as_asked():
@@ -175,7 +175,7 @@ class Taking:
                 if leader_start <= follower.log.log_end_offset:
                     raise BrokerError(ErrorCode.offset_out_of_range)  # no longer: ask again
                 now_ms = self._ports.clock.now_ms()
-                self._remove_later(follower.start_anew_at(leader_start, now_ms))
+                self._on_cut(follower, follower.start_anew_at(leader_start, now_ms))
         await self._settle([follower])
 
     async def _settle(self, cut: Sequence[FollowerReplica]) -> None:
@@ -194,6 +194,11 @@ class Taking:
                 self._ports.disk_failed(fault)
             else:
                 settling.done()
+
+    def _on_cut(self, follower: FollowerReplica, removal: Removal | None) -> None:
+        """After a truncation: consumers that read here may be beyond the end of the log."""
+        self._remove_later(removal)
+        self._ports.offsets_moved(follower)
 
     def _remove_later(self, removal: Removal | None) -> None:
         if removal is not None:
