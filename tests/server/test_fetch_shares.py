@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.server import fetch_collector
 from tests.server.raw import Insight, batch, fetch, with_broker
 from tests.server.test_fetch import filled, offsets
 
@@ -26,8 +27,10 @@ BATCH = len(batch(bytes(1000)))  # as `filled` writes them
     ],
 )
 def test_partitions_share_what_an_answer_carries(
-    tmp_path: Path, options: dict[str, Any], expected: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], expected: list[int]
 ) -> None:
+    monkeypatch.setattr(fetch_collector, "LEAST_SHARE", 1)
+
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", partitions=3, batches=4)
         wanted = [("orders", index, 0) for index in range(3)]
@@ -39,7 +42,26 @@ def test_partitions_share_what_an_answer_carries(
     with_broker(tmp_path, scenario)
 
 
-def test_what_one_partition_leaves_of_its_share_is_for_those_behind_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("least", "expected"), [(1, [2, 2, 2]), (3, [3, 3, 0]), (9, [4, 2, 0])])
+def test_a_share_is_no_smaller_than_what_clients_ask_of_a_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(fetch_collector, "LEAST_SHARE", least * BATCH)
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", partitions=3, batches=4)
+        wanted = [("orders", index, 0) for index in range(3)]
+        (topic,) = (await client.ask(fetch(*wanted, max_bytes=6 * BATCH))).responses
+        assert [len(offsets(partition)) for partition in topic.partitions] == expected
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_one_partition_leaves_of_its_share_is_for_those_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_collector, "LEAST_SHARE", 1)
+
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", partitions=3, batches=4)
         wanted = [("orders", 0, 3), ("orders", 1, 4), ("orders", 2, 0)]

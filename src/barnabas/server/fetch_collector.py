@@ -26,6 +26,9 @@ from barnabas.wire.fetch import NO_REPLICA, FetchRequest, PartitionFetched, pack
 CONSUMER: Final = -1
 NOWHERE: Final = Offset(0)
 FROM_FOLLOWERS_SINCE: Final = 11
+# Partitions share an answer that is too small for all in parts of this size at least, which is
+# what most clients ask of each: kafkajs takes much longer over many small parts.
+LEAST_SHARE: Final = 1024 * 1024
 
 
 class Found:
@@ -147,7 +150,7 @@ class FetchCollector:
         for behind, found in zip(range(len(hungry), 0, -1), hungry, strict=True):
             if fetched.size and left <= 0:
                 break
-            self._give(found, left // behind, left, request, fetched)
+            self._give(found, max(LEAST_SHARE, left // behind), left, request, fetched)
             left -= found.extent.size
         if fetched.size < request.min_bytes:
             fetched.urgent = fetched.urgent or any(found.has_more for found in hungry)
