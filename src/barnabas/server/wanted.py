@@ -224,6 +224,8 @@ class FetchSession(Repeated):
 
     def name(self, topic: TopicKey, partitions: list[FetchPartition]) -> None:
         """Take in what a request says of a topic's partitions, which makes them due."""
+        if not partitions:
+            return
         known = self.topics.setdefault(topic, {})
         for partition in partitions:
             wanted = known.get(partition.partition)
