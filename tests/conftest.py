@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from barnabas.base import ports
 from tests.support.broker import BrokerProcess
 
 pytest_plugins = ["tests.support.spreading", "tests.support.zookeeper"]
@@ -23,6 +24,12 @@ settings.register_profile(
     derandomize="BARNABAS_SAME_EXAMPLES" in os.environ,
 )
 settings.load_profile("any machine")
+
+# Each process of a run has ports of its own: one would take what a broker of another has left for a
+# moment, to be started again.
+_WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_SPAN: Final = (ports.LAST - ports.FIRST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+os.environ[ports.RANGE] = f"{ports.FIRST + _WORKER * _SPAN}-{ports.FIRST + (_WORKER + 1) * _SPAN}"
 
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()

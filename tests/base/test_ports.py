@@ -2,7 +2,9 @@
 
 import socket
 
-from barnabas.base.ports import FIRST, LAST, free_port, is_free
+import pytest
+
+from barnabas.base.ports import FIRST, LAST, RANGE, free_port, is_free
 from barnabas.base.randomness import Random
 
 
@@ -18,3 +20,12 @@ def test_a_port_that_is_in_use_is_not_chosen() -> None:
 
 def test_it_lies_where_no_connection_takes_it_by_chance() -> None:
     assert all(FIRST <= free_port(random=Random(seed)) < LAST for seed in range(20))
+
+
+def test_processes_side_by_side_choose_from_ports_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(RANGE, "20000-20100")
+    assert all(20_000 <= free_port(random=Random(seed)) < 20_100 for seed in range(20))
+    monkeypatch.setenv(RANGE, "any")
+    assert FIRST <= free_port() < LAST

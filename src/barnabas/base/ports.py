@@ -1,5 +1,6 @@
 """Ports for servers that are started a moment after their port was chosen, or on it again later."""
 
+import os
 import socket
 from typing import Final
 
@@ -9,19 +10,28 @@ from barnabas.base.randomness import Random
 FIRST: Final = 15_000
 LAST: Final = 32_000
 _ATTEMPTS: Final = 200
+# Ports to choose from, as "first-last": processes side by side, such as those that share the work
+# of a test run, each get their own. A server that is down for a moment would lose its port else.
+RANGE: Final = "BARNABAS_PORTS"
 
 
 def free_port(host: str = "127.0.0.1", random: Random | None = None) -> int:
     """A port that nobody listens on now, and that no connection takes by itself."""
     source = random or Random()
+    first, last = _range()
     for _ in range(_ATTEMPTS):
-        port = FIRST + source.below(LAST - FIRST)
+        port = first + source.below(last - first)
         if is_free(host, port):
             return port
     with socket.socket() as probe:
         probe.bind((host, 0))
         found: int = probe.getsockname()[1]
         return found
+
+
+def _range() -> tuple[int, int]:
+    first, _, last = os.environ.get(RANGE, "").partition("-")
+    return (int(first), int(last)) if first.isdigit() and last.isdigit() else (FIRST, LAST)
 
 
 def is_free(host: str, port: int) -> bool:
