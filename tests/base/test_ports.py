@@ -18,6 +18,10 @@ def test_a_port_that_is_in_use_is_not_chosen() -> None:
         assert free_port(random=Random(seed)) != first
 
 
+def test_no_port_is_chosen_twice_though_its_server_is_not_there_yet() -> None:
+    assert free_port(random=Random(2)) != free_port(random=Random(2))
+
+
 def test_it_lies_where_no_connection_takes_it_by_chance() -> None:
     assert all(FIRST <= free_port(random=Random(seed)) < LAST for seed in range(20))
 

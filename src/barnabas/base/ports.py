@@ -13,15 +13,19 @@ _ATTEMPTS: Final = 200
 # Ports to choose from, as "first-last": processes side by side, such as those that share the work
 # of a test run, each get their own. A server that is down for a moment would lose its port else.
 RANGE: Final = "BARNABAS_PORTS"
+# Ports that this process was given: their servers may not listen yet, or be down for a moment.
+_GIVEN: Final[set[int]] = set()
 
 
 def free_port(host: str = "127.0.0.1", random: Random | None = None) -> int:
-    """A port that nobody listens on now, and that no connection takes by itself."""
+    """A port that nobody listens on now, that no connection takes by itself, and that this process
+    was not given before."""
     source = random or Random()
     first, last = _range()
     for _ in range(_ATTEMPTS):
         port = first + source.below(last - first)
-        if is_free(host, port):
+        if port not in _GIVEN and is_free(host, port):
+            _GIVEN.add(port)
             return port
     with socket.socket() as probe:
         probe.bind((host, 0))
