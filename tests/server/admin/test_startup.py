@@ -19,6 +19,7 @@ from tests.server.admin.client import LATEST, Client, parts
 from tests.server.admin.running import broker
 
 PARTITIONS = 100
+MANY = 1_000  # some sixty turns of the loop
 # Generous, as tests run beside others: it takes about a millisecond a partition.
 LIMIT_S = 15
 
@@ -67,10 +68,10 @@ def test_others_are_served_while_many_partitions_are_created(tmp_path: Path) -> 
         running.client() as client,
     ):
         client.create("t")
-        wanted = parts(name="many", num_partitions=PARTITIONS, replication_factor=1)
+        wanted = parts(name="many", num_partitions=MANY, replication_factor=1)
         creating.send(ApiKey.CREATE_TOPICS, 7, topics=(wanted,))
         served_meanwhile = 0
-        while len(running.running.broker.logs) < PARTITIONS:
+        while len(running.running.broker.logs) < MANY:
             assert client.produce("t").error_code == ErrorCode.none
             served_meanwhile += 1
         assert served_meanwhile > 10
