@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import LawBroken
 from barnabas.base.ids import LeaderEpoch
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
+from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from barnabas.server.delayed_fetch import packed_answer
 from barnabas.server.replies import Pending

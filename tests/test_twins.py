@@ -17,7 +17,7 @@ TWINS = {
     "barnabas.wire.plain": ("barnabas.wire._plain", "Answer judge_plain last_records"),
     "barnabas.wire.whole": ("barnabas.wire._whole", "whole_batches"),
     "barnabas.wire.fetch_single": ("barnabas.wire._fetch_single", "SingleAnswer"),
-    "barnabas.base.open_file": ("barnabas.base._open_file", "OpenFile"),
+    "barnabas.disk.open_file": ("barnabas.disk._open_file", "OpenFile"),
     "barnabas.log.ends": ("barnabas.log._ends", "LogEnd SegmentEnd"),
     "barnabas.log.index_end": ("barnabas.log._index_end", "IndexEnd"),
     "barnabas.server.sending": ("barnabas.server._sending", "send_now"),
@@ -26,7 +26,7 @@ TWINS = {
     "barnabas.server.repeated_fetch": ("barnabas.server._repeated_fetch", "RepeatedFetch"),
 }
 WITHOUT_TWINS = (
-    "tests/base/test_disk.py",
+    "tests/disk/test_disk.py",
     "tests/log/test_log.py",
     "tests/log/test_log_flushes.py",
     "tests/log/test_log_producers.py",

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.broker_config import BrokerConfig
-from barnabas.base.properties import parse_properties, read_properties
 from barnabas.cli.cluster_folder import (
     METRICS_PORTS_ABOVE,
     BrokerFiles,
@@ -21,6 +19,8 @@ from barnabas.cli.cluster_folder import (
 )
 from barnabas.cli.cluster_properties import Choices, broker_properties, check_overrides
 from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.properties import parse_properties, read_properties
 
 
 def written(brokers: int, **overrides: str) -> dict[str, str]:

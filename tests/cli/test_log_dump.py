@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import TopicPartition
+from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.epochs import EpochEntry
 from barnabas.log.producer_snapshot import SnapshotEntry, encode_snapshot

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from barnabas.base.offload import InlineOffload
+from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint
 from barnabas.log.loading import read_topic_id
 from barnabas.znodes import layout, paths

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.base.disk import Disk, RealDisk
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Disk, RealDisk
 from barnabas.log.extent import Extent
 from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Appended, Log

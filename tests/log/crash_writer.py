@@ -25,10 +25,10 @@ from typing import Final
 
 from crc32c import crc32c
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Flush

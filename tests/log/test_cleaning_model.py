@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import LeaderEpoch, Offset
+from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Appended, Log
 from barnabas.log.segment import TRANSACTION_INDEX
 from barnabas.log.transaction_index import decode_aborted

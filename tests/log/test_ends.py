@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.wire.batch import read_header
 from tests.support.twins import both, in_python
 

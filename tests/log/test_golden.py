@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.base.broker_config import BrokerConfig
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig, resolve
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.topic_config import TopicConfig, resolve
+from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
 from barnabas.log.epochs import EpochEnd, EpochEntry
 from barnabas.log.index import OffsetIndex, TimeIndex

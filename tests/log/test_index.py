@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
+from barnabas.disk.disk import RealDisk
 from barnabas.log.index import OffsetIndex, TimeIndex
 
 BASE = 1000

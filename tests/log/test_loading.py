@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import BrokerError, ConfigError
 from barnabas.base.ids import Offset
+from barnabas.disk.disk import RealDisk
 from barnabas.log.loading import CorruptMetadata, read_topic_id, write_topic_id
 from barnabas.log.log import Log
 from barnabas.wire.batch import read_header

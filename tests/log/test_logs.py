@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import ConfigError, DiskFault
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from tests.log.batches import CONFIG, NOW, append, fill, read_all
 

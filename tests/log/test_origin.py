@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import BrokerId
 from barnabas.base.randomness import Random
+from barnabas.disk.disk import RealDisk
 from barnabas.log.folder import RECOVERY_POINT
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs

@@ -6,8 +6,8 @@ from struct import iter_unpack
 
 import pytest
 
-from barnabas.base.disk import RealDisk
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, TimestampOffset
 from barnabas.wire.batch import LOG_OVERHEAD, read_header, stamp

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.validation import InvalidRecords, looks_at_records, validate
 from barnabas.wire.batch import HEADER, BatchHeader, check_crc, read_header, set_crc
 from barnabas.wire.compression import Codec

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import ParamSpec
 from uuid import UUID
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal

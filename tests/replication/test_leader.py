@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.log import Log
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.progress import IsrChange

@@ -16,8 +16,8 @@ from unittest.mock import patch
 import uvloop
 from kio.serial import entity_reader
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import SystemClock
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader import LeaderReplica
 from barnabas.server import compose, node

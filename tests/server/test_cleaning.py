@@ -10,11 +10,11 @@ from typing import ParamSpec
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
+from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal

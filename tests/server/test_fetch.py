@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
+from barnabas.disk.disk import RealDisk
 from barnabas.log.extent import Extent
 from barnabas.server import housekeeping
 from barnabas.wire.apis import APIS, ApiKey

@@ -5,12 +5,12 @@ import errno
 
 import pytest
 
-from barnabas.base.disk import DataFile, Disk
 from barnabas.base.errors import DiskFault
 from barnabas.base.randomness import Random
+from barnabas.disk.disk import DataFile, Disk
 from barnabas.sim.disk import SimDisk, SimOffload
 from barnabas.sim.medium import PAGE, SECTOR
-from tests.base.test_disk import (
+from tests.disk.test_disk import (
     test_a_small_file_is_replaced_whole,
     test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed,
     test_folders_are_made_listed_renamed_and_removed_with_all_in_them,

@@ -8,11 +8,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import IN_FORCE, Safeguards
+from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from barnabas.replication.isr import IsrTracker
 from barnabas.replication.leader import LeaderReplica

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
 from barnabas.base.offload import InlineOffload, Offload, T, ThreadOffload
+from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded import EmbeddedSession, Tree
 from barnabas.znodes.tree import (
     Coordination,

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.base.disk import RealDisk
+from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded import EmbeddedSession, Tree
 from barnabas.znodes.journal import Journal
 from barnabas.znodes.tree import (

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
 from barnabas.base.offload import InlineOffload
+from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded import Tree
 from barnabas.znodes.journal import FILE, Journal, JournalDamaged
 from barnabas.znodes.nodes import Created, Nodes
@@ -222,7 +222,7 @@ def test_ten_thousand_nodes_come_back_from_transactions_and_from_a_snapshot(
 
 CHILD = """
 import asyncio, sys
-from barnabas.base.disk import RealDisk
+from barnabas.disk.disk import RealDisk
 from barnabas.base.offload import InlineOffload
 from barnabas.znodes.embedded import Tree
 

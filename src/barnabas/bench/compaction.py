@@ -19,11 +19,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
 from barnabas.bench.report import Row, Section, rate, ratio_row, show, size_name
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.cleanable import decide_cleanable, plan_cleaning
 from barnabas.log.cleaning import Cleaning
 from barnabas.log.loading import Opening, open_log

@@ -22,14 +22,14 @@ import typer
 from rich.console import Console
 
 from barnabas.base.clock import SystemClock
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
 from barnabas.bench.log_files import BATCH_BYTES, PARTITION, open_partition, sparse_log
 from barnabas.bench.messages import batch_of
 from barnabas.bench.plan import FULL, SMOKE, Bench
 from barnabas.bench.report import Row, Section, rate, ratio_row, show
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.wire.batch import read_header

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.base.clock import SystemClock
-from barnabas.base.disk import RealDisk
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
 from barnabas.bench.messages import BATCH_OVERHEAD, batch_of
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import RealDisk
 from barnabas.log.flushes import EPOCH_CHECKPOINT
 from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Log

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError
-from barnabas.base.properties import format_properties
 from barnabas.cli.failures import Misused
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.properties import format_properties
 
 HOST: Final = "127.0.0.1"
 

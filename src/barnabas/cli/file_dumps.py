@@ -7,9 +7,9 @@ from struct import Struct
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.properties import parse_properties
 from barnabas.cli.dumped import Damage, Dump, Entry
 from barnabas.cli.journal_dump import dump_journal
+from barnabas.config.properties import parse_properties
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
 from barnabas.log.index import OffsetIndex, TimeIndex
 from barnabas.log.producer_snapshot import decode_snapshot

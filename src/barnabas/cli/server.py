@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.listeners import Listener
-from barnabas.base.properties import read_properties
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Listener
+from barnabas.config.properties import read_properties
 from barnabas.server import api
 from barnabas.server.compose import start
 from barnabas.server.settings import metrics_address

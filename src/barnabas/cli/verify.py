@@ -5,7 +5,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import DiskFault
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.dumped import Damage, Dump
@@ -20,6 +19,7 @@ from barnabas.cli.verify_segment import (
     read_entries,
     scan_segment,
 )
+from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
 from barnabas.log.epochs import EpochEntry, LeaderEpochs
 from barnabas.log.index import OffsetIndex, TimeIndex

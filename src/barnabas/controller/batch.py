@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition
-from barnabas.base.listeners import SECURITY_PROTOCOLS
+from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.controller.context import LEADER_DURING_DELETE, Context, LiveBroker
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (

@@ -3,7 +3,7 @@
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 
-from barnabas.base._open_file cimport OpenFile, iovec
+from barnabas.disk._open_file cimport OpenFile, iovec
 from barnabas.wire._plain cimport put_int, put_long
 from barnabas.wire._whole cimport walk
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.base.disk import Buffer, Disk
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Buffer, Disk
 from barnabas.log.segment import (
     LOG,
     OFFSET_INDEX,

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.base.disk import Disk
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Disk
 from barnabas.log.cleaned_segments import CleanedSegments
 from barnabas.log.cleaned_transactions import CleanedTransactions
 from barnabas.log.offset_map import OffsetMap

@@ -7,9 +7,9 @@ folder. When the first folder is back both are there.
 from collections.abc import Sequence
 from uuid import UUID
 
-from barnabas.base.disk import Disk
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.disk.disk import Disk
 from barnabas.log.folder import LogFolder
 from barnabas.log.loading import Opening, read_topic_id
 from barnabas.log.segment import LOG

@@ -5,11 +5,11 @@
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.base.disk import Buffer, DataFile
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
-from barnabas.base.topic_config import TopicConfig
 from barnabas.base.twins import use_compiled
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Buffer, DataFile
 from barnabas.log.extent import Extent
 from barnabas.log.index_end import IndexEnd
 from barnabas.wire.batch import stamp

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from barnabas.base.disk import DataFile
+from barnabas.disk.disk import DataFile
 
 
 class Extent(NamedTuple):

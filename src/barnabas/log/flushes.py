@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from barnabas.base.disk import Disk
 from barnabas.base.ids import Offset
+from barnabas.disk.disk import Disk
 from barnabas.log.segments import Segments
 from barnabas.log.work import Flush
 

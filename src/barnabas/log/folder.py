@@ -5,9 +5,9 @@ from collections.abc import Container, Mapping
 from threading import Lock
 from typing import Final, NamedTuple
 
-from barnabas.base.disk import Closeable, Disk
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.disk.disk import Closeable, Disk
 from barnabas.log.checkpoints import (
     CorruptCheckpoint,
     decode_offset_checkpoint,

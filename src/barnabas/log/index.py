@@ -13,7 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import ClassVar, Final
 
-from barnabas.base.disk import Disk
+from barnabas.disk.disk import Disk
 from barnabas.log.index_end import OFFSET_ENTRY, TIME_ENTRY, IndexEnd
 
 # Space is taken from the disk page by page: a full disk is then an error, not a death by SIGBUS,

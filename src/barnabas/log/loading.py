@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from barnabas.base.disk import Disk
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Disk
 from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
 from barnabas.log.ends import MAX_RELATIVE
 from barnabas.log.epochs import EpochEntry, LeaderEpochs

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
 
-from barnabas.base.disk import Buffer, Disk
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Buffer, Disk
 from barnabas.log.checkpoints import encode_epoch_checkpoint
 from barnabas.log.cleaning import Cleaning
 from barnabas.log.ends import MAX_RELATIVE, LogEnd

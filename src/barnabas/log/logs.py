@@ -7,13 +7,13 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.clock import Clock
-from barnabas.base.disk import Disk
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import IN_FORCE, Safeguards
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Disk
 from barnabas.log.doubles import empty_doubles
 from barnabas.log.folder import (
     FIRST_DIRTY_OFFSET,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.base.disk import Buffer
+from barnabas.disk.disk import Buffer
 from barnabas.log.cleaned_transactions import CleanedTransactions
 from barnabas.log.offset_map import OffsetMap
 from barnabas.log.producers import LastRecord

@@ -5,8 +5,8 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from barnabas.base.disk import DataFile
 from barnabas.base.errors import ConfigError
+from barnabas.disk.disk import DataFile
 from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
 
 _AT_ONCE: Final = 4 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.segment import Segment
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from barnabas.base.disk import Buffer, DataFile, Disk
 from barnabas.base.errors import BrokerError
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Buffer, DataFile, Disk
 from barnabas.log.ends import MAX_RELATIVE, SegmentEnd
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.extent import NOTHING, Extent

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from barnabas.base.disk import Disk
 from barnabas.base.errors import BrokerError
 from barnabas.base.randomness import Random
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.disk.disk import Disk
 from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.producers import CompletedTransaction
 from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset

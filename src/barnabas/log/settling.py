@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.base.disk import Disk
+from barnabas.disk.disk import Disk
 from barnabas.log.folder import CheckpointWrite
 from barnabas.log.log import Log
 

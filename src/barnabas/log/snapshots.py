@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from barnabas.base.disk import Disk
+from barnabas.disk.disk import Disk
 from barnabas.log.producer_snapshot import CorruptSnapshot
 from barnabas.log.producers import CompletedTransaction, ProducerStates
 from barnabas.log.segments import Segments

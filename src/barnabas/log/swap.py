@@ -12,7 +12,7 @@ failure could keep the later and lose the earlier.
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.base.disk import Disk
+from barnabas.disk.disk import Disk
 from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment
 from barnabas.log.segments import mark_deleted
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from barnabas.base.disk import Disk
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.disk.disk import Disk
 
 _VERSION: Final = 0
 _ENTRY: Final = Struct(">hqqqq")

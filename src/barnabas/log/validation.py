@@ -8,7 +8,7 @@ asks about them: see `looks_at_records`, for those who would rather do that off 
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.wire.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,

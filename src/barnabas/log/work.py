@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.base.disk import Disk
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.disk.disk import Disk
 
 
 class Flush(NamedTuple):

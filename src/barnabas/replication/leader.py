@@ -12,7 +12,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.laws import law
 from barnabas.base.safeguards import IN_FORCE, Safeguards
-from barnabas.base.topic_config import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.log import Log
 from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
 from barnabas.replication.in_sync import InSyncReplicas

@@ -3,7 +3,7 @@
 
 from barnabas.base.errors import BrokerError, DiskFault
 
-from barnabas.base._open_file cimport look_anew
+from barnabas.disk._open_file cimport look_anew
 from barnabas.log._ends cimport LogEnd
 from barnabas.server._run cimport SEND_AT, Run, is_alike, length_at, pass_over
 from barnabas.wire._fetch_single cimport SingleAnswer

@@ -3,7 +3,7 @@
 
 from barnabas.server.replies import Pending
 
-from barnabas.base._open_file cimport look_anew
+from barnabas.disk._open_file cimport look_anew
 from barnabas.server._repeated_fetch cimport RepeatedFetch
 from barnabas.server._repeated_produce cimport RepeatedProduce
 from barnabas.server._run cimport SEND_AT, Run, length_at, pass_over

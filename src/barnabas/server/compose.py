@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Self
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import SystemClock
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import LawBroken
-from barnabas.base.listeners import Listener
 from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Listener
+from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from barnabas.server.broker import Broker
 from barnabas.server.membership import find_broker_id, find_cluster_id, join

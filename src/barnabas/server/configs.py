@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.base import topic_config
-from barnabas.base.broker_config import BrokerConfig, broker_key
-from barnabas.base.config import ConfigEntry, ConfigKey, ConfigType
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 from barnabas.base.ids import BrokerId
-from barnabas.base.topic_config import TopicConfig
-from barnabas.base.topic_config_keys import TOPIC_KEYS
+from barnabas.config import topic_config
+from barnabas.config.broker_config import BrokerConfig, broker_key
+from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
+from barnabas.config.topic_config import TopicConfig
+from barnabas.config.topic_keys import TOPIC_KEYS
 from barnabas.server.coordinating import coordinating
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.topic_names import check_topic_name, is_topic_name

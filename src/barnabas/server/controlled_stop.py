@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.metadata import MetadataCache
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.controlled_shutdown import (

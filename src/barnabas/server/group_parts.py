@@ -4,8 +4,8 @@ These modules are a sixth of what a broker would load before it is ready, and on
 the first time coordinates no group yet.
 """
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.groups.classic_turn import ClassicSettings
 from barnabas.groups.consumer import ConsumerGroups
 from barnabas.groups.consumer_messages import ConsumerSettings, MigrationPolicy, Topic

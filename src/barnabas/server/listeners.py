@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.base.errors import ConfigError, LawBroken
-from barnabas.base.listeners import Listener
+from barnabas.config.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.server.connection import Connection

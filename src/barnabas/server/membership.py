@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import Clock
-from barnabas.base.disk import Disk
 from barnabas.base.errors import (
     BarnabasError,
     BrokerError,
@@ -20,6 +18,8 @@ from barnabas.base.errors import (
 from barnabas.base.ids import BrokerId
 from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.disk.disk import Disk
 from barnabas.log.logs import Logs
 from barnabas.server.metadata import BrokerImage
 from barnabas.server.seams import Seams

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.base.listeners import Listener
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Listener
 from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.topics import NewTopic
 from barnabas.wire.compression import Codec
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from barnabas.base.disk import Disk
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import IN_FORCE, Safeguards
+from barnabas.disk.disk import Disk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal

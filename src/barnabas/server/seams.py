@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.base.clock import Clock, Stopwatch, machine_stopwatch
-from barnabas.base.disk import Disk
 from barnabas.base.offload import Offload
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
+from barnabas.disk.disk import Disk
 from barnabas.server.serving import Serve
 from barnabas.znodes.tree import Coordination
 

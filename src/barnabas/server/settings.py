@@ -3,9 +3,9 @@
 import socket
 from typing import Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError
-from barnabas.base.listeners import Listener
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Listener
 from barnabas.controller.reign import ControllerSettings
 from barnabas.replication.fetcher import FetcherSettings
 from barnabas.server.cleaning import CleanerSettings

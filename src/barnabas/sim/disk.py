@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from barnabas.base.clock import Clock
-from barnabas.base.disk import Buffer, Closeable, FileStatus, Space
 from barnabas.base.errors import DiskFault
 from barnabas.base.randomness import Random
+from barnabas.disk.disk import Buffer, Closeable, FileStatus, Space
 from barnabas.sim.medium import File, Medium
 
 T = TypeVar("T")

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.compose import RunningBroker, Seams, start
 from barnabas.sim.clocks import SimClock, SimStopwatch

@@ -5,8 +5,8 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
 
 PORT: Final = 9092
 

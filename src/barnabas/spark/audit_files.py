@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.properties import parse_properties
 from barnabas.cli.failures import CommandFailed, Misused
 from barnabas.cli.log_files import SEGMENT_FILE, Folder, explain_unreadable, find_folders
+from barnabas.config.properties import parse_properties
+from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
 from barnabas.log.epochs import EpochEntry
 from barnabas.log.loading import read_topic_id

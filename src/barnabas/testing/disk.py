@@ -5,8 +5,8 @@ import errno
 import os
 from dataclasses import dataclass
 
-from barnabas.base.disk import Buffer, Closeable, DataFile, RealDisk
 from barnabas.base.errors import DiskFault
+from barnabas.disk.disk import Buffer, Closeable, DataFile, RealDisk
 
 
 @dataclass(slots=True)

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.compose import RunningBroker, Seams, start
 from barnabas.testing.coordination import Hub

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from barnabas.base.config import did_you_mean
 from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.config.config_key import did_you_mean
 from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
 
 # What only brokers ask of each other: there is no client whose request could be met.

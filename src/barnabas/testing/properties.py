@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.errors import ConfigError
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.testing.misuse import Misuse
 from barnabas.testing.network import HOST
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from barnabas.base.disk import Disk
 from barnabas.base.offload import InlineOffload, Offload
+from barnabas.disk.disk import Disk
 from barnabas.znodes.journal import Journal
 from barnabas.znodes.nodes import ROOT, Change, Nodes, check_operation, check_path, events_of
 from barnabas.znodes.tree import (

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from barnabas.base.checksum import crc32c
-from barnabas.base.disk import DataFile, Disk
 from barnabas.base.errors import BarnabasError, DiskFault
+from barnabas.disk.disk import DataFile, Disk
 from barnabas.znodes.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
 
 FILE: Final = "znodes.journal"

@@ -4,8 +4,8 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from barnabas.base.disk import Buffer, DataFile, RealDisk
 from barnabas.base.errors import DiskFault
+from barnabas.disk.disk import Buffer, DataFile, RealDisk
 
 
 class FaultyDisk(RealDisk):

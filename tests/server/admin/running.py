@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.clock import SystemClock
-from barnabas.base.disk import Disk, RealDisk
 from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.disk.disk import Disk, RealDisk
 from barnabas.server.compose import RunningBroker, Seams, start
 from tests.server.admin.client import Client
 

@@ -9,9 +9,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.base.disk import RealDisk
 from barnabas.base.errors import ErrorCode
 from barnabas.base.offload import InlineOffload
+from barnabas.disk.disk import RealDisk
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded import Tree

@@ -8,8 +8,8 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsSynonym,
 )
 
-from barnabas.base.config import ConfigEntry
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.config.config_key import ConfigEntry
 from barnabas.server.broker import Broker
 from barnabas.server.configs import Resource
 from barnabas.server.dispatch import Call

@@ -2,11 +2,17 @@
 
 import pytest
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.broker_keys import BROKER_KEYS
-from barnabas.base.config import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, UpdateMode
 from barnabas.base.errors import ConfigError
-from barnabas.base.listeners import Listener
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.config_key import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    UpdateMode,
+)
+from barnabas.config.listeners import Listener
 
 
 def config(**properties: str) -> BrokerConfig:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.base import page_cache
 from barnabas.base.errors import DiskFault
-from barnabas.base.resident import LEAST, Resident
+from barnabas.disk import page_cache
+from barnabas.disk.resident import LEAST, Resident
 from tests.support.full_disk import room_for
 from tests.support.twins import both
 
-pytestmark = pytest.mark.parametrize("twin", both("barnabas.base.open_file"))
+pytestmark = pytest.mark.parametrize("twin", both("barnabas.disk.open_file"))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.properties import format_properties, parse_properties, read_properties
+from barnabas.config.properties import format_properties, parse_properties, read_properties
 
 
 @pytest.mark.parametrize(

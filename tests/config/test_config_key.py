@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.config import ConfigKey, ConfigType, UpdateMode, Value, did_you_mean
-from barnabas.base.config_table import read_keys
 from barnabas.base.errors import ConfigError
+from barnabas.config.config_key import ConfigKey, ConfigType, UpdateMode, Value, did_you_mean
+from barnabas.config.config_table import read_keys
 
 
 def key(type_name: str, limit: str = "-") -> ConfigKey:

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.base.broker_config import BrokerConfig
-from barnabas.base.config import (
+from barnabas.base.errors import ConfigError
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.config_key import (
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
     Value,
     did_you_mean,
 )
-from barnabas.base.errors import ConfigError
-from barnabas.base.topic_config_keys import SYNONYMS, TOPIC_KEYS
+from barnabas.config.topic_keys import SYNONYMS, TOPIC_KEYS
 
 _MAX_LONG: Final = 2**63 - 1
 _HOUR_MS: Final = 60 * 60 * 1000

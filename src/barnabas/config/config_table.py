@@ -15,7 +15,7 @@ A default of `null` is no value, `""` is the empty text. A limit of `-` is none;
 
 from typing import Final
 
-from barnabas.base.config import ConfigKey, ConfigType, UpdateMode, Validator, Value
+from barnabas.config.config_key import ConfigKey, ConfigType, UpdateMode, Validator, Value
 
 # The inter-broker protocol versions of Kafka 3.9: each release, with the last of its variants.
 _VERSIONS: Final = """

@@ -5,8 +5,8 @@ import os
 import weakref
 
 from barnabas.base.errors import DiskFault
-from barnabas.base.page_cache import copy_if_cached, map_from
-from barnabas.base.resident import LEAST, MOST_BYTES
+from barnabas.disk.page_cache import copy_if_cached, map_from
+from barnabas.disk.resident import LEAST, MOST_BYTES
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, ENOSPC, EOPNOTSUPP

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import DiskFault
-from barnabas.base.page_cache import copy_if_cached, is_cached, map_from
-from barnabas.base.resident import LEAST, MOST_BYTES, Resident
 from barnabas.base.twins import use_compiled
+from barnabas.disk.page_cache import copy_if_cached, is_cached, map_from
+from barnabas.disk.resident import LEAST, MOST_BYTES, Resident
 
 Buffer = bytes | bytearray | memoryview
 
@@ -120,4 +120,4 @@ class OpenFile:
         def let_go(self) -> Iterator[int]: ...
 
 
-use_compiled(globals(), "barnabas.base._open_file", "OpenFile")
+use_compiled(globals(), "barnabas.disk._open_file", "OpenFile")

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from barnabas.base.config import Value
 from barnabas.base.errors import ConfigError
-from barnabas.base.listeners import Listener
+from barnabas.config.config_key import Value
+from barnabas.config.listeners import Listener
 
 
 class BrokerValues(Protocol):

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import DiskFault
-from barnabas.base.open_file import Buffer as Buffer
-from barnabas.base.open_file import OpenFile
-from barnabas.base.resident import AT_ONCE, Resident
+from barnabas.disk.open_file import Buffer as Buffer
+from barnabas.disk.open_file import OpenFile
+from barnabas.disk.resident import AT_ONCE, Resident
 
 _COPY_AT_ONCE: Final = 1024 * 1024
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.disk import DataFile, RealDisk
 from barnabas.base.errors import DiskFault
-from barnabas.base.resident import AT_ONCE, MOST_BYTES
+from barnabas.disk.disk import DataFile, RealDisk
+from barnabas.disk.resident import AT_ONCE, MOST_BYTES
 
 
 @pytest.fixture

@@ -4,12 +4,18 @@ from dataclasses import fields
 
 import pytest
 
-from barnabas.base.broker_config import BrokerConfig
 from barnabas.base.broker_keys import BROKER_KEYS
-from barnabas.base.config import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, UpdateMode
 from barnabas.base.errors import ConfigError
-from barnabas.base.topic_config import TopicConfig, describe, resolve, validate_overrides
-from barnabas.base.topic_config_keys import SYNONYMS, TOPIC_KEYS
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.config_key import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    UpdateMode,
+)
+from barnabas.config.topic_config import TopicConfig, describe, resolve, validate_overrides
+from barnabas.config.topic_keys import SYNONYMS, TOPIC_KEYS
 
 BROKER = BrokerConfig.from_properties({})
 

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from barnabas.base.broker_keys import BROKER_KEYS
-from barnabas.base.config_docs import configuration_page
-from barnabas.base.topic_config_keys import TOPIC_KEYS
+from barnabas.config.config_docs import configuration_page
+from barnabas.config.topic_keys import TOPIC_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text("utf-8") == configuration_page(), (
-        "write it with: python -m barnabas.base.config_docs > docs/configuration.md"
+        "write it with: python -m barnabas.config.config_docs > docs/configuration.md"
     )
 
 

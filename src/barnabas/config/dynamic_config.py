@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from barnabas.base.broker_keys import broker_key
-from barnabas.base.config import UpdateMode
 from barnabas.base.errors import ConfigError
+from barnabas.config.config_key import UpdateMode
 
 
 def applicable(

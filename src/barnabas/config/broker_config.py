@@ -14,9 +14,9 @@ import builtins
 from collections.abc import Iterator, Mapping
 from typing import Final, Self, TypeVar
 
-from barnabas.base.broker_config_rules import check_together
 from barnabas.base.broker_keys import BROKER_KEYS, broker_key
-from barnabas.base.config import (
+from barnabas.base.errors import ConfigError
+from barnabas.config.config_key import (
     ConfigEntry,
     ConfigKey,
     ConfigSource,
@@ -26,9 +26,9 @@ from barnabas.base.config import (
     Value,
     did_you_mean,
 )
-from barnabas.base.dynamic_config import applicable, check_dynamic
-from barnabas.base.errors import ConfigError
-from barnabas.base.listeners import Listener, parse_listeners, parse_protocol_map, split_list
+from barnabas.config.config_rules import check_together
+from barnabas.config.dynamic_config import applicable, check_dynamic
+from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map, split_list
 
 __all__ = ["BrokerConfig", "broker_key"]
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from barnabas.base.config import ConfigKey
-from barnabas.base.config_table import read_keys
+from barnabas.config.config_key import ConfigKey
+from barnabas.config.config_table import read_keys
 
 _MINUTE_MS: Final = 60 * 1000
 _HOUR_MS: Final = 60 * _MINUTE_MS

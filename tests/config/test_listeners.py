@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.listeners import Listener, parse_listeners, parse_protocol_map
+from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "INSIDE": "SASL_SSL"}
 

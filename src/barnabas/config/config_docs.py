@@ -1,12 +1,12 @@
-"""Writes docs/configuration.md from the tables of keys: `python -m barnabas.base.config_docs`."""
+"""Writes docs/configuration.md from the tables of keys: `python -m barnabas.config.config_docs`."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.base.broker_keys import TABLES
-from barnabas.base.config import ConfigKey
-from barnabas.base.config_table import read_keys
-from barnabas.base.topic_config_keys import SYNONYMS, TOPIC_KEYS
+from barnabas.config.config_key import ConfigKey
+from barnabas.config.config_table import read_keys
+from barnabas.config.topic_keys import SYNONYMS, TOPIC_KEYS
 
 _OPENING = """\
 # Configuration
@@ -26,7 +26,7 @@ key is accepted, checked and described, for when its part of the broker comes.
 A property that no key has is kept, described, and told in the log at start, with the key that may
 have been meant.
 
-*Written by `python -m barnabas.base.config_docs`; a test keeps it current.*
+*Written by `python -m barnabas.config.config_docs`; a test keeps it current.*
 """
 
 

@@ -1,1 +1,0 @@
-from barnabas.base.open_file import OpenFile as OpenFile

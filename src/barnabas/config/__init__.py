@@ -1,0 +1,1 @@
+"""Kafka's configuration: keys, types, defaults, rules, and Java's .properties format."""

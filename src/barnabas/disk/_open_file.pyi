@@ -1,0 +1,1 @@
+from barnabas.disk.open_file import OpenFile as OpenFile
