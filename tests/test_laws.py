@@ -17,8 +17,8 @@ from barnabas.log.logs import Logs
 from barnabas.server.delayed_fetch import packed_answer
 from barnabas.server.replies import Pending
 from barnabas.server.wanted import Wanted
-from barnabas.wire.batch import read_header
-from barnabas.wire.fetch import FetchPartition
+from barnabas.wire.fetch.fetch_codec import FetchPartition
+from barnabas.wire.records.batch import read_header
 from tests.log.batches import CONFIG, NOW, PARTITION, append, batch_of, fill, open_partition
 from tests.replication.leading import sole_leader
 

@@ -14,9 +14,12 @@ from tests.support.twins import compiled
 ROOT = Path(__file__).parent.parent
 # What is written in Python, and the names that the twin beside it takes over.
 TWINS = {
-    "barnabas.wire.plain": ("barnabas.wire._plain", "Answer judge_plain last_records"),
-    "barnabas.wire.whole": ("barnabas.wire._whole", "whole_batches"),
-    "barnabas.wire.fetch_single": ("barnabas.wire._fetch_single", "SingleAnswer"),
+    "barnabas.wire.produce.plain_batch": (
+        "barnabas.wire.produce._plain_batch",
+        "Answer judge_plain last_records",
+    ),
+    "barnabas.wire.records.batch_walk": ("barnabas.wire.records._batch_walk", "whole_batches"),
+    "barnabas.wire.fetch.single_fetch": ("barnabas.wire.fetch._single_fetch", "SingleAnswer"),
     "barnabas.disk.open_file": ("barnabas.disk._open_file", "OpenFile"),
     "barnabas.log.ends": ("barnabas.log._ends", "LogEnd SegmentEnd"),
     "barnabas.log.index_end": ("barnabas.log._index_end", "IndexEnd"),

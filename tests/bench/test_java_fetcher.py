@@ -22,7 +22,7 @@ from barnabas.bench.load import LoadFailed
 from barnabas.bench.messages import Batch, batch_of
 from barnabas.bench.plan import SMOKE, Bench
 from barnabas.bench.sessions import sessions_section
-from barnabas.wire.fetch import PartitionFetched, TopicFetched, write_fetch
+from barnabas.wire.fetch.fetch_codec import PartitionFetched, TopicFetched, write_fetch
 
 BATCH = batch_of(1024)
 TOPIC = "bench"

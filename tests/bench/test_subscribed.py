@@ -20,7 +20,7 @@ from barnabas.bench.probe import Probed, probe_broker, probing
 from barnabas.bench.processes import HAS_PROC, broker
 from barnabas.bench.session_consumer import SessionConsumer, last_offsets
 from barnabas.bench.subscribed import CONSUMERS, subscribed_section
-from barnabas.wire.peer import Peer
+from barnabas.client.peer import Peer
 
 TOPIC = UUID(int=7)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.ports import free_port
-from barnabas.wire.batch import headers
-from barnabas.wire.records import read_records
+from barnabas.wire.records.batch import headers
+from barnabas.wire.records.records import read_records
 from tests.chaos.network import Network
 from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S

@@ -8,8 +8,8 @@ from statistics import median
 from typing import Final
 
 from barnabas.cli.main import run
-from barnabas.wire.batch import check_crc, headers
-from barnabas.wire.records import read_records
+from barnabas.wire.records.batch import check_crc, headers
+from barnabas.wire.records.records import read_records
 from tests.chaos.cluster import CutCluster
 from tests.chaos.faults import Injected
 from tests.chaos.load import Load, Reader, value_of

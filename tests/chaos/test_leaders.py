@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.records import Record, build_batch
 from tests.chaos.cluster import CutCluster
 from tests.chaos.load import Load, running
 from tests.chaos.network import ZOOKEEPER, Cut

@@ -12,8 +12,8 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.epochs import EpochEntry
 from barnabas.log.producer_snapshot import SnapshotEntry, encode_snapshot
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import (
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from barnabas.cli.log_files import find_folders
 from barnabas.cli.verified import Problem, Verified
 from barnabas.cli.verify import verify
-from barnabas.wire.batch import HEADER_SIZE, headers, set_crc
+from barnabas.wire.records.batch import HEADER_SIZE, headers, set_crc
 from tests.cli.conftest import Barnabas
 from tests.support.broker import BrokerProcess
 from tests.support.clients import Message

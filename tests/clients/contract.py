@@ -9,8 +9,8 @@ from threading import Event
 import pytest
 
 from barnabas.base.clock import SystemClock
-from barnabas.wire.batch import BatchHeader, headers
-from barnabas.wire.compression import Codec
+from barnabas.wire.records.batch import BatchHeader, headers
+from barnabas.wire.records.compression import Codec
 from tests.support.broker import BrokerProcess
 from tests.support.clients import CODECS, END, LONG_POLL_MS, Admin, Client, Message, Refused, Stored
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from barnabas.wire.compression import Codec
+from barnabas.wire.records.compression import Codec
 from tests.clients.contract import AdminContract, LibraryContract, batches
 from tests.support.aiokafka_client import AiokafkaAdmin, AiokafkaClient, TopicPartition
 from tests.support.aiokafka_client import library as aiokafka

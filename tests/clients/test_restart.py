@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer, TopicCollection
 
 from barnabas.base.clock import SystemClock
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.records import Record, build_batch
 from tests.support.aiokafka_client import library as aiokafka
 from tests.support.broker import BrokerProcess
 from tests.support.clients import PATIENCE_S, Message

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.client.requests import write_request
 from barnabas.controller.batch import (
     ControlRequest,
     LeaderAndIsrTo,
@@ -34,7 +35,6 @@ from barnabas.wire.control.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.wire.requests import write_request
 from tests.controller.contexts import (
     EPOCH,
     T0,

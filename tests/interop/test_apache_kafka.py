@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.wire.batch import headers
-from barnabas.wire.records import Record, read_records
+from barnabas.wire.records.batch import headers
+from barnabas.wire.records.records import Record, read_records
 from tests.golden.observe import DUMPED, as_json, read_partition
 from tests.golden.topics import CODECS
 from tests.golden.workload import BASE_TIME, FEATURES, Workload, message_now, numbered

@@ -12,8 +12,8 @@ from barnabas.log.extent import Extent
 from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Appended, Log
 from barnabas.log.producers import ProducerStates
-from barnabas.wire.batch import BatchHeader, headers, read_header
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.batch import BatchHeader, headers, read_header
+from barnabas.wire.records.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 PARTITION = TopicPartition("orders", 0)

@@ -8,9 +8,9 @@ from barnabas.log.cleanable import LogToClean, decide_cleanable, plan_cleaning
 from barnabas.log.cleaning import Cleaning
 from barnabas.log.log import Appended, Log
 from barnabas.log.offset_map import OffsetMap
-from barnabas.wire.batch import read_header
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.batch import read_header
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, build_batch, read_records
 from tests.log.batches import CONFIG, NOW, read_batches
 
 COMPACT = replace(

@@ -32,8 +32,8 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.work import Flush
-from barnabas.wire.batch import read_header
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.batch import read_header
+from barnabas.wire.records.records import Record, build_batch
 from tests.log.batches import NOW, PARTITION
 
 CONFIG: Final = replace(

@@ -13,7 +13,7 @@ from barnabas.base.ids import Offset
 from barnabas.log.log import Log
 from barnabas.log.producers import ProducerStates
 from barnabas.log.segment import Segment
-from barnabas.wire.batch import BatchHeader, check_crc, headers
+from barnabas.wire.records.batch import BatchHeader, check_crc, headers
 from tests.log.batches import content, read_all
 
 

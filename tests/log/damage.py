@@ -19,7 +19,7 @@ from barnabas.log.checkpoints import (
     encode_epoch_checkpoint,
 )
 from barnabas.log.folder import CLEAN_SHUTDOWN
-from barnabas.wire.batch import headers
+from barnabas.wire.records.batch import headers
 from tests.log.batches import PARTITION
 from tests.log.crashed import Promises
 

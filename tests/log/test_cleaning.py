@@ -10,9 +10,9 @@ from barnabas.base.ids import LeaderEpoch
 from barnabas.log.log import Log
 from barnabas.log.segment import TRANSACTION_INDEX
 from barnabas.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from barnabas.wire.batch import BatchHeader, read_header
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import (
+from barnabas.wire.records.batch import BatchHeader, read_header
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

@@ -14,9 +14,9 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Appended, Log
 from barnabas.log.segment import TRANSACTION_INDEX
 from barnabas.log.transaction_index import decode_aborted
-from barnabas.wire.batch import BatchHeader, headers, read_header
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import (
+from barnabas.wire.records.batch import BatchHeader, headers, read_header
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

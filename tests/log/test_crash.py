@@ -20,7 +20,7 @@ import pytest
 
 from barnabas.base.ids import LeaderEpoch
 from barnabas.log.log import Log
-from barnabas.wire.batch import read_header
+from barnabas.wire.records.batch import read_header
 from tests.log.batches import NOW
 from tests.log.crash_writer import next_batch, open_logs
 from tests.log.crashed import (

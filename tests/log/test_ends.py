@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.config.topic_config import TopicConfig
-from barnabas.wire.batch import read_header
+from barnabas.wire.records.batch import read_header
 from tests.support.twins import both, in_python
 
 NAME = "barnabas.log.ends"

@@ -20,9 +20,9 @@ from barnabas.log.index import OffsetIndex, TimeIndex
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
-from barnabas.wire.batch import BatchHeader, check_crc, headers
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import Record, read_marker, read_records
+from barnabas.wire.records.batch import BatchHeader, check_crc, headers
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, read_marker, read_records
 from tests.golden.content import content
 from tests.golden.topics import INDEX_BYTES, TOPICS
 from tests.log.batches import read_batches

@@ -18,7 +18,7 @@ from barnabas.base.ids import Offset
 from barnabas.disk.disk import RealDisk
 from barnabas.log.loading import CorruptMetadata, read_topic_id, write_topic_id
 from barnabas.log.log import Log
-from barnabas.wire.batch import read_header
+from barnabas.wire.records.batch import read_header
 from tests.log.batches import (
     CONFIG,
     NOW,

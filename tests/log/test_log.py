@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
-from barnabas.wire.batch import headers, read_header, stamp
+from barnabas.wire.records.batch import headers, read_header, stamp
 from tests.log.batches import (
     CONFIG,
     NOW,

@@ -8,8 +8,8 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Offset
 from barnabas.log.segment import Segment
 from barnabas.log.transaction_index import decode_aborted
-from barnabas.wire.batch import read_header
-from barnabas.wire.records import (
+from barnabas.wire.records.batch import read_header
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

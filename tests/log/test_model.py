@@ -20,8 +20,8 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
 from barnabas.log.work import Flush
-from barnabas.wire.batch import BatchHeader, check_crc, headers, read_header
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.batch import BatchHeader, check_crc, headers, read_header
+from barnabas.wire.records.records import Record, build_batch, read_records
 from tests.log.batches import CONFIG, NOW, PARTITION, append, content, open_partition
 from tests.log.compaction import clean
 from tests.log.test_loading import check_indexes

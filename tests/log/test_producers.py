@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
 from barnabas.log.producers import AppendedBefore, CompletedTransaction, ProducerStates
-from barnabas.wire.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from barnabas.wire.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 DAY_MS = 86_400_000
 LAST_SEQUENCE = 2**31 - 1

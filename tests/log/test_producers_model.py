@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.log.producer_snapshot import decode_snapshot
 from barnabas.log.producers import ProducerStates
-from barnabas.wire.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from barnabas.wire.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 SEQUENCES = 2**31
 DAY_MS = 86_400_000

@@ -8,7 +8,7 @@ from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import Offset
 from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
-from barnabas.wire.batch import headers
+from barnabas.wire.records.batch import headers
 from tests.log.batches import NOW, append, content, open_partition, read_all
 from tests.log.compaction import (
     COMPACT,

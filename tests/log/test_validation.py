@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.validation import InvalidRecords, looks_at_records, validate
-from barnabas.wire.batch import HEADER, BatchHeader, check_crc, read_header, set_crc
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import (
+from barnabas.wire.records.batch import HEADER, BatchHeader, check_crc, read_header, set_crc
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

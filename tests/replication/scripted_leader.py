@@ -24,8 +24,7 @@ from barnabas.log.log import Log
 from barnabas.server.fetch_sessions import FetchContext, FetchSessions
 from barnabas.server.wanted import Wanted
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.batch import read_header
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
     FetchRequest,
     PartitionFetched,
@@ -33,6 +32,7 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
+from barnabas.wire.records.batch import read_header
 from barnabas.wire.schema import NO_THROTTLE, read_as_sent, write_response
 from tests.log.batches import NOW, batch_of
 

@@ -17,7 +17,7 @@ from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.following import Changes, Following, Followings
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.fetch_sessions import FetchSessions
-from barnabas.wire.fetch import FetchPartition, FetchRequest
+from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest
 
 PARTITIONS = [TopicPartition(topic, partition) for topic in "ab" for partition in range(3)]
 SETTINGS = FetcherSettings(max_bytes=100, backoff_ms=4000)

@@ -11,7 +11,7 @@ from barnabas.log.log import Log
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.truncation import decide_truncation
-from barnabas.wire.batch import read_header, stamp
+from barnabas.wire.records.batch import read_header, stamp
 from tests.log.batches import NOW, PARTITION, append, batch_of, open_partition
 from tests.replication.following import FOLLOWER, LEADER, bytes_of
 

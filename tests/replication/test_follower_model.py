@@ -22,7 +22,7 @@ from barnabas.log.followed import checked_batches
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.truncation import decide_truncation
-from barnabas.wire.fetch import FetchPartition
+from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.log.batches import CONFIG, NOW, PARTITION, open_partition, read_all
 from tests.replication.following import FOLLOWER, LEADER
 from tests.replication.scripted_leader import Led

@@ -26,7 +26,7 @@ from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.listeners import Listeners
 from barnabas.server.topics import NewTopic
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import request_type, response_type
 from tests.wire.entities import written
 

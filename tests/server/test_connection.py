@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.server.connection import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD, Connection
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 from tests.server.raw import (
     SOON,
     Insight,

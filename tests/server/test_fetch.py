@@ -12,7 +12,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.extent import Extent
 from barnabas.server import housekeeping
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.batch import headers
+from barnabas.wire.records.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker
 
 VERSIONS = range(APIS[ApiKey.FETCH].lowest, APIS[ApiKey.FETCH].highest + 1)

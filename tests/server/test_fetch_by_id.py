@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.wire import fetch_single
-from barnabas.wire.fetch_single import SingleFetch
+from barnabas.wire.fetch.fetch_codec import single_fetch
+from barnabas.wire.fetch.single_fetch import SingleFetch
 from tests.server.followed import BROKER, follow, lead
 from tests.server.raw import Insight, fetch, with_broker
 from tests.server.test_fetch import filled, offsets, only
@@ -68,7 +68,7 @@ def test_the_short_way_is_for_the_topic_that_is_meant(
 
     frame = bytes(30)
     single = SingleFetch(NOW, 0, 0, 100, 100, 1, -1, False, 10)
-    ready = (compiled(fetch_single.__name__) or fetch_single).SingleAnswer(b"", 24, b"", b"")
+    ready = (compiled(single_fetch.__name__) or single_fetch).SingleAnswer(b"", 24, b"", b"")
     leader = Leader(epoch=0, topic_id=topic_id)
     again = twin.RepeatedFetch(
         single, ready, memoryview(frame), lambda *_: leader, lambda _: "orders", 100

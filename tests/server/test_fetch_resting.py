@@ -11,7 +11,7 @@ from barnabas.base.ids import LeaderEpoch
 from barnabas.server.fetch_collector import FetchCollector
 from barnabas.server.handlers import fetch as fetch_handler
 from barnabas.server.wanted import FetchSession, Reader, Wanted
-from barnabas.wire.fetch import FetchPartition
+from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.replication.leading import F2, F3, ME
 from tests.server.followed import BROKER, lead
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker

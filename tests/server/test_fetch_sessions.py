@@ -9,7 +9,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
 from barnabas.server.fetch_sessions import FetchContext, FetchSessions
 from barnabas.server.wanted import TopicKey
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
     FetchRequest,
     FetchTopic,

@@ -12,7 +12,7 @@ from barnabas.replication.progress import IsrChange
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed import Delayed
 from barnabas.server.follower_fetches import FollowerFetches
-from barnabas.wire.fetch import FetchPartition
+from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.log.batches import NOW, batch_of, open_partition
 from tests.purgatory.virtual_loop import VirtualLoop
 from tests.replication.leading import F2, F3, ME, leadership

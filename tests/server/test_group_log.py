@@ -16,8 +16,8 @@ from barnabas.server import group_parts
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.group_loading import load
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.batch import headers
-from barnabas.wire.compression import Codec
+from barnabas.wire.records.batch import headers
+from barnabas.wire.records.compression import Codec
 from tests.server.admin.client import parts
 from tests.server.admin.running import until
 from tests.server.group_members import (

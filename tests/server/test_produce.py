@@ -13,9 +13,9 @@ from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.log.log import Log
 from barnabas.log.validation import validate
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.batch import headers
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.batch import headers
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, build_batch
 from tests.server.raw import (
     NOW,
     SOON,

@@ -4,8 +4,8 @@ from types import ModuleType
 
 import pytest
 
-from barnabas.wire import fetch_single
-from barnabas.wire.fetch_single import SingleFetch
+from barnabas.wire.fetch.fetch_codec import single_fetch
+from barnabas.wire.fetch.single_fetch import SingleFetch
 from tests.support.twins import both, compiled
 
 OFFSET_AT = 10
@@ -16,7 +16,7 @@ FRAME = bytes(OFFSET_AT + 8 + 12)
 def test_a_frame_of_another_length_takes_the_long_way(twin: ModuleType) -> None:
     asked: list[tuple[str, int]] = []
     single = SingleFetch("orders", 0, 0, 100, 100, 1, -1, False, OFFSET_AT)
-    ready = (compiled(fetch_single.__name__) or fetch_single).SingleAnswer(b"", 24, b"", b"")
+    ready = (compiled(single_fetch.__name__) or single_fetch).SingleAnswer(b"", 24, b"", b"")
     again = twin.RepeatedFetch(
         single, ready, memoryview(FRAME), lambda *key: asked.append(key), lambda _: None, 100
     )

@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.server.configs import Alteration, Operation, Resource
 from barnabas.server.connection import LONGEST_SHORTCUT, Connection
-from barnabas.wire.batch import headers
+from barnabas.wire.records.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
 
 TOPIC = 2

@@ -8,7 +8,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers import check
 from barnabas.sim.history import COMPACTED, FADING, RETAINED_BYTES, Trim, key_of
 from barnabas.sim.violations import Final, FinalPartition, Kind
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.records import Record, build_batch
 from tests.sim.histories import GROUP, TOPIC_ID, Ideal, found, with_replicas
 
 ACCOUNT = TopicPartition(COMPACTED, 0)

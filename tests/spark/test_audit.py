@@ -15,7 +15,7 @@ from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_chec
 from barnabas.log.epochs import EpochEntry
 from barnabas.spark import audit_files
 from barnabas.spark.audit_files import find_replicas
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.records import Record, build_batch
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill
 from tests.support.broker import BrokerProcess

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from barnabas.spark import decode
 from barnabas.spark.arrow import Batches
 from barnabas.spark.decode import LEAST_LONG, MOST_LONG, PureColumns
-from barnabas.wire.batch import HEADER_SIZE, read_header
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.batch import HEADER_SIZE, read_header
+from barnabas.wire.records.records import Record, build_batch
 
 pa: Any = pyarrow
 SCHEMA = pa.schema(

@@ -17,7 +17,7 @@ from barnabas.spark.encode import (
     header_section,
     murmur2,
 )
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.records import Record, build_batch, read_records
 
 pa: Any = pyarrow
 Encoder = type[PureEncoder]

@@ -17,8 +17,8 @@ from barnabas.spark.planning import plan
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.reading import ALL_TIMES, read_range
 from barnabas.spark.transactions import committed
-from barnabas.wire.batch import read_header
-from barnabas.wire.records import (
+from barnabas.wire.records.batch import read_header
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

@@ -23,10 +23,10 @@ from barnabas.spark.sender import (
     numbered,
 )
 from barnabas.spark.sink import send
-from barnabas.wire.batch import check_crc, read_header
-from barnabas.wire.produce import PartitionProduced
-from barnabas.wire.produce import write_produce as write_answer
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.produce.produce_codec import PartitionProduced
+from barnabas.wire.produce.produce_codec import write_produce as write_answer
+from barnabas.wire.records.batch import check_crc, read_header
+from barnabas.wire.records.records import Record, build_batch
 from tests.spark.conftest import create_topic
 from tests.spark.written import rows, sink, values
 from tests.support.broker import BrokerProcess

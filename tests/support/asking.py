@@ -5,8 +5,8 @@ from struct import Struct
 from types import SimpleNamespace
 from typing import Any, Final
 
+from barnabas.client.requests import read_response, write_request
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.requests import read_response, write_request
 from barnabas.wire.schema import adapt, request_type
 
 ANSWER_WITHIN_S: Final = 10.0

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.client.requests import read_response
 from barnabas.testing.misuse import Misuse, find_api
 from barnabas.testing.refused import refuse
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.requests import read_response
 from barnabas.wire.schema import adapt, request_type, write_response
 
 

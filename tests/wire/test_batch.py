@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.wire.batch import (
+from barnabas.wire.records.batch import (
     HEADER,
     HEADER_SIZE,
     BatchHeader,
@@ -16,7 +16,7 @@ from barnabas.wire.batch import (
     set_log_append_time,
     stamp,
 )
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.records import Record, build_batch, read_records
 
 RECORDS = [Record(n, 1000 + n, b"key", b"value") for n in range(3)]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
-from barnabas.wire.compression import Codec, compress, decompress, parse_compression_type
+from barnabas.wire.records.compression import Codec, compress, decompress, parse_compression_type
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b'{"some": "data", "that": "compresses"}' * 5000

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
+from barnabas.client.requests import read_response
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.describe_controller import (
     DescribeControllerRequest,
@@ -17,7 +18,6 @@ from barnabas.wire.control.describe_controller import (
 )
 from barnabas.wire.control.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.control.update_metadata import UpdateMetadataRequest
-from barnabas.wire.requests import read_response
 from barnabas.wire.schema import (
     adapt,
     newest,

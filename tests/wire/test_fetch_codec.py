@@ -15,7 +15,7 @@ from kio.schema.fetch.v12 import response as by_name
 from kio.schema.fetch.v17 import response as by_id
 
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     BY_TOPIC_ID,
     FLEXIBLE,
     FetchPartition,
@@ -29,7 +29,7 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch_single import read_single_fetch, single_answer
+from barnabas.wire.fetch.single_fetch import read_single_fetch, single_answer
 from barnabas.wire.schema import NO_THROTTLE, milliseconds, request_type, write_response
 from barnabas.wire.varint import Truncated, uvarint
 from tests.wire.entities import entities, served, written

@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import response as kio
 
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.plain import FLEXIBLE
-from barnabas.wire.produce import PartitionProduced, read_produce, write_produce
+from barnabas.wire.produce.plain_batch import FLEXIBLE
+from barnabas.wire.produce.produce_codec import PartitionProduced, read_produce, write_produce
 from barnabas.wire.schema import request_type, write_response
 from barnabas.wire.varint import Truncated, uvarint
 from tests.wire.entities import entities, served, written

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError
-from barnabas.wire.batch import HEADER, check_crc, read_header, set_crc
-from barnabas.wire.compression import Codec
-from barnabas.wire.record_slices import empty, rebuild, slice_records
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.batch import HEADER, check_crc, read_header, set_crc
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.record_slices import empty, rebuild, slice_records
+from barnabas.wire.records.records import Record, build_batch, read_records
 
 BYTES = st.one_of(st.none(), st.binary(max_size=300))
 HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=2).map(tuple)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.wire.batch import HEADER, HEADER_SIZE, check_crc, read_header, set_crc
-from barnabas.wire.compression import Codec, compress
-from barnabas.wire.records import (
+from barnabas.wire.records.batch import HEADER, HEADER_SIZE, check_crc, read_header, set_crc
+from barnabas.wire.records.compression import Codec, compress
+from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
     Record,

@@ -30,9 +30,9 @@ from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Log
 from barnabas.log.offset_map import OffsetMap
 from barnabas.log.producers import ProducerStates
-from barnabas.wire.batch import read_header
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.batch import read_header
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, build_batch
 
 PARTITION: Final = TopicPartition("bench", 0)
 CONFIG: Final = replace(TopicConfig(), cleanup_policy=("compact",), segment_bytes=16 * 1024 * 1024)

@@ -23,8 +23,8 @@ from barnabas.bench.group_members import (
     connected,
     demand,
 )
+from barnabas.client.peer import Peer
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message
 
 JOINED_WITHIN_S: Final = 25.0  # less than the session of the gate's member, who sends no heartbeat

@@ -7,8 +7,8 @@ from typing import Final, Self
 
 from barnabas.base.errors import ErrorCode
 from barnabas.bench.messages import CLIENT_ID
+from barnabas.client.peer import Peer
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message, duration
 
 PATIENCE_S: Final = 60.0

@@ -23,9 +23,9 @@ from barnabas.bench.plan import CONNECTIONS, WINDOW, Bench
 from barnabas.bench.processes import broker
 from barnabas.bench.report import Row, Section, ratio_row
 from barnabas.bench.topics import create_topic
+from barnabas.client.peer import Peer
+from barnabas.client.requests import read_response, write_request
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.peer import Peer
-from barnabas.wire.requests import read_response, write_request
 from barnabas.wire.schema import Message
 
 # Long enough for all members of a new group to be there before it is formed.

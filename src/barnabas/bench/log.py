@@ -32,7 +32,7 @@ from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.wire.batch import read_header
+from barnabas.wire.records.batch import read_header
 
 READ_BYTES: Final = 1024 * 1024  # max.partition.fetch.bytes
 LOOK_UP_GOAL_US: Final = 50

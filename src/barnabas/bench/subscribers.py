@@ -17,7 +17,7 @@ from barnabas.bench.processes import Server
 from barnabas.bench.session_consumer import PATIENCE_S, SessionConsumer
 from barnabas.bench.topics import client_settings
 from barnabas.bench.waiting import CORRELATION_AT, until
-from barnabas.wire.peer import Peer
+from barnabas.client.peer import Peer
 
 PACE: Final = 100  # messages a second
 RECORD_BYTES: Final = 200

@@ -10,7 +10,7 @@ from barnabas.base.errors import PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.clusters import Cluster, state_of
 from barnabas.bench.messages import CLIENT_ID, batch_of, produce
-from barnabas.wire.peer import Peer
+from barnabas.client.peer import Peer
 from barnabas.znodes.tree import Coordination
 
 LOOKS_EVERY_S: Final = 0.002

@@ -13,7 +13,7 @@ from barnabas.config.properties import parse_properties
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
 from barnabas.log.index import OffsetIndex, TimeIndex
 from barnabas.log.producer_snapshot import decode_snapshot
-from barnabas.wire.batch import HEADER_SIZE, MAGIC, read_header
+from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, read_header
 
 _ABORTED: Final = Struct(">hqqqq")
 

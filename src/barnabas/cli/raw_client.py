@@ -13,8 +13,8 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.cli.failures import CommandFailed
 from barnabas.cli.options import parse_bootstrap
+from barnabas.client.peer import Peer
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message
 
 _CLIENT_ID: Final = "barnabas-cli"

@@ -6,9 +6,9 @@ from typing import BinaryIO, NamedTuple
 
 from barnabas.base.errors import BrokerError
 from barnabas.cli.dumped import Damage, Dump, Entry
-from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import Record, read_marker, read_records
+from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, read_marker, read_records
 
 
 class Batch(NamedTuple):

@@ -10,9 +10,9 @@ from barnabas.base.errors import BrokerError
 from barnabas.cli.log_files import Folder
 from barnabas.cli.segment_dump import Batch, codec_name, read_batches
 from barnabas.cli.show import show_bytes, show_time
-from barnabas.wire.batch import HEADER_SIZE, BatchHeader
-from barnabas.wire.compression import Codec, decompress
-from barnabas.wire.records import read_records
+from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader
+from barnabas.wire.records.compression import Codec, decompress
+from barnabas.wire.records.records import read_records
 
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 

@@ -12,8 +12,8 @@ from barnabas.cli.dumped import Damage
 from barnabas.cli.segment_dump import Batch, read_batches
 from barnabas.cli.verified import Verified
 from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.wire.batch import BatchHeader, check_crc
-from barnabas.wire.records import read_records
+from barnabas.wire.records.batch import BatchHeader, check_crc
+from barnabas.wire.records.records import read_records
 
 REBUILT: Final = "remove it while the broker is stopped: it is built anew"
 _CUT: Final = "after an unclean stop the log is cut here"

@@ -4,8 +4,8 @@
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 
 from barnabas.disk._open_file cimport OpenFile, iovec
-from barnabas.wire._plain cimport put_int, put_long
-from barnabas.wire._whole cimport walk
+from barnabas.wire.produce._plain_batch cimport put_int, put_long
+from barnabas.wire.records._batch_walk cimport walk
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 

@@ -3,7 +3,7 @@
 
 import struct
 
-from barnabas.wire._plain cimport put_int, put_long, uint_at
+from barnabas.wire.produce._plain_batch cimport put_int, put_long, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy

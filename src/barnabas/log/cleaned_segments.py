@@ -15,7 +15,7 @@ from barnabas.log.segment import (
 )
 from barnabas.log.swap import CLEANED
 from barnabas.log.transaction_index import AbortedTransaction, encode_aborted
-from barnabas.wire.batch import BatchHeader, read_header
+from barnabas.wire.records.batch import BatchHeader, read_header
 
 _MAX_RELATIVE: Final = 2**31 - 1
 

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from barnabas.log.transaction_index import AbortedTransaction
-from barnabas.wire.batch import BatchHeader
-from barnabas.wire.records import ControlType, read_marker
+from barnabas.wire.records.batch import BatchHeader
+from barnabas.wire.records.records import ControlType, read_marker
 
 
 class CleanedTransactions:

@@ -22,9 +22,9 @@ from barnabas.log.producers import LastRecord
 from barnabas.log.record_filter import FilterStatistics, RecordFilter
 from barnabas.log.segment import LOG, Segment
 from barnabas.log.transaction_index import AbortedTransaction, decode_aborted
-from barnabas.wire.batch import MAGIC, BatchHeader, check_crc, headers, read_header
-from barnabas.wire.record_slices import slice_records
-from barnabas.wire.records import corrupt
+from barnabas.wire.records.batch import MAGIC, BatchHeader, check_crc, headers, read_header
+from barnabas.wire.records.record_slices import slice_records
+from barnabas.wire.records.records import corrupt
 
 _MAX_RELATIVE: Final = 2**31 - 1
 

@@ -12,8 +12,8 @@ from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Buffer, DataFile
 from barnabas.log.extent import Extent
 from barnabas.log.index_end import IndexEnd
-from barnabas.wire.batch import stamp
-from barnabas.wire.whole import whole_batches
+from barnabas.wire.records.batch import stamp
+from barnabas.wire.records.batch_walk import whole_batches
 
 if TYPE_CHECKING:
     from barnabas.log.segment import Segment

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.wire.batch import MAGIC, BatchHeader, check_crc, headers
+from barnabas.wire.records.batch import MAGIC, BatchHeader, check_crc, headers
 
 
 class UnexpectedOffset(BrokerError):

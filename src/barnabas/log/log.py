@@ -35,7 +35,7 @@ from barnabas.log.snapshots import (
 )
 from barnabas.log.swap import Swap
 from barnabas.log.work import Flush, Removal
-from barnabas.wire.batch import BatchHeader, headers
+from barnabas.wire.records.batch import BatchHeader, headers
 
 
 class Appended(NamedTuple):

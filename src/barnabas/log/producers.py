@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
-from barnabas.wire.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from barnabas.wire.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 BATCHES_REMEMBERED: Final = 5
 NO_TRANSACTION: Final = -1

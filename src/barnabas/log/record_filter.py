@@ -7,8 +7,8 @@ from barnabas.disk.disk import Buffer
 from barnabas.log.cleaned_transactions import CleanedTransactions
 from barnabas.log.offset_map import OffsetMap
 from barnabas.log.producers import LastRecord
-from barnabas.wire.batch import BatchHeader
-from barnabas.wire.record_slices import RecordSlice, empty, rebuild, slice_records
+from barnabas.wire.records.batch import BatchHeader
+from barnabas.wire.records.record_slices import RecordSlice, empty, rebuild, slice_records
 
 
 @dataclass(slots=True)

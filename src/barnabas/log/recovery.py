@@ -7,7 +7,7 @@ from zlib import crc32
 
 from barnabas.base.errors import ConfigError
 from barnabas.disk.disk import DataFile
-from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
+from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
 
 _AT_ONCE: Final = 4 * 1024 * 1024
 

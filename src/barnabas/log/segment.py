@@ -21,8 +21,8 @@ from barnabas.log.transaction_index import (
     append_aborted,
     truncate_aborted,
 )
-from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
-from barnabas.wire.records import corrupt, read_records
+from barnabas.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
+from barnabas.wire.records.records import corrupt, read_records
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"

@@ -13,7 +13,7 @@ from barnabas.log.extent import NOTHING, Extent
 from barnabas.log.producers import CompletedTransaction
 from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset
 from barnabas.log.transaction_index import AbortedTransaction
-from barnabas.wire.batch import BatchHeader
+from barnabas.wire.records.batch import BatchHeader
 
 DELETED: Final = ".deleted"
 

@@ -8,8 +8,8 @@ from barnabas.disk.disk import Disk
 from barnabas.log.producer_snapshot import CorruptSnapshot
 from barnabas.log.producers import CompletedTransaction, ProducerStates
 from barnabas.log.segments import Segments
-from barnabas.wire.batch import BatchHeader
-from barnabas.wire.records import ControlType, read_marker
+from barnabas.wire.records.batch import BatchHeader
+from barnabas.wire.records.records import ControlType, read_marker
 
 SUFFIX = ".snapshot"
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.config.topic_config import TopicConfig
-from barnabas.wire.batch import (
+from barnabas.wire.produce.plain_batch import SMALLEST_RECORD
+from barnabas.wire.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -20,9 +21,8 @@ from barnabas.wire.batch import (
     set_create_time,
     set_log_append_time,
 )
-from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec, parse_compression_type
-from barnabas.wire.plain import SMALLEST_RECORD
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec, parse_compression_type
+from barnabas.wire.records.records import Record, build_batch, read_records
 
 NO_LIMIT: Final = 2**63 - 1
 _RECORDS_SHOWN: Final = 3

@@ -16,19 +16,19 @@ from typing import Final
 
 from barnabas.base.errors import ErrorCode, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId
+from barnabas.client.peer import Peer
+from barnabas.client.requests import MalformedResponse
 from barnabas.replication.fetch_session import FetchSession, forgotten_of, topics_of
 from barnabas.replication.fetcher_ports import FetcherPorts, FetcherSettings
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.following import FIRST_BACKOFF_S, Changes, Followings
 from barnabas.replication.taking import Taking
-from barnabas.wire.fetch_follower import (
+from barnabas.wire.fetch.follower_fetch_codec import (
     FollowerFetch,
     FollowerFetched,
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.wire.peer import Peer
-from barnabas.wire.requests import MalformedResponse
 
 log = logging.getLogger("barnabas.fetcher")
 

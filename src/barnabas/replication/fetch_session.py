@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic, ForgottenTopic
 
 FULL: Final = 0
 _LAST_EPOCH: Final = 2**31 - 1

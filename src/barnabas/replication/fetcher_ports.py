@@ -9,11 +9,11 @@ from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import Safeguards
+from barnabas.client.peer import Peer
 from barnabas.log.logs import Logs
 from barnabas.log.work import Removal
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.wire.peer import Peer
 
 # Host, port, client id and how many seconds it may take.
 Connect = Callable[[str, int, str, float], Awaitable[Peer]]

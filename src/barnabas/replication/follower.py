@@ -12,7 +12,7 @@ from barnabas.log.work import Removal
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.reading import last_stable_offset
 from barnabas.replication.truncation import decide_truncation
-from barnabas.wire.batch import BatchHeader
+from barnabas.wire.records.batch import BatchHeader
 
 log = logging.getLogger("barnabas.follower")
 

@@ -18,7 +18,7 @@ from barnabas.replication.fetch_session import Key, Topic
 from barnabas.replication.fetcher_ports import FetcherSettings
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.wire.fetch import FetchPartition
+from barnabas.wire.fetch.fetch_codec import FetchPartition
 
 # Brokers hear of a new leader within milliseconds of each other, in no particular order.
 FIRST_BACKOFF_S: Final = 0.02

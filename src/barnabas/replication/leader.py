@@ -19,8 +19,8 @@ from barnabas.replication.in_sync import InSyncReplicas
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.progress import UNKNOWN, Follower, FollowerProgress, IsrChange
 from barnabas.replication.reading import Reading, last_stable_offset
-from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
-from barnabas.wire.plain import judge_plain
+from barnabas.wire.produce.plain_batch import judge_plain
+from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
 
 MAX_LAG_MS: Final = 30_000  # what `replica.lag.time.max.ms` is by default
 

@@ -13,9 +13,9 @@ from kio.static.primitive import i8, i32, i64
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset
+from barnabas.client.peer import Peer
 from barnabas.replication.follower import FollowerReplica
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.peer import Peer
 
 VERSION: Final = 9
 LATEST: Final = -1

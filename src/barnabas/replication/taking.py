@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, Offset
+from barnabas.client.peer import Peer
 from barnabas.log.epochs import EpochEnd
 from barnabas.log.followed import checked_batches
 from barnabas.log.work import Removal
@@ -15,8 +16,7 @@ from barnabas.replication.fetcher_ports import FetcherPorts
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.following import Following, Followings
 from barnabas.replication.leader_offsets import EARLIEST, LATEST, ask_offset
-from barnabas.wire.fetch_follower import FetchedPartition
-from barnabas.wire.peer import Peer
+from barnabas.wire.fetch.follower_fetch_codec import FetchedPartition
 
 log = logging.getLogger("barnabas.fetcher")
 

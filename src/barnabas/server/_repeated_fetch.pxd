@@ -1,6 +1,6 @@
 from barnabas.log._ends cimport LogEnd
 from barnabas.server._run cimport Run
-from barnabas.wire._fetch_single cimport SingleAnswer
+from barnabas.wire.fetch._single_fetch cimport SingleAnswer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 

@@ -2,8 +2,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 from barnabas.replication.leader import LeaderReplica
-from barnabas.wire.fetch import Buffer
-from barnabas.wire.fetch_single import SingleAnswer, SingleFetch
+from barnabas.wire.fetch.fetch_codec import Buffer
+from barnabas.wire.fetch.single_fetch import SingleAnswer, SingleFetch
 
 class RepeatedFetch:
     def __init__(

@@ -6,8 +6,8 @@ from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.disk._open_file cimport look_anew
 from barnabas.log._ends cimport LogEnd
 from barnabas.server._run cimport SEND_AT, Run, is_alike, length_at, pass_over
-from barnabas.wire._fetch_single cimport SingleAnswer
-from barnabas.wire._plain cimport long_at, uint_at
+from barnabas.wire.fetch._single_fetch cimport SingleAnswer
+from barnabas.wire.produce._plain_batch cimport long_at, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t

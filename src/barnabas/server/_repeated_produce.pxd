@@ -1,6 +1,6 @@
 from barnabas.log._ends cimport Judged, SegmentEnd
 from barnabas.server._run cimport Run
-from barnabas.wire._plain cimport Answer
+from barnabas.wire.produce._plain_batch cimport Answer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 

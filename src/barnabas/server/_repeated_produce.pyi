@@ -5,7 +5,7 @@ from barnabas.base.errors import DiskFault
 from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.replies import Pending
-from barnabas.wire.plain import Answer
+from barnabas.wire.produce.plain_batch import Answer
 
 class RepeatedProduce:
     def __init__(

@@ -9,7 +9,7 @@ from barnabas.server.delayed_produce import ALL
 
 from barnabas.log._ends cimport MOST_TOGETHER, Judged, LogEnd, SegmentEnd
 from barnabas.server._run cimport Run, is_alike, length_at, pass_over
-from barnabas.wire._plain cimport Answer, Plain, find_records, is_plain, uint_at
+from barnabas.wire.produce._plain_batch cimport Answer, Plain, find_records, is_plain, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,6 +1,6 @@
 """Frames one after another in a buffer, of which several may be served at once."""
 
-from barnabas.wire._plain cimport uint_at
+from barnabas.wire.produce._plain_batch cimport uint_at
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp
 

@@ -1,3 +1,3 @@
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 def send_now(descriptor: int, parts: list[Buffer]) -> int: ...

@@ -1,5 +1,5 @@
 from barnabas.server.shortcuts import Served, Shortcuts
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 def serve_known(
     view: memoryview,

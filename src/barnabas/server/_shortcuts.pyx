@@ -7,7 +7,7 @@ from barnabas.disk._open_file cimport look_anew
 from barnabas.server._repeated_fetch cimport RepeatedFetch
 from barnabas.server._repeated_produce cimport RepeatedProduce
 from barnabas.server._run cimport SEND_AT, Run, length_at, pass_over
-from barnabas.wire._plain cimport uint_at
+from barnabas.wire.produce._plain_batch cimport uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem

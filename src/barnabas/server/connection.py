@@ -26,7 +26,7 @@ from barnabas.server.sending import send_now, unsent
 from barnabas.server.serving import Registry, Serve
 from barnabas.server.shortcuts import SEND_AT, Shortcut, serve_known
 from barnabas.server.wanted import NamedPartitions
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 log = logging.getLogger("barnabas.connection")
 

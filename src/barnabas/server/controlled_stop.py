@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId
+from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.metadata import MetadataCache
 from barnabas.wire.apis import ApiKey
@@ -15,7 +16,6 @@ from barnabas.wire.control.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from barnabas.wire.peer import Peer
 
 log = logging.getLogger("barnabas.shutdown")
 

@@ -10,7 +10,7 @@ from barnabas.server.fetch_collector import FetchCollector, Fetched
 from barnabas.server.fetch_sessions import FetchContext
 from barnabas.server.replies import Answer, Pending, Refusal
 from barnabas.server.wanted import TopicKey, Wanted
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     Buffer,
     FetchRequest,
     PartitionFetched,

@@ -21,7 +21,12 @@ from barnabas.server.follower_fetches import FollowerFetches
 from barnabas.server.metadata import MetadataCache
 from barnabas.server.read_replicas import RackAware
 from barnabas.server.wanted import NamedPartitions, TopicKey, Wanted
-from barnabas.wire.fetch import NO_REPLICA, FetchRequest, PartitionFetched, pack_partition
+from barnabas.wire.fetch.fetch_codec import (
+    NO_REPLICA,
+    FetchRequest,
+    PartitionFetched,
+    pack_partition,
+)
 
 CONSUMER: Final = -1
 NOWHERE: Final = Offset(0)

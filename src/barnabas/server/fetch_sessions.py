@@ -22,7 +22,7 @@ from barnabas.server.wanted import (
     TopicKey,
     Wanted,
 )
-from barnabas.wire.fetch import FetchPartition, FetchRequest, PartitionFetched
+from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest, PartitionFetched
 
 FULL: Final = 0
 NO_SESSION: Final = -1

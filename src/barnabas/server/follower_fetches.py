@@ -11,7 +11,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.progress import IsrChange
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed import Delayed
-from barnabas.wire.fetch import FetchPartition
+from barnabas.wire.fetch.fetch_codec import FetchPartition
 
 
 class FollowerFetches:

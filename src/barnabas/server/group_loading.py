@@ -12,8 +12,8 @@ from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records import MalformedRecord
 from barnabas.groups.shard import Shard
 from barnabas.replication.leader import LeaderReplica
-from barnabas.wire.batch import BatchHeader, headers
-from barnabas.wire.records import ControlType, read_marker, read_records
+from barnabas.wire.records.batch import BatchHeader, headers
+from barnabas.wire.records.records import ControlType, read_marker, read_records
 
 log = logging.getLogger("barnabas.groups")
 

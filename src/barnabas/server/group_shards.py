@@ -23,8 +23,8 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed import Delayed
 from barnabas.server.delayed_produce import Awaited
-from barnabas.wire.compression import Codec
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, build_batch
 
 log = logging.getLogger("barnabas.groups")
 

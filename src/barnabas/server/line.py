@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.server.replies import Answer, Pending, Refusal
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 # So many stand in line at the most.
 LONGEST_LINE: Final = 32

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.batch import ControlRequest
@@ -63,7 +64,6 @@ from barnabas.wire.control.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import ConnectionLoss, Coordination, ZnodeError

@@ -5,7 +5,7 @@ from typing import Final
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.topics import NewTopic
-from barnabas.wire.compression import Codec
+from barnabas.wire.records.compression import Codec
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 # As many replicas as there are brokers, but no more than this, where nobody says how many.

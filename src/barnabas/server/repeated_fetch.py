@@ -8,8 +8,8 @@ from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.base.ids import Offset
 from barnabas.base.twins import use_compiled
 from barnabas.replication.leader import LeaderReplica
-from barnabas.wire.fetch import Buffer
-from barnabas.wire.fetch_single import SingleAnswer, SingleFetch
+from barnabas.wire.fetch.fetch_codec import Buffer
+from barnabas.wire.fetch.single_fetch import SingleAnswer, SingleFetch
 
 _LONG = struct.Struct(">q")
 

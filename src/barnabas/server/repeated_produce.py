@@ -11,7 +11,7 @@ from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed_produce import ALL
 from barnabas.server.replies import Pending
-from barnabas.wire.plain import Answer, last_records
+from barnabas.wire.produce.plain_batch import Answer, last_records
 
 
 class RepeatedProduce:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import LawBroken
 from barnabas.base.laws import law
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.znodes.tree import ConnectionLoss, SessionExpired
 
 log = logging.getLogger("barnabas.requests")

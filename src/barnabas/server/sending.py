@@ -4,7 +4,7 @@ import os
 from typing import Final
 
 from barnabas.base.twins import use_compiled
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 # No call may get more (IOV_MAX of Linux).
 MOST_PARTS: Final = 1024

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.twins import use_compiled
 from barnabas.server.replies import Pending, Reply
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 # Answers are sent when there is this much of them, also if more requests are there to be served.
 SEND_AT: Final = 256 * 1024

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.purgatory.operations import DelayedOperation, Purgatory
 from barnabas.replication.progress import Follower, LastFetch
 from barnabas.server.delayed import Key
-from barnabas.wire.fetch import FetchPartition, PartitionFetched, PartitionMemo
+from barnabas.wire.fetch.fetch_codec import FetchPartition, PartitionFetched, PartitionMemo
 
 TopicKey = str | uuid.UUID
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from barnabas.sim.history import COMPACTED
 from barnabas.sim.violations import Final, FinalPartition, Kind, Violation
-from barnabas.wire.batch import headers
+from barnabas.wire.records.batch import headers
 
 
 def check_replicas(final: Final) -> Iterator[Violation]:

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.peer import Peer
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.peer import Peer
 from barnabas.wire.schema import Message
 
 Address = tuple[str, int]

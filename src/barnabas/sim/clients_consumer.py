@@ -8,19 +8,19 @@ from typing import Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.requests import MalformedResponse
 from barnabas.sim.clients import REQUEST_S, Address, Connections, Leader, parts
 from barnabas.sim.history import History, Operation, Outcome, Poll, Polled, value_of
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.batch import check_crc, headers
-from barnabas.wire.fetch import NO_REPLICA, FetchPartition, FetchTopic
-from barnabas.wire.fetch_follower import (
+from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
+from barnabas.wire.fetch.follower_fetch_codec import (
     FetchedPartition,
     FollowerFetch,
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.wire.records import read_records
-from barnabas.wire.requests import MalformedResponse
+from barnabas.wire.records.batch import check_crc, headers
+from barnabas.wire.records.records import read_records
 
 MAX_WAIT_MS: Final = 500
 _EARLIEST: Final = -2

@@ -15,6 +15,7 @@ from typing import Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.requests import write_request
 from barnabas.sim.clients import REQUEST_S, Address, ClientPeer, Connections, parts
 from barnabas.sim.history import (
     NO_OFFSET,
@@ -27,8 +28,7 @@ from barnabas.sim.history import (
     payload,
 )
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.records import Record, build_batch
-from barnabas.wire.requests import write_request
+from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import Message, duration
 
 MOST_IN_FLIGHT: Final = 5  # how many batches a broker can recognize, so as many as may be retried

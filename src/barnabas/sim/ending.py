@@ -12,7 +12,7 @@ from barnabas.sim.observing import Seen
 from barnabas.sim.setting import broker_stream
 from barnabas.sim.violations import Final, FinalPartition
 from barnabas.sim.world import World
-from barnabas.wire.batch import headers
+from barnabas.wire.records.batch import headers
 
 READ_WITHIN_S: Constant = 120.0
 

@@ -12,8 +12,8 @@ from barnabas.spark.audit_findings import Audited, Finding, Kind, by_partition
 from barnabas.spark.audit_scan import SEGMENTS, spread
 from barnabas.spark.decode import LEAST_LONG, MOST_LONG, Columns
 from barnabas.spark.failures import SparkFailure
-from barnabas.wire.batch import HEADER_SIZE, check_crc
-from barnabas.wire.compression import decompress
+from barnabas.wire.records.batch import HEADER_SIZE, check_crc
+from barnabas.wire.records.compression import decompress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.cli.dumped import Damage
 from barnabas.cli.segment_dump import Batch, read_batches
 from barnabas.spark.audit_files import SegmentFile
-from barnabas.wire.batch import check_crc
+from barnabas.wire.records.batch import check_crc
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.client.requests import MalformedResponse, read_response, write_request
 from barnabas.spark.connection import Connection, api_timeout_s, connect
 from barnabas.spark.failures import SparkFailure
 from barnabas.spark.options import SourceOptions, TopicPartition
 from barnabas.spark.ranges import Leader
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.requests import MalformedResponse, read_response, write_request
 from barnabas.wire.schema import Message
 
 Result = TypeVar("Result")

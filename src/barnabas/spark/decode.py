@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BrokerError
-from barnabas.wire.records import read_varint
+from barnabas.wire.records.records import read_varint
 
 Buffer = bytes | bytearray | memoryview
 # Offsets, data, validity (None if all are valid), how many are null.

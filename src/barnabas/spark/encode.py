@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.twins import use_compiled
-from barnabas.wire.records import write_varint
+from barnabas.wire.records.records import write_varint
 
 _MURMUR_SEED: Final = 0x9747B28C
 _MURMUR_M: Final = 0x5BD1E995

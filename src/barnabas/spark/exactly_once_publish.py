@@ -19,7 +19,7 @@ from barnabas.spark.options import EARLIEST, LATEST, SourceOptions, TopicPartiti
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.sender import ProducerId, Sender, next_sequence, numbered
 from barnabas.spark.sink_cluster import new_producer_id
-from barnabas.wire.batch import LOG_OVERHEAD, BatchHeader, stamp
+from barnabas.wire.records.batch import LOG_OVERHEAD, BatchHeader, stamp
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _NO_EPOCH: Final = -1

@@ -17,7 +17,7 @@ from barnabas.spark.sender import Sender
 from barnabas.spark.side_topics import SINK_PREFIX
 from barnabas.spark.sink_cluster import create_topic, delete_records, delete_topic, until
 from barnabas.spark.transactions import Batches
-from barnabas.wire.records import Record, build_batch, read_records
+from barnabas.wire.records.records import Record, build_batch, read_records
 
 DECISIONS: Final = 0
 DATA_PARTITIONS: Final = 8

@@ -20,7 +20,7 @@ from barnabas.spark.fetch import Fetched, Limits, Malformed, read_fetch, write_f
 from barnabas.spark.options import EARLIEST, LATEST, SourceOptions
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.transactions import Batches, committed
-from barnabas.wire.batch import BatchHeader, headers
+from barnabas.wire.records.batch import BatchHeader, headers
 
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _PAUSE_S: Final = 0.1

@@ -9,8 +9,8 @@ from barnabas.spark.failures import SparkFailure
 from barnabas.spark.fetcher import PartitionFetcher
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.ranges import OffsetRange
-from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc
-from barnabas.wire.compression import decompress
+from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc
+from barnabas.wire.records.compression import decompress
 
 _ARROW_BYTES: Final = 8 * 1024 * 1024
 

@@ -20,7 +20,7 @@ from barnabas.spark.connection import Connection, connect
 from barnabas.spark.failures import SparkFailure
 from barnabas.spark.options import SourceOptions, TopicPartition
 from barnabas.spark.produce import Malformed, read_produced, write_produce
-from barnabas.wire.batch import set_crc
+from barnabas.wire.records.batch import set_crc
 
 MOST_IN_FLIGHT: Final = 5
 _REQUEST_TIMEOUT_MS: Final = 30_000

@@ -10,8 +10,8 @@ from barnabas.spark.failures import SparkFailure
 from barnabas.spark.options import TopicPartition
 from barnabas.spark.sink_options import SinkOptions
 from barnabas.spark.sink_rows import ArrowBatch, Columns
-from barnabas.wire.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_SEQUENCE
-from barnabas.wire.compression import Codec, compress
+from barnabas.wire.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_SEQUENCE
+from barnabas.wire.records.compression import Codec, compress
 
 _NO_EPOCH: Final = -1
 

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar, cast
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.client.requests import MalformedResponse, read_response, write_request
 from barnabas.spark.cluster import Cluster, Topic
 from barnabas.spark.connection import api_timeout_s, connect
 from barnabas.spark.failures import SparkFailure
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.sender import ProducerId
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.requests import MalformedResponse, read_response, write_request
 from barnabas.wire.schema import Message
 
 _CLIENT_ID: Final = "barnabas-spark"

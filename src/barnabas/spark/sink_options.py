@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from barnabas.spark.failures import WrongOption
 from barnabas.spark.options import SourceOptions
-from barnabas.wire.compression import Codec
+from barnabas.wire.records.compression import Codec
 
 _PREFIX: Final = "kafka."
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 1}  # an answer is wanted in any case

@@ -1,7 +1,7 @@
 """Which batches belong to aborted transactions, for `kafka.isolation.level=read_committed`."""
 
-from barnabas.wire.batch import BatchHeader
-from barnabas.wire.records import ControlType, read_marker
+from barnabas.wire.records.batch import BatchHeader
+from barnabas.wire.records.records import ControlType, read_marker
 
 Batches = list[tuple[BatchHeader, memoryview]]
 

@@ -11,12 +11,12 @@ from struct import Struct
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
+from barnabas.client.requests import read_response
 from barnabas.server.connection import Connection
 from barnabas.server.replies import Answer, Pending, Refusal, Reply
 from barnabas.server.serving import Serve
 from barnabas.testing.refused import marked, refuse
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.requests import read_response
 from barnabas.wire.schema import Message, read_as_sent, write_response
 from barnabas.wire.varint import skip_tags
 

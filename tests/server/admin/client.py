@@ -12,7 +12,7 @@ from typing import Any, Self
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import adapt, request_type, response_type
 
 EARLIEST, LATEST = -2, -1

@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.batch import headers
-from barnabas.wire.records import Record, read_records
+from barnabas.wire.records.batch import headers
+from barnabas.wire.records.records import Record, read_records
 from tests.server.admin.client import LATEST, Client, parts
 from tests.server.admin.faulty_disk import FaultyDisk
 from tests.server.admin.running import broker, until

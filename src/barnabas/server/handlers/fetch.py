@@ -24,7 +24,7 @@ from barnabas.server.metadata import MetadataCache
 from barnabas.server.repeated_fetch import RepeatedFetch
 from barnabas.server.replies import Answer, Pending, Reply, Work
 from barnabas.server.wanted import NamedPartitions, TopicKey
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     BY_TOPIC_ID,
     Buffer,
     FetchRequest,
@@ -32,7 +32,12 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch_single import SingleAnswer, SingleFetch, read_single_fetch, single_answer
+from barnabas.wire.fetch.single_fetch import (
+    SingleAnswer,
+    SingleFetch,
+    read_single_fetch,
+    single_answer,
+)
 
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000

@@ -25,10 +25,8 @@ from barnabas.server.delayed_produce import ALL, Awaited, DelayedProduce
 from barnabas.server.metadata import is_internal
 from barnabas.server.repeated_produce import RepeatedProduce
 from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
-from barnabas.wire.batch import HEADER_SIZE, BatchHeader, read_header
-from barnabas.wire.compression import Codec
-from barnabas.wire.plain import Answer as PlainAnswer
-from barnabas.wire.produce import (
+from barnabas.wire.produce.plain_batch import Answer as PlainAnswer
+from barnabas.wire.produce.produce_codec import (
     PartitionBatches,
     PartitionProduced,
     ProduceRequest,
@@ -39,6 +37,8 @@ from barnabas.wire.produce import (
     success,
     write_produce,
 )
+from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.wire.records.compression import Codec
 
 log = logging.getLogger("barnabas.produce")
 

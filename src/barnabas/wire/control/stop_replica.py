@@ -6,7 +6,15 @@ Version notes. Version 4 added `is_kraft_controller`; answers never changed.
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.versions import BOOL, ERROR_CODE, INT32, INT64, STRING, Entity, since
+from barnabas.wire.control.control_schema import (
+    BOOL,
+    ERROR_CODE,
+    INT32,
+    INT64,
+    STRING,
+    Entity,
+    since,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.wire.batch import headers, stamp
-from barnabas.wire.records import Record, build_batch
-from barnabas.wire.whole import MOST_WALKED
+from barnabas.wire.records.batch import headers, stamp
+from barnabas.wire.records.batch_walk import MOST_WALKED
+from barnabas.wire.records.records import Record, build_batch
 from tests.support.twins import both, in_python
 
-WHOLE, SINGLE = "barnabas.wire.whole", "barnabas.wire.fetch_single"
+WHOLE, SINGLE = "barnabas.wire.records.batch_walk", "barnabas.wire.fetch.single_fetch"
 FOR_ALL = 2**63 - 1
 
 

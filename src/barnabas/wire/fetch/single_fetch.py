@@ -9,7 +9,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from barnabas.base.twins import use_compiled
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     BY_TOPIC_ID,
     FLEXIBLE,
     Buffer,
@@ -191,7 +191,7 @@ class SingleAnswer:
         return [frame, records, self._tail] if self._tail else [frame, records]
 
 
-use_compiled(globals(), "barnabas.wire._fetch_single", "SingleAnswer")
+use_compiled(globals(), "barnabas.wire.fetch._single_fetch", "SingleAnswer")
 
 
 def single_answer(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
+from barnabas.client.requests import MalformedResponse, request_header, sized
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch import FetchTopic, ForgottenTopic
-from barnabas.wire.requests import MalformedResponse, request_header, sized
+from barnabas.wire.fetch.fetch_codec import FetchTopic, ForgottenTopic
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 VERSION: Final = 17

@@ -6,7 +6,7 @@ Nothing of a record is decoded but where it lies, its key, and whether it has a 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from barnabas.wire.batch import (
+from barnabas.wire.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     HEADER,
@@ -16,8 +16,8 @@ from barnabas.wire.batch import (
     BatchHeader,
     set_crc,
 )
-from barnabas.wire.compression import Codec, compress, decompress
-from barnabas.wire.records import corrupt, read_varint, write_varint
+from barnabas.wire.records.compression import Codec, compress, decompress
+from barnabas.wire.records.records import corrupt, read_varint, write_varint
 
 
 class RecordSlice(NamedTuple):

@@ -12,13 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.client.peer import MOST_RESPONSE_BYTES, SHORT_BUFFER, TRUSTED_BYTES, Peer
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.describe_controller import (
     DescribeControllerRequest,
     DescribeControllerResponse,
 )
-from barnabas.wire.fetch import Buffer
-from barnabas.wire.peer import MOST_RESPONSE_BYTES, SHORT_BUFFER, TRUSTED_BYTES, Peer
+from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.wire.schema import write_response
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.plain import FLEXIBLE, Answer, last_records
+from barnabas.wire.produce.plain_batch import FLEXIBLE, Answer, last_records
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 _SHORT = struct.Struct(">h")

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, Final, Self, cast
 
 from barnabas.base.errors import PeerGone
+from barnabas.client.requests import MalformedResponse, read_response, write_request
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch import Buffer
-from barnabas.wire.requests import MalformedResponse, read_response, write_request
+from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.wire.schema import Message
 
 # Far more than a broker answers; less than other protocols' first words, read as a size.

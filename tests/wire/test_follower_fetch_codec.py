@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
+from barnabas.client.requests import MalformedResponse
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch import (
+from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
     FetchTopic,
     ForgottenTopic,
@@ -20,7 +21,7 @@ from barnabas.wire.fetch import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch_follower import (
+from barnabas.wire.fetch.follower_fetch_codec import (
     VERSION,
     VERSION_BY_NAME,
     CurrentLeader,
@@ -31,7 +32,6 @@ from barnabas.wire.fetch_follower import (
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.wire.requests import MalformedResponse
 from barnabas.wire.schema import milliseconds, read_as_sent, response_type, write_response
 from barnabas.wire.varint import uvarint
 from tests.wire.entities import entities

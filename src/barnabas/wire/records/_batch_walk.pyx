@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """The compiled twin of `whole`."""
 
-from barnabas.wire._plain cimport long_at, uint_at
+from barnabas.wire.produce._plain_batch cimport long_at, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from barnabas.base.checksum import crc32c
 from barnabas.base.twins import use_compiled
-from barnabas.wire.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
-from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
+from barnabas.wire.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec
 
 FLEXIBLE: Final = 9
 SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
@@ -111,4 +111,6 @@ class Answer:
         )
 
 
-use_compiled(globals(), "barnabas.wire._plain", "Answer", "judge_plain", "last_records")
+use_compiled(
+    globals(), "barnabas.wire.produce._plain_batch", "Answer", "judge_plain", "last_records"
+)

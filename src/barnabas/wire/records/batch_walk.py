@@ -4,7 +4,7 @@ from struct import Struct
 from typing import Final
 
 from barnabas.base.twins import use_compiled
-from barnabas.wire.batch import HEADER_SIZE, LOG_OVERHEAD
+from barnabas.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD
 
 # More than these are found sooner by an index than by going from one to the next.
 MOST_WALKED: Final = 8
@@ -30,4 +30,4 @@ def whole_batches(data: memoryview, upto: int) -> tuple[int, int] | None:
     return (position, next_offset) if position + HEADER_SIZE > end else None
 
 
-use_compiled(globals(), "barnabas.wire._whole", "whole_batches")
+use_compiled(globals(), "barnabas.wire.records._batch_walk", "whole_batches")

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """The compiled twin of the answer in `fetch_single`."""
 
-from barnabas.wire._plain cimport put_int, put_long
+from barnabas.wire.produce._plain_batch cimport put_int, put_long
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID
-from barnabas.wire.batch import (
+from barnabas.wire.records.batch import (
     CONTROL,
     DELETE_HORIZON,
     HEADER,
@@ -28,7 +28,7 @@ from barnabas.wire.batch import (
     read_header,
     set_crc,
 )
-from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec, compress, decompress
+from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec, compress, decompress
 
 _NO_PRODUCER_EPOCH: Final = -1
 _LONGEST_VARINT: Final = 70  # bits that 10 bytes hold, enough for a long

@@ -1,4 +1,4 @@
-from barnabas.wire.fetch import Buffer
+from barnabas.wire.fetch.fetch_codec import Buffer
 
 class SingleAnswer:
     def __init__(self, head: bytes, longs: int, middle: bytes, tail: bytes) -> None: ...

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base import twins
-from barnabas.wire import plain
-from barnabas.wire.batch import set_crc
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.produce.produce_codec import plain_batch
+from barnabas.wire.records.batch import set_crc
+from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.varint import uvarint
 from tests.support.twins import both, compiled, in_python
 
-NAME = "barnabas.wire.plain"
+NAME = "barnabas.wire.produce.plain_batch"
 LARGEST = 1_000_000
 
 python = in_python(NAME)
@@ -46,8 +46,8 @@ def outcome(action: Any, *arguments: Any) -> Any:
 
 def test_the_twin_that_was_built_is_the_one_in_use(twin: ModuleType) -> None:
     used = compiled(NAME)
-    expected = plain if twins.PURE or used is None else used
-    assert plain.judge_plain is expected.judge_plain
+    expected = plain_batch if twins.PURE or used is None else used
+    assert plain_batch.judge_plain is expected.judge_plain
 
 
 def test_a_plain_batch_is_told_by_length_count_latest_time_and_sequence(twin: ModuleType) -> None:

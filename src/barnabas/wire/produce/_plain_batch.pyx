@@ -5,7 +5,7 @@ import struct
 
 from barnabas.base.checksum import crc32c
 
-from barnabas.wire.compression import MAX_DECOMPRESSED_SIZE, Codec
+from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

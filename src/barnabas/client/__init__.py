@@ -1,0 +1,1 @@
+"""Kafka's protocol as a client speaks it: connections, requests, responses."""

@@ -1,0 +1,1 @@
+"""Fetch requests and responses, read and written by hand."""

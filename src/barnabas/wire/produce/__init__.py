@@ -1,0 +1,1 @@
+"""Produce requests and responses, read and written by hand."""
