@@ -21,8 +21,11 @@ TWINS = {
     "barnabas.wire.records.batch_walk": ("barnabas.wire.records._batch_walk", "whole_batches"),
     "barnabas.wire.fetch.single_fetch": ("barnabas.wire.fetch._single_fetch", "SingleAnswer"),
     "barnabas.disk.open_file": ("barnabas.disk._open_file", "OpenFile"),
-    "barnabas.log.ends": ("barnabas.log._ends", "LogEnd SegmentEnd"),
-    "barnabas.log.index_end": ("barnabas.log._index_end", "IndexEnd"),
+    "barnabas.log.segment.active_segment": (
+        "barnabas.log.segment._active_segment",
+        "LogEnd SegmentEnd",
+    ),
+    "barnabas.log.segment.index_end": ("barnabas.log.segment._index_end", "IndexEnd"),
     "barnabas.server.sending": ("barnabas.server._sending", "send_now"),
     "barnabas.server.shortcuts": ("barnabas.server._shortcuts", "serve_known"),
     "barnabas.server.repeated_produce": ("barnabas.server._repeated_produce", "RepeatedProduce"),

@@ -10,8 +10,8 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
-from barnabas.log.epochs import EpochEntry
-from barnabas.log.producer_snapshot import SnapshotEntry, encode_snapshot
+from barnabas.log.leader_epochs import EpochEntry
+from barnabas.log.producers.producer_snapshot import SnapshotEntry, encode_snapshot
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import (
     ControlType,

@@ -9,7 +9,7 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from barnabas.base.offload import InlineOffload
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint
-from barnabas.log.loading import read_topic_id
+from barnabas.log.recovery.log_loader import read_topic_id
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded import EmbeddedSession, Tree
 

@@ -8,10 +8,10 @@ from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk, RealDisk
-from barnabas.log.extent import Extent
-from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Appended, Log
-from barnabas.log.producers import ProducerStates
+from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.recovery.log_loader import Opening, open_log
+from barnabas.log.segment.file_slice import Extent
 from barnabas.wire.records.batch import BatchHeader, headers, read_header
 from barnabas.wire.records.records import Record, build_batch
 

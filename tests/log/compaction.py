@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from barnabas.base.ids import LeaderEpoch
-from barnabas.log.cleanable import LogToClean, decide_cleanable, plan_cleaning
-from barnabas.log.cleaning import Cleaning
+from barnabas.log.cleaner.cleanable import LogToClean, decide_cleanable, plan_cleaning
+from barnabas.log.cleaner.cleaner import Cleaning
+from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.log import Appended, Log
-from barnabas.log.offset_map import OffsetMap
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import Record, build_batch, read_records

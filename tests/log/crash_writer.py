@@ -29,9 +29,9 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, Offset
 from barnabas.base.randomness import Random
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
+from barnabas.log.background_work import Flush
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.work import Flush
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.records import Record, build_batch
 from tests.log.batches import NOW, PARTITION

@@ -11,8 +11,8 @@ from crc32c import crc32c
 
 from barnabas.base.ids import Offset
 from barnabas.log.log import Log
-from barnabas.log.producers import ProducerStates
-from barnabas.log.segment import Segment
+from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.segment.segment import Segment
 from barnabas.wire.records.batch import BatchHeader, check_crc, headers
 from tests.log.batches import content, read_all
 

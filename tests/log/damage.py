@@ -18,7 +18,7 @@ from barnabas.log.checkpoints import (
     decode_offset_checkpoint,
     encode_epoch_checkpoint,
 )
-from barnabas.log.folder import CLEAN_SHUTDOWN
+from barnabas.log.log_dir import CLEAN_SHUTDOWN
 from barnabas.wire.records.batch import headers
 from tests.log.batches import PARTITION
 from tests.log.crashed import Promises

@@ -12,7 +12,7 @@ from barnabas.log.checkpoints import (
     encode_epoch_checkpoint,
     encode_offset_checkpoint,
 )
-from barnabas.log.epochs import EpochEntry
+from barnabas.log.leader_epochs import EpochEntry
 
 OFFSETS = {
     TopicPartition("orders", 0): 1500,

@@ -5,7 +5,11 @@ from pathlib import Path
 
 from barnabas.base.ids import Offset
 from barnabas.base.randomness import Random
-from barnabas.log.cleanable import decide_cleanable, decide_filthiest, decide_first_dirty_offset
+from barnabas.log.cleaner.cleanable import (
+    decide_cleanable,
+    decide_filthiest,
+    decide_first_dirty_offset,
+)
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from tests.log.batches import NOW, PARTITION, open_partition

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Appended, Log
-from barnabas.log.segment import TRANSACTION_INDEX
-from barnabas.log.transaction_index import decode_aborted
+from barnabas.log.segment.segment import TRANSACTION_INDEX
+from barnabas.log.segment.transaction_index import decode_aborted
 from barnabas.wire.records.batch import BatchHeader, headers, read_header
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import (
@@ -27,7 +27,7 @@ from barnabas.wire.records.records import (
 )
 from tests.log.batches import NOW, content, open_partition, read_batches
 from tests.log.compaction import COMPACT, clean
-from tests.log.test_loading import check_indexes
+from tests.log.test_log_loader import check_indexes
 
 SMALL = replace(COMPACT, segment_index_bytes=60, index_interval_bytes=120)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"f", b"a long key that takes some room"])

@@ -15,11 +15,11 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.topic_config import TopicConfig, resolve
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
-from barnabas.log.epochs import EpochEnd, EpochEntry
-from barnabas.log.index import OffsetIndex, TimeIndex
+from barnabas.log.leader_epochs import EpochEnd, EpochEntry
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.log.producers.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.log.segment.index import OffsetIndex, TimeIndex
 from barnabas.wire.records.batch import BatchHeader, check_crc, headers
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import Record, read_marker, read_records

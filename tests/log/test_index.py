@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import RealDisk
-from barnabas.log.index import OffsetIndex, TimeIndex
+from barnabas.log.segment.index import OffsetIndex, TimeIndex
 
 BASE = 1000
 

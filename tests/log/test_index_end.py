@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.twins import both, in_python
 
-NAME = "barnabas.log.index_end"
+NAME = "barnabas.log.segment.index_end"
 BASE = 1_000
 ROOM = 400
 pytestmark = pytest.mark.parametrize("twin", both(NAME))

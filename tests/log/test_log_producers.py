@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Offset
-from barnabas.log.segment import Segment
-from barnabas.log.transaction_index import decode_aborted
+from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.transaction_index import decode_aborted
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.records import (
     ControlType,

@@ -18,13 +18,13 @@ from hypothesis.stateful import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
+from barnabas.log.background_work import Flush
 from barnabas.log.log import Log
-from barnabas.log.work import Flush
 from barnabas.wire.records.batch import BatchHeader, check_crc, headers, read_header
 from barnabas.wire.records.records import Record, build_batch, read_records
 from tests.log.batches import CONFIG, NOW, PARTITION, append, content, open_partition
 from tests.log.compaction import clean
-from tests.log.test_loading import check_indexes
+from tests.log.test_log_loader import check_indexes
 
 SMALL = replace(
     CONFIG,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.log.offset_map import ABSENT, OffsetMap
+from barnabas.log.cleaner.offset_map import ABSENT, OffsetMap
 
 SLOT = 24
 

@@ -10,8 +10,8 @@ import pytest
 from barnabas.base.ids import BrokerId
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import RealDisk
-from barnabas.log.folder import RECOVERY_POINT
 from barnabas.log.log import Log
+from barnabas.log.log_dir import RECOVERY_POINT
 from barnabas.log.logs import Logs
 from tests.log.batches import CONFIG, NOW, PARTITION, fill, open_partition, read_all
 

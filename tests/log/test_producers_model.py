@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.log.producer_snapshot import decode_snapshot
-from barnabas.log.producers import ProducerStates
+from barnabas.log.producers.producer_snapshot import decode_snapshot
+from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.wire.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 SEQUENCES = 2**31

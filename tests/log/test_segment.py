@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
-from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, TimestampOffset
+from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.segment.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, TimestampOffset
 from barnabas.wire.records.batch import LOG_OVERHEAD, read_header, stamp
 from tests.log.batches import CONFIG, NOW, batch_of, content
 

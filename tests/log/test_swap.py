@@ -19,7 +19,7 @@ from tests.log.compaction import (
     pairs_of,
     run,
 )
-from tests.log.test_loading import check_indexes
+from tests.log.test_log_loader import check_indexes
 
 FOLDER = "orders-0"
 VALUE = "value" * 10

@@ -14,9 +14,9 @@ from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
+from barnabas.log.background_work import Removal
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.work import Removal
 from barnabas.replication.fetcher import (
     FetcherPorts,
     FetcherSettings,

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset
-from barnabas.log.epochs import EpochEnd
+from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.log import Log
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leadership import Leadership

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
-from barnabas.log.epochs import EpochEnd
-from barnabas.log.followed import checked_batches
+from barnabas.log.follower_batches import checked_batches
+from barnabas.log.leader_epochs import EpochEnd
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.truncation import decide_truncation

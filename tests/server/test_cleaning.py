@@ -15,9 +15,9 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import RealDisk
+from barnabas.log.background_work import Removal
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.work import Removal
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cleaning import CleanerSettings, LogCleaner
 from tests.log.batches import NOW

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import RealDisk
-from barnabas.log.extent import Extent
+from barnabas.log.segment.file_slice import Extent
 from barnabas.server import housekeeping
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.batch import headers

@@ -11,8 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.ids import LeaderEpoch
-from barnabas.log.extent import Extent
 from barnabas.log.log import Log
+from barnabas.log.segment.file_slice import Extent
 from barnabas.server.delayed_fetch import DelayedFetch
 from barnabas.server.fetch_collector import FetchCollector
 from tests.server.raw import Insight, batch, fetch, produce, until, with_broker

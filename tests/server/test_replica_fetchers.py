@@ -5,7 +5,7 @@ from pathlib import Path
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.offload import InlineOffload
-from barnabas.log.work import Removal
+from barnabas.log.background_work import Removal
 from barnabas.replication.fetcher import FetcherPorts, ReplicaFetchers
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leadership import Leadership

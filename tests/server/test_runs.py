@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.log.segment import Segment
+from barnabas.log.segment.segment import Segment
 from barnabas.wire.apis import ApiKey
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, read_response, with_broker
 from tests.support.full_disk import room_for

@@ -21,7 +21,7 @@ from barnabas.server.partitions import Partitions
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded import Tree
 from tests.log.batches import CONFIG, fill, open_partition
-from tests.log.test_producers import batch
+from tests.log.test_producer_state import batch
 from tests.replication.leading import F2, ME, leadership
 from tests.sim.test_disk import Noon
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.log_files import find_folders
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
-from barnabas.log.epochs import EpochEntry
+from barnabas.log.leader_epochs import EpochEntry
 from barnabas.spark import audit_files
 from barnabas.spark.audit_files import find_replicas
 from barnabas.wire.records.records import Record, build_batch

@@ -24,12 +24,12 @@ from barnabas.base.randomness import Random
 from barnabas.bench.report import Row, Section, rate, ratio_row, show, size_name
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
-from barnabas.log.cleanable import decide_cleanable, plan_cleaning
-from barnabas.log.cleaning import Cleaning
-from barnabas.log.loading import Opening, open_log
+from barnabas.log.cleaner.cleanable import decide_cleanable, plan_cleaning
+from barnabas.log.cleaner.cleaner import Cleaning
+from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.log import Log
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.producers import ProducerStates
+from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.recovery.log_loader import Opening, open_log
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import Record, build_batch

@@ -15,10 +15,10 @@ from barnabas.bench.messages import BATCH_OVERHEAD, batch_of
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
 from barnabas.log.flushes import EPOCH_CHECKPOINT
-from barnabas.log.loading import Opening, open_log
 from barnabas.log.log import Log
-from barnabas.log.producer_snapshot import encode_snapshot
-from barnabas.log.producers import ProducerStates
+from barnabas.log.producers.producer_snapshot import encode_snapshot
+from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.recovery.log_loader import Opening, open_log
 
 PARTITION: Final = TopicPartition("bench", 0)
 BATCH_BYTES: Final = 16 * 1024

@@ -11,8 +11,8 @@ from barnabas.cli.dumped import Damage, Dump, Entry
 from barnabas.cli.journal_dump import dump_journal
 from barnabas.config.properties import parse_properties
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
-from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.log.producer_snapshot import decode_snapshot
+from barnabas.log.producers.producer_snapshot import decode_snapshot
+from barnabas.log.segment.index import OffsetIndex, TimeIndex
 from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, read_header
 
 _ABORTED: Final = Struct(">hqqqq")

@@ -21,10 +21,10 @@ from barnabas.cli.verify_segment import (
 )
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
-from barnabas.log.epochs import EpochEntry, LeaderEpochs
-from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.log.loading import read_topic_id
-from barnabas.log.producer_snapshot import decode_snapshot
+from barnabas.log.leader_epochs import EpochEntry, LeaderEpochs
+from barnabas.log.producers.producer_snapshot import decode_snapshot
+from barnabas.log.recovery.log_loader import read_topic_id
+from barnabas.log.segment.index import OffsetIndex, TimeIndex
 
 _ABORTED: Final = Struct(">hqqqq")
 _INDEXES: Final[Mapping[str, Struct]] = {

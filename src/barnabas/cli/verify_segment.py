@@ -11,7 +11,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.cli.dumped import Damage
 from barnabas.cli.segment_dump import Batch, read_batches
 from barnabas.cli.verified import Verified
-from barnabas.log.index import OffsetIndex, TimeIndex
+from barnabas.log.segment.index import OffsetIndex, TimeIndex
 from barnabas.wire.records.batch import BatchHeader, check_crc
 from barnabas.wire.records.records import read_records
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.log.epochs import EpochEntry
+from barnabas.log.leader_epochs import EpochEntry
 
 _VERSION: Final = "0"
 _OFFSET_LINE: Final = re.compile(r"(\S+)\s+(\d{1,10})\s+(\d{1,19})", re.ASCII)

@@ -4,8 +4,8 @@ from typing import Final
 
 from barnabas.base.ids import Offset
 from barnabas.disk.disk import Disk
-from barnabas.log.segments import Segments
-from barnabas.log.work import Flush
+from barnabas.log.background_work import Flush
+from barnabas.log.segment.segments import Segments
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"

@@ -15,26 +15,26 @@ from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Buffer, Disk
+from barnabas.log.background_work import Flush, Removal
 from barnabas.log.checkpoints import encode_epoch_checkpoint
-from barnabas.log.cleaning import Cleaning
-from barnabas.log.ends import MAX_RELATIVE, LogEnd
-from barnabas.log.epochs import EpochEnd, LeaderEpochs
-from barnabas.log.extent import NOTHING, Extent
+from barnabas.log.cleaner.cleaner import Cleaning
+from barnabas.log.cleaner.swap import Swap
 from barnabas.log.flushes import EPOCH_CHECKPOINT, Flushes
-from barnabas.log.followed import check_order
-from barnabas.log.producers import CompletedTransaction, ProducerStates
-from barnabas.log.retention import decide_deletable
-from barnabas.log.segment import LOG, Segment, TimestampOffset
-from barnabas.log.segments import Segments, new_segment
-from barnabas.log.snapshots import (
+from barnabas.log.follower_batches import check_order
+from barnabas.log.leader_epochs import EpochEnd, LeaderEpochs
+from barnabas.log.producers.producer_snapshots import (
     remove_snapshots,
     replay,
     restore,
     take_last_snapshot,
     take_snapshot,
 )
-from barnabas.log.swap import Swap
-from barnabas.log.work import Flush, Removal
+from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
+from barnabas.log.retention import decide_deletable
+from barnabas.log.segment.active_segment import MAX_RELATIVE, LogEnd
+from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.segment import LOG, Segment, TimestampOffset
+from barnabas.log.segment.segments import Segments, new_segment
 from barnabas.wire.records.batch import BatchHeader, headers
 
 

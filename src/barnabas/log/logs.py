@@ -14,8 +14,9 @@ from barnabas.base.randomness import Random
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
-from barnabas.log.doubles import empty_doubles
-from barnabas.log.folder import (
+from barnabas.log.background_work import Flush, Removal
+from barnabas.log.log import Log
+from barnabas.log.log_dir import (
     FIRST_DIRTY_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -23,11 +24,10 @@ from barnabas.log.folder import (
     CheckpointWrite,
     LogFolder,
 )
-from barnabas.log.loading import Opening, open_log, write_topic_id
-from barnabas.log.log import Log
-from barnabas.log.producers import ProducerStates
-from barnabas.log.settling import Settling
-from barnabas.log.work import Flush, Removal
+from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.recovery.duplicate_log_dirs import empty_doubles
+from barnabas.log.recovery.log_loader import Opening, open_log, write_topic_id
+from barnabas.log.truncation_sync import Settling
 
 DELETE: Final = "-delete"
 _PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)

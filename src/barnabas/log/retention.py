@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from barnabas.config.topic_config import TopicConfig
-from barnabas.log.segment import Segment
+from barnabas.log.segment.segment import Segment
 
 
 def decide_deletable(

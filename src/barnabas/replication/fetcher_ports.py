@@ -10,8 +10,8 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import Safeguards
 from barnabas.client.peer import Peer
+from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
-from barnabas.log.work import Removal
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
 

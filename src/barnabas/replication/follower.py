@@ -5,10 +5,10 @@ import uuid
 from typing import NamedTuple
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from barnabas.log.epochs import EpochEnd
-from barnabas.log.followed import UnexpectedOffset
+from barnabas.log.background_work import Removal
+from barnabas.log.follower_batches import UnexpectedOffset
+from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.log import Log
-from barnabas.log.work import Removal
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.reading import last_stable_offset
 from barnabas.replication.truncation import decide_truncation

@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
-from barnabas.log.extent import Extent
 from barnabas.log.log import Log
+from barnabas.log.segment.file_slice import Extent
 
 NO_LIMIT: Final = (1 << 63) - 1
 

@@ -9,9 +9,9 @@ from typing import Final
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, Offset
 from barnabas.client.peer import Peer
-from barnabas.log.epochs import EpochEnd
-from barnabas.log.followed import checked_batches
-from barnabas.log.work import Removal
+from barnabas.log.background_work import Removal
+from barnabas.log.follower_batches import checked_batches
+from barnabas.log.leader_epochs import EpochEnd
 from barnabas.replication.fetcher_ports import FetcherPorts
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.following import Following, Followings

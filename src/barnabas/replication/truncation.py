@@ -6,7 +6,7 @@ of the same length may differ below it: not cutting there leaves them so for eve
 """
 
 from barnabas.base.ids import LeaderEpoch, Offset
-from barnabas.log.epochs import UNDEFINED, EpochEnd
+from barnabas.log.leader_epochs import UNDEFINED, EpochEnd
 from barnabas.log.log import Log
 
 

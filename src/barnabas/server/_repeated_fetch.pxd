@@ -1,4 +1,4 @@
-from barnabas.log._ends cimport LogEnd
+from barnabas.log.segment._active_segment cimport LogEnd
 from barnabas.server._run cimport Run
 from barnabas.wire.fetch._single_fetch cimport SingleAnswer
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -4,7 +4,7 @@
 from barnabas.base.errors import BrokerError, DiskFault
 
 from barnabas.disk._open_file cimport look_anew
-from barnabas.log._ends cimport LogEnd
+from barnabas.log.segment._active_segment cimport LogEnd
 from barnabas.server._run cimport SEND_AT, Run, is_alike, length_at, pass_over
 from barnabas.wire.fetch._single_fetch cimport SingleAnswer
 from barnabas.wire.produce._plain_batch cimport long_at, uint_at

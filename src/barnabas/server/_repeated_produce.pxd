@@ -1,4 +1,4 @@
-from barnabas.log._ends cimport Judged, SegmentEnd
+from barnabas.log.segment._active_segment cimport Judged, SegmentEnd
 from barnabas.server._run cimport Run
 from barnabas.wire.produce._plain_batch cimport Answer
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -7,7 +7,7 @@ from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.replication.leader import Produced
 from barnabas.server.delayed_produce import ALL
 
-from barnabas.log._ends cimport MOST_TOGETHER, Judged, LogEnd, SegmentEnd
+from barnabas.log.segment._active_segment cimport MOST_TOGETHER, Judged, LogEnd, SegmentEnd
 from barnabas.server._run cimport Run, is_alike, length_at, pass_over
 from barnabas.wire.produce._plain_batch cimport Answer, Plain, find_records, is_plain, uint_at
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

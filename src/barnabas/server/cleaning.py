@@ -17,13 +17,18 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.log.cleanable import LogToClean, decide_cleanable, decide_filthiest, plan_cleaning
-from barnabas.log.cleaning import Cleaning
+from barnabas.log.background_work import Removal
+from barnabas.log.cleaner.cleanable import (
+    LogToClean,
+    decide_cleanable,
+    decide_filthiest,
+    plan_cleaning,
+)
+from barnabas.log.cleaner.cleaner import Cleaning
+from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.segment import Segment
-from barnabas.log.work import Removal
+from barnabas.log.segment.segment import Segment
 from barnabas.replication.replicas import Replicas
 
 log = logging.getLogger("barnabas.cleaner")

@@ -10,8 +10,8 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import Offload
+from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
-from barnabas.log.work import Removal
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed import Delayed
 

@@ -16,9 +16,9 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.disk.disk import Disk
+from barnabas.log.background_work import Removal
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.work import Removal
 from barnabas.replication.follower import FollowerReplica
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.leadership import Leadership

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.spark.audit_files import Replica
 from barnabas.spark.audit_findings import Audited, Finding, Held, Key, Kind, Range, key_of
 

@@ -17,8 +17,8 @@ from barnabas.cli.log_files import SEGMENT_FILE, Folder, explain_unreadable, fin
 from barnabas.config.properties import parse_properties
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
-from barnabas.log.epochs import EpochEntry
-from barnabas.log.loading import read_topic_id
+from barnabas.log.leader_epochs import EpochEntry
+from barnabas.log.recovery.log_loader import read_topic_id
 
 _META: Final = "meta.properties"
 _PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)

@@ -9,10 +9,10 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.randomness import Random
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
-from barnabas.log.extent import NOTHING, Extent
-from barnabas.log.producers import CompletedTransaction
-from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset
-from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.log.producers.producer_state import CompletedTransaction
+from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset
+from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.records.batch import BatchHeader
 
 DELETED: Final = ".deleted"

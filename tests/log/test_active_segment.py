@@ -13,7 +13,7 @@ from barnabas.config.topic_config import TopicConfig
 from barnabas.wire.records.batch import read_header
 from tests.support.twins import both, in_python
 
-NAME = "barnabas.log.ends"
+NAME = "barnabas.log.segment.active_segment"
 CONFIG = TopicConfig()
 pytestmark = pytest.mark.parametrize("twin", both(NAME))
 

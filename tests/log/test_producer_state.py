@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
-from barnabas.log.producers import AppendedBefore, CompletedTransaction, ProducerStates
+from barnabas.log.producers.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
+from barnabas.log.producers.producer_state import (
+    AppendedBefore,
+    CompletedTransaction,
+    ProducerStates,
+)
 from barnabas.wire.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 DAY_MS = 86_400_000

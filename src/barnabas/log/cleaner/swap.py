@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.disk.disk import Disk
-from barnabas.log.segment import SEGMENT_FILES, SNAPSHOT, Segment
-from barnabas.log.segments import mark_deleted
+from barnabas.log.segment.segment import SEGMENT_FILES, SNAPSHOT, Segment
+from barnabas.log.segment.segments import mark_deleted
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"

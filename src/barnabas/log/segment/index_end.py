@@ -78,4 +78,4 @@ class IndexEnd:
         self.entries += 1
 
 
-use_compiled(globals(), "barnabas.log._index_end", "IndexEnd")
+use_compiled(globals(), "barnabas.log.segment._index_end", "IndexEnd")

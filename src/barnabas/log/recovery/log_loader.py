@@ -19,15 +19,15 @@ from barnabas.base.randomness import Random
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.checkpoints import CorruptCheckpoint, decode_epoch_checkpoint
-from barnabas.log.ends import MAX_RELATIVE
-from barnabas.log.epochs import EpochEntry, LeaderEpochs
+from barnabas.log.cleaner.swap import CLEANED, SWAP
 from barnabas.log.flushes import EPOCH_CHECKPOINT, PARTITION_METADATA
+from barnabas.log.leader_epochs import EpochEntry, LeaderEpochs
 from barnabas.log.log import Log
-from barnabas.log.producers import ProducerStates
-from barnabas.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
-from barnabas.log.segments import DELETED, decide_jitter_ms, new_segment
-from barnabas.log.snapshots import snapshot_offsets, snapshot_path
-from barnabas.log.swap import CLEANED, SWAP
+from barnabas.log.producers.producer_snapshots import snapshot_offsets, snapshot_path
+from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.segment.active_segment import MAX_RELATIVE
+from barnabas.log.segment.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
+from barnabas.log.segment.segments import DELETED, decide_jitter_ms, new_segment
 
 _INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.disk.disk import Disk
-from barnabas.log.folder import CheckpointWrite
 from barnabas.log.log import Log
+from barnabas.log.log_dir import CheckpointWrite
 
 
 class Settling(NamedTuple):

@@ -5,9 +5,9 @@ from contextlib import suppress
 from functools import partial
 
 from barnabas.disk.disk import Disk
-from barnabas.log.producer_snapshot import CorruptSnapshot
-from barnabas.log.producers import CompletedTransaction, ProducerStates
-from barnabas.log.segments import Segments
+from barnabas.log.producers.producer_snapshot import CorruptSnapshot
+from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
+from barnabas.log.segment.segments import Segments
 from barnabas.wire.records.batch import BatchHeader
 from barnabas.wire.records.records import ControlType, read_marker
 

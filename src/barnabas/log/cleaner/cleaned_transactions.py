@@ -8,7 +8,7 @@ to read the records finds the marker too.
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.records.batch import BatchHeader
 from barnabas.wire.records.records import ControlType, read_marker
 

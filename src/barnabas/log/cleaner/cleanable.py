@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from barnabas.log.cleaning import CleaningPlan
+from barnabas.log.cleaner.cleaner import CleaningPlan
 from barnabas.log.log import Log
-from barnabas.log.segment import TRANSACTION_INDEX, Segment
+from barnabas.log.segment.segment import TRANSACTION_INDEX, Segment
 
 _NO_LIMIT: Final = 2**63 - 1
 

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from barnabas.disk.disk import Disk
-from barnabas.log.index_end import OFFSET_ENTRY, TIME_ENTRY, IndexEnd
+from barnabas.log.segment.index_end import OFFSET_ENTRY, TIME_ENTRY, IndexEnd
 
 # Space is taken from the disk page by page: a full disk is then an error, not a death by SIGBUS,
 # and the first write to a page does not wait for the kernel to find a large one (2 ms).

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import LawBroken
 from barnabas.base.ids import NO_LEADER_EPOCH
-from barnabas.log.epochs import UNDEFINED, EpochEnd, EpochEntry, LeaderEpochs
+from barnabas.log.leader_epochs import UNDEFINED, EpochEnd, EpochEntry, LeaderEpochs
 
 
 def epochs_of(*entries: tuple[int, int]) -> LeaderEpochs:

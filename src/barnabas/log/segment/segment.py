@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import BrokerError
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Buffer, DataFile, Disk
-from barnabas.log.ends import MAX_RELATIVE, SegmentEnd
-from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.extent import NOTHING, Extent
-from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.log.recovery import refuse_old_format, valid_batches
-from barnabas.log.transaction_index import (
+from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.recovery.log_file_scan import refuse_old_format, valid_batches
+from barnabas.log.segment.active_segment import MAX_RELATIVE, SegmentEnd
+from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.index import OffsetIndex, TimeIndex
+from barnabas.log.segment.transaction_index import (
     AbortedTransaction,
     append_aborted,
     truncate_aborted,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.disk.disk import Buffer
-from barnabas.log.cleaned_transactions import CleanedTransactions
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.producers import LastRecord
+from barnabas.log.cleaner.cleaned_transactions import CleanedTransactions
+from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.producers.producer_state import LastRecord
 from barnabas.wire.records.batch import BatchHeader
 from barnabas.wire.records.record_slices import RecordSlice, empty, rebuild, slice_records
 

@@ -15,13 +15,13 @@ from typing import Final
 
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
-from barnabas.log.cleaned_segments import CleanedSegments
-from barnabas.log.cleaned_transactions import CleanedTransactions
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.producers import LastRecord
-from barnabas.log.record_filter import FilterStatistics, RecordFilter
-from barnabas.log.segment import LOG, Segment
-from barnabas.log.transaction_index import AbortedTransaction, decode_aborted
+from barnabas.log.cleaner.cleaned_segments import CleanedSegments
+from barnabas.log.cleaner.cleaned_transactions import CleanedTransactions
+from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.cleaner.record_filter import FilterStatistics, RecordFilter
+from barnabas.log.producers.producer_state import LastRecord
+from barnabas.log.segment.segment import LOG, Segment
+from barnabas.log.segment.transaction_index import AbortedTransaction, decode_aborted
 from barnabas.wire.records.batch import MAGIC, BatchHeader, check_crc, headers, read_header
 from barnabas.wire.records.record_slices import slice_records
 from barnabas.wire.records.records import corrupt

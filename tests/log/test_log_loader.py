@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from barnabas.base.errors import BrokerError, ConfigError
 from barnabas.base.ids import Offset
 from barnabas.disk.disk import RealDisk
-from barnabas.log.loading import CorruptMetadata, read_topic_id, write_topic_id
 from barnabas.log.log import Log
+from barnabas.log.recovery.log_loader import CorruptMetadata, read_topic_id, write_topic_id
 from barnabas.wire.records.batch import read_header
 from tests.log.batches import (
     CONFIG,

@@ -1,4 +1,4 @@
-from barnabas.log._index_end cimport IndexEnd
+from barnabas.log.segment._index_end cimport IndexEnd
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 

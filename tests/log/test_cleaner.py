@@ -8,8 +8,12 @@ import pytest
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch
 from barnabas.log.log import Log
-from barnabas.log.segment import TRANSACTION_INDEX
-from barnabas.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
+from barnabas.log.segment.segment import TRANSACTION_INDEX
+from barnabas.log.segment.transaction_index import (
+    AbortedTransaction,
+    decode_aborted,
+    encode_aborted,
+)
 from barnabas.wire.records.batch import BatchHeader, read_header
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import (

@@ -5,7 +5,8 @@ from typing import Final
 
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Buffer, Disk
-from barnabas.log.segment import (
+from barnabas.log.cleaner.swap import CLEANED
+from barnabas.log.segment.segment import (
     LOG,
     OFFSET_INDEX,
     SEGMENT_FILES,
@@ -13,8 +14,7 @@ from barnabas.log.segment import (
     TRANSACTION_INDEX,
     Segment,
 )
-from barnabas.log.swap import CLEANED
-from barnabas.log.transaction_index import AbortedTransaction, encode_aborted
+from barnabas.log.segment.transaction_index import AbortedTransaction, encode_aborted
 from barnabas.wire.records.batch import BatchHeader, read_header
 
 _MAX_RELATIVE: Final = 2**31 - 1

@@ -10,13 +10,13 @@ from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.base.twins import use_compiled
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Buffer, DataFile
-from barnabas.log.extent import Extent
-from barnabas.log.index_end import IndexEnd
+from barnabas.log.segment.file_slice import Extent
+from barnabas.log.segment.index_end import IndexEnd
 from barnabas.wire.records.batch import stamp
 from barnabas.wire.records.batch_walk import whole_batches
 
 if TYPE_CHECKING:
-    from barnabas.log.segment import Segment
+    from barnabas.log.segment.segment import Segment
 
 MAX_RELATIVE: Final = 2**31 - 1
 # How many positions to remember: as many consumers can read on without a lookup.
@@ -231,4 +231,4 @@ class LogEnd:
         return self.locate(offset, max_bytes, upto, minimum_one=True).warm()
 
 
-use_compiled(globals(), "barnabas.log._ends", "LogEnd", "SegmentEnd")
+use_compiled(globals(), "barnabas.log.segment._active_segment", "LogEnd", "SegmentEnd")

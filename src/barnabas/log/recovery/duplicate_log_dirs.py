@@ -10,9 +10,9 @@ from uuid import UUID
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.disk.disk import Disk
-from barnabas.log.folder import LogFolder
-from barnabas.log.loading import Opening, read_topic_id
-from barnabas.log.segment import LOG
+from barnabas.log.log_dir import LogFolder
+from barnabas.log.recovery.log_loader import Opening, read_topic_id
+from barnabas.log.segment.segment import LOG
 
 _FIRST_SEGMENT = f"{0:020}{LOG}"
 

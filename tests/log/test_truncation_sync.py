@@ -8,15 +8,15 @@ import pytest
 
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import Offset
-from barnabas.log.folder import (
+from barnabas.log.log import Log
+from barnabas.log.log_dir import (
     FIRST_DIRTY_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
 )
-from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.log.segment import Segment
+from barnabas.log.segment.segment import Segment
 from tests.log.batches import CONFIG, NOW, append, content, fill, open_partition
 from tests.log.test_logs import A, B, opened
 

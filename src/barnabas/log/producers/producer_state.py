@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.log.producers.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from barnabas.wire.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 BATCHES_REMEMBERED: Final = 5

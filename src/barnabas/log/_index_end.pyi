@@ -1,1 +1,0 @@
-from barnabas.log.index_end import IndexEnd as IndexEnd

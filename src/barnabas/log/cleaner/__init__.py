@@ -1,0 +1,1 @@
+"""Log compaction: dirtiest log, offset map, cleaned segments, swap."""

@@ -1,0 +1,1 @@
+"""Producer state of one partition: sequences, epochs, snapshots."""

@@ -1,0 +1,1 @@
+from barnabas.log.segment.index_end import IndexEnd as IndexEnd
