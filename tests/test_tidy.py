@@ -21,7 +21,10 @@ MIN_WORDS_IN_A_TEST_NAME = 3
 # Where everything may be caught, as a file and a function in it: the top of a connection, and
 # whoever supervises tasks that nobody awaits. Anywhere else it would hide a bug.
 SWALLOWS_ALL = {
-    ("src/barnabas/purgatory/operations.py", "_guarded"): "one operation's bug is not its waker's",
+    (
+        "src/barnabas/purgatory/delayed_operation.py",
+        "_guarded",
+    ): "one operation's bug is not its waker's",
     ("src/barnabas/purgatory/timer.py", "_run"): "one task's bug must not stop the clock",
     ("src/barnabas/server/cleaning.py", "_run"): "what is due is looked for again later",
     ("src/barnabas/server/cleaning.py", "clean"): "one log that cannot be cleaned stops no other",

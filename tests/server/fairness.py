@@ -25,7 +25,7 @@ from barnabas.bench.fetch_frames import (
 )
 from barnabas.bench.java_fetcher import JavaFetcher
 from barnabas.bench.messages import batch_of
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from tests.server.raw import Insight, RawClient, broker, produce, until
 
 T = TypeVar("T")

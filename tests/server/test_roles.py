@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.purgatory.operations import DelayedOperation
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
     LeaderAndIsrLiveLeader,

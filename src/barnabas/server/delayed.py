@@ -8,7 +8,7 @@ followers looks at none of those that it cannot help.
 
 from collections.abc import Iterator, Sequence
 
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.purgatory.timer import Timer
 
 Key = tuple[str, int]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import Offset
-from barnabas.purgatory.operations import DelayedOperation
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 

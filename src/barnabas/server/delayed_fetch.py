@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from barnabas.base.laws import law
-from barnabas.purgatory.operations import DelayedOperation
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.server.fetch_collector import FetchCollector, Fetched
 from barnabas.server.fetch_sessions import FetchContext
 from barnabas.server.replies import Answer, Pending, Refusal

@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server.wanted import (
     FetchSession,
     NamedPartitions,

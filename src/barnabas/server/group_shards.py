@@ -16,7 +16,7 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, LogRecord, Now, Outcome, Waiter
 from barnabas.groups.shard import Shard
-from barnabas.purgatory.operations import DelayedOperation
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader import LeaderReplica

@@ -16,7 +16,7 @@ from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
 from barnabas.log.logs import Logs
-from barnabas.purgatory.operations import Purgatory
+from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetcher import FetcherPorts, ReplicaFetchers
 from barnabas.replication.isr import IsrTracker

@@ -7,7 +7,7 @@ from typing import Any
 from barnabas.base.errors import ErrorCode
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
-from barnabas.purgatory.operations import Purgatory
+from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.replication.fetcher import ReplicaFetchers
 from barnabas.replication.isr import IsrTracker
 from barnabas.replication.replicas import Replicas

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.base.twins import use_compiled
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.replication.leader import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed_produce import ALL

@@ -18,7 +18,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller.assignment import Racks, assign, assign_more
 from barnabas.log.logs import Logs
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server import assignments
 from barnabas.server.assignments import Assignment
 from barnabas.server.configs import Configs

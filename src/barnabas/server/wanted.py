@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.replication.progress import Follower, LastFetch
 from barnabas.server.delayed import Key
 from barnabas.wire.fetch.fetch_codec import FetchPartition, PartitionFetched, PartitionMemo

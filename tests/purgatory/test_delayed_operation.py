@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import LawBroken
-from barnabas.purgatory.operations import DelayedOperation, Purgatory
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.purgatory.timer import Timer
 
 from .virtual_loop import VirtualLoop
