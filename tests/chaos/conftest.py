@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from tests.chaos.cluster import CutCluster
 
 StartCluster = Callable[..., CutCluster]

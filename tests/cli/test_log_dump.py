@@ -20,8 +20,8 @@ from barnabas.wire.records.records import (
     build_batch,
     build_marker,
 )
-from barnabas.znodes.journal import Journal
-from barnabas.znodes.nodes import Changed, Created, Deleted
+from barnabas.znodes.embedded.journal import Journal
+from barnabas.znodes.embedded.nodes import Changed, Created, Deleted
 from tests.cli.conftest import Barnabas, Send
 from tests.support.broker import BrokerProcess
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from tests.support.cluster import Cluster
 
 # What would move leaders by itself is off; what is deleted goes soon; a broker that stops and

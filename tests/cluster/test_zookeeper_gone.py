@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.znodes import paths
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from tests.cluster.operations import create, partitions
 from tests.support.agreement import children, read_znodes
 from tests.support.clients import Message

@@ -28,7 +28,7 @@ from barnabas.wire.control.stop_replica import StopReplicaPartitionError, StopRe
 from barnabas.wire.control.update_metadata import UpdateMetadataResponse
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import Coordination
 from tests.purgatory.virtual_loop import VirtualLoop
 

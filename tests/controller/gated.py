@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import ConnectionLoss, Operation, Result, SessionState
 
 Gate: TypeAlias = Callable[[Sequence[Operation]], Awaitable[None]]

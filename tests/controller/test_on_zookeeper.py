@@ -7,10 +7,10 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
 from barnabas.znodes import paths
 from barnabas.znodes.tree import Coordination, SessionState
-from barnabas.znodes.zookeeper import connect
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_tree import connect
 from tests.controller.cluster import Cluster, Scenario
-from tests.znodes.test_zookeeper import TIMEOUTS, ZooKeeperUnderTest
+from tests.znodes.test_zookeeper_tree import TIMEOUTS, ZooKeeperUnderTest
 
 T0 = TopicPartition("t", 0)
 

@@ -10,7 +10,7 @@ from barnabas.controller.context import Led
 from barnabas.controller.session import Connection
 from barnabas.controller.store import Deposed, Store
 from barnabas.znodes import paths
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.layout import PartitionState, TopicAssignment, decode_topic, encode_topic
 from barnabas.znodes.tree import ConnectionLoss, Create, NoNode, Operation, SessionExpired
 from tests.controller.gated import GatedSession, lose, once

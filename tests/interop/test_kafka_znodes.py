@@ -15,7 +15,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
 from barnabas.znodes.tree import Stat
-from barnabas.znodes.zookeeper import ZooKeeperSession, connect
+from barnabas.znodes.zookeeper.zookeeper_tree import ZooKeeperSession, connect
 from tests.support.apache_kafka import ApacheKafka, apache_kafka
 from tests.support.clients import Message
 from tests.support.confluent_client import ConfluentAdmin, ConfluentClient

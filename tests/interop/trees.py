@@ -11,7 +11,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint
 from barnabas.log.recovery.log_loader import read_topic_id
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 
 T = TypeVar("T")
 BROKER = BrokerId(0)

@@ -14,7 +14,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.progress import IsrChange
 from barnabas.replication.replicas import Replicas
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import ANY_VERSION, ConnectionLoss, Stat
 from tests.log.batches import NOW, batch_of, open_partition
 from tests.purgatory.virtual_loop import VirtualLoop

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.znodes.embedded import EmbeddedSession
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession
 from barnabas.znodes.tree import ConnectionLoss, Stat, Watch
 from tests.server.raw import Insight, until, with_broker
 

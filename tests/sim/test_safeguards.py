@@ -19,7 +19,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.partitions import Partitions
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import Tree
+from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.log.batches import CONFIG, fill, open_partition
 from tests.log.test_producer_state import batch
 from tests.replication.leading import F2, ME, leadership

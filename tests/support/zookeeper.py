@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
 # The server dies with whoever started it, even when that is killed and cleans up nothing.
 _DIES_WITH_US: Final = """

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.disk.disk import RealDisk
-from barnabas.znodes.embedded import EmbeddedSession, Tree
-from barnabas.znodes.journal import Journal
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
+from barnabas.znodes.embedded.journal import Journal
 from barnabas.znodes.tree import (
     ANY_VERSION,
     BadVersion,

@@ -15,9 +15,9 @@ import pytest
 from barnabas.base.errors import DiskFault
 from barnabas.base.offload import InlineOffload
 from barnabas.disk.disk import RealDisk
-from barnabas.znodes.embedded import Tree
-from barnabas.znodes.journal import FILE, Journal, JournalDamaged
-from barnabas.znodes.nodes import Created, Nodes
+from barnabas.znodes.embedded.embedded_tree import Tree
+from barnabas.znodes.embedded.journal import FILE, Journal, JournalDamaged
+from barnabas.znodes.embedded.nodes import Created, Nodes
 from barnabas.znodes.tree import Create, Set, Stat
 
 T = TypeVar("T")
@@ -224,7 +224,7 @@ CHILD = """
 import asyncio, sys
 from barnabas.disk.disk import RealDisk
 from barnabas.base.offload import InlineOffload
-from barnabas.znodes.embedded import Tree
+from barnabas.znodes.embedded.embedded_tree import Tree
 
 async def main():
     session = Tree.open(RealDisk(sys.argv[1]), InlineOffload()).session()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from barnabas.znodes.last_seen import LastSeen
 from barnabas.znodes.tree import EventKind, WatchEvent
+from barnabas.znodes.zookeeper.last_seen import LastSeen
 
 
 @dataclass

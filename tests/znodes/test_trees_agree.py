@@ -8,9 +8,9 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.znodes.embedded import Tree
+from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.tree import Coordination, Stat, WatchEvent, ZnodeError
-from barnabas.znodes.zookeeper import connect
+from barnabas.znodes.zookeeper.zookeeper_tree import connect
 from tests.znodes.test_embedded_model import operations, some_paths
 
 Step = tuple[str, Any]

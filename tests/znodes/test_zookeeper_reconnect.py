@@ -18,8 +18,8 @@ from barnabas.znodes.tree import (
     SessionState,
     WatchEvent,
 )
-from barnabas.znodes.zookeeper import ZooKeeperSession, connect
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_tree import ZooKeeperSession, connect
 from tests.znodes.contract import Heard
 from tests.znodes.proxy import Proxy, proxy_to
 

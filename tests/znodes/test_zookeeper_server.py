@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from barnabas.base.errors import ConfigError
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
 
 @contextmanager

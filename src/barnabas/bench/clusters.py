@@ -21,8 +21,8 @@ from barnabas.bench.processes import (
 )
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import Coordination
-from barnabas.znodes.zookeeper import connect
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_tree import connect
 
 BROKERS: Final = 3
 CONNECTED_WITHIN_MS: Final = 20_000

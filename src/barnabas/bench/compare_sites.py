@@ -22,7 +22,7 @@ from barnabas.base.ports import free_port
 from barnabas.bench.kafka_release import AS_SHIPPED, ENDING_WITH_US, ApacheKafka
 from barnabas.bench.processes import BROKER, ServerFailed
 from barnabas.bench.topics import client_settings
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
 HOST: Final = "127.0.0.1"
 READY_WITHIN_S: Final = 90.0

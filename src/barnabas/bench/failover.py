@@ -38,10 +38,10 @@ from barnabas.wire.control.stop_replica import StopReplicaResponse
 from barnabas.wire.control.update_metadata import UpdateMetadataResponse
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import Tree
+from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.tree import Coordination, Create
-from barnabas.znodes.zookeeper import connect
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_tree import connect
 
 BROKERS: Final = 3
 REPLICAS: Final = 2

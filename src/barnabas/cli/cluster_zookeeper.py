@@ -8,7 +8,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.offload import Offload
 from barnabas.cli.cluster_folder import ClusterFolder
 from barnabas.cli.failures import CommandFailed
-from barnabas.znodes.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
 _LOOK_EVERY_S: Final = 0.5
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from barnabas.base.checksum import crc32c
 from barnabas.cli.dumped import Damage, Dump, Entry
-from barnabas.znodes.journal import FORMAT, MAGIC
+from barnabas.znodes.embedded.journal import FORMAT, MAGIC
 
 _CHANGES: Final = {"+": "create", "=": "change", "-": "delete"}
 _NODE: Final = ("path", "value", "czxid", "mzxid", "version", "children_ever", "owner")

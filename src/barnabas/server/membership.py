@@ -24,7 +24,7 @@ from barnabas.log.logs import Logs
 from barnabas.server.metadata import BrokerImage
 from barnabas.server.seams import Seams
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import Tree
+from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.tree import (
     Coordination,
     NodeExists,
@@ -68,10 +68,10 @@ async def join(
 
 async def _connect(config: BrokerConfig, address: str) -> Coordination:
     # Here, since a broker that is alone need not wait for a client of ZooKeeper to be loaded.
-    from barnabas.znodes import zookeeper
+    from barnabas.znodes.zookeeper.zookeeper_tree import zookeeper_tree
 
     session_timeout_ms = config.int("zookeeper.session.timeout.ms")
-    return await zookeeper.connect(
+    return await zookeeper_tree.connect(
         address,
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=config.optional_int("zookeeper.connection.timeout.ms")

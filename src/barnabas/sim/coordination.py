@@ -16,7 +16,7 @@ from typing import Any
 
 from barnabas.base.randomness import Random
 from barnabas.sim.seats import Ask, Connection, Seat, Servers, Watched
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import (
     ANY_VERSION,
     ConnectionLoss,

@@ -9,7 +9,7 @@ from barnabas.replication.leader import LeaderReplica
 from barnabas.server.partitions import Partitions
 from barnabas.sim.machine import Machine
 from barnabas.znodes import layout, paths
-from barnabas.znodes.nodes import Nodes
+from barnabas.znodes.embedded.nodes import Nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from barnabas.base.randomness import Random
-from barnabas.znodes.embedded import EmbeddedSession
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession
 from barnabas.znodes.tree import SessionState, Watch, WatchEvent, ZnodeError
 
 Ask = Callable[[EmbeddedSession], Coroutine[Any, Any, Any]]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
-from barnabas.znodes.fields import broker_ids, integer, mapping, parsed, reading, text, to_json
+from barnabas.znodes.json_fields import broker_ids, integer, mapping, parsed, reading, text, to_json
 from barnabas.znodes.paths import (
     CLUSTER_ID,
     CONTROLLER,

@@ -14,7 +14,7 @@ from barnabas.base.offload import InlineOffload
 from barnabas.disk.disk import RealDisk
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
-from barnabas.znodes.embedded import Tree
+from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.server.admin.client import LATEST, Client, parts
 from tests.server.admin.running import broker
 

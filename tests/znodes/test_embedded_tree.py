@@ -12,7 +12,7 @@ import pytest
 from barnabas.base.errors import DiskFault
 from barnabas.base.offload import InlineOffload, Offload, T, ThreadOffload
 from barnabas.disk.disk import RealDisk
-from barnabas.znodes.embedded import EmbeddedSession, Tree
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import (
     Coordination,
     Create,

@@ -11,8 +11,16 @@ from typing import TypeAlias
 
 from barnabas.base.offload import InlineOffload, Offload
 from barnabas.disk.disk import Disk
-from barnabas.znodes.journal import Journal
-from barnabas.znodes.nodes import ROOT, Change, Nodes, check_operation, check_path, events_of
+from barnabas.znodes.embedded.embedded_watches import Watches
+from barnabas.znodes.embedded.journal import Journal
+from barnabas.znodes.embedded.nodes import (
+    ROOT,
+    Change,
+    Nodes,
+    check_operation,
+    check_path,
+    events_of,
+)
 from barnabas.znodes.tree import (
     ANY_VERSION,
     Create,
@@ -26,7 +34,6 @@ from barnabas.znodes.tree import (
     StateListener,
     Watch,
 )
-from barnabas.znodes.watches import Watches
 
 Plan: TypeAlias = Callable[[], Sequence[Operation]]
 

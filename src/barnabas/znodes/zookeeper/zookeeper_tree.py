@@ -19,20 +19,8 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from barnabas.base.errors import ConfigError
-from barnabas.znodes.kazoo_requests import (
-    EVENT_KINDS,
-    Chroot,
-    NotOffered,
-    ReadMany,
-    error_of,
-    nodes_of,
-    request_of,
-    results_of,
-    stat_of,
-)
-from barnabas.znodes.kazoo_thread import Mailbox, Reply
-from barnabas.znodes.last_seen import LastSeen
-from barnabas.znodes.nodes import ROOT, check_operation, check_path, parent_of
+from barnabas.znodes.embedded.embedded_watches import Watches
+from barnabas.znodes.embedded.nodes import ROOT, check_operation, check_path, parent_of
 from barnabas.znodes.tree import (
     ANY_VERSION,
     ConnectionLoss,
@@ -50,8 +38,20 @@ from barnabas.znodes.tree import (
     Watch,
     WatchEvent,
 )
-from barnabas.znodes.watches import Watches
-from barnabas.znodes.zookeeper_connection import Connection
+from barnabas.znodes.zookeeper.kazoo_requests import (
+    EVENT_KINDS,
+    Chroot,
+    NotOffered,
+    ReadMany,
+    error_of,
+    nodes_of,
+    request_of,
+    results_of,
+    stat_of,
+)
+from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, Reply
+from barnabas.znodes.zookeeper.last_seen import LastSeen
+from barnabas.znodes.zookeeper.zookeeper_connection import Connection
 
 log = logging.getLogger("barnabas.zookeeper")
 

@@ -13,8 +13,8 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from barnabas.znodes.kazoo_thread import Mailbox, MailboxHandler, Reply
 from barnabas.znodes.tree import ConnectionLoss
+from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, MailboxHandler, Reply
 
 # Every attempt to reconnect is a warning to kazoo. The operator hears of each change of state.
 _kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")

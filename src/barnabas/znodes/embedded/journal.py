@@ -20,7 +20,7 @@ from typing import Any, Final
 from barnabas.base.checksum import crc32c
 from barnabas.base.errors import BarnabasError, DiskFault
 from barnabas.disk.disk import DataFile, Disk
-from barnabas.znodes.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
+from barnabas.znodes.embedded.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
 
 FILE: Final = "znodes.journal"
 MAGIC: Final = "barnabas-znodes"

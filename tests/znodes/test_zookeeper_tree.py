@@ -9,7 +9,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from barnabas.base.errors import ConfigError
-from barnabas.znodes.kazoo_requests import ReadMany
 from barnabas.znodes.tree import (
     ConnectionLoss,
     Coordination,
@@ -20,7 +19,8 @@ from barnabas.znodes.tree import (
     SessionState,
     WatchEvent,
 )
-from barnabas.znodes.zookeeper import ZooKeeperSession, connect
+from barnabas.znodes.zookeeper.kazoo_requests import ReadMany
+from barnabas.znodes.zookeeper.zookeeper_tree import ZooKeeperSession, connect
 from tests.znodes.contract import CoordinationContract, Heard, OpenTree
 from tests.znodes.contract_sessions import SessionContract
 

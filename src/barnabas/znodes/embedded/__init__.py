@@ -1,0 +1,1 @@
+"""The coordination tree inside the broker's process, journalled on disk."""

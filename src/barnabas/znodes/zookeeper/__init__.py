@@ -1,0 +1,1 @@
+"""The coordination tree on ZooKeeper, through kazoo."""
