@@ -17,12 +17,12 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.background_work import Removal
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.replication.fetcher import (
+from barnabas.replication.follower.fetcher import (
     FetcherPorts,
     FetcherSettings,
     ReplicaFetchers,
 )
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.throttle import ReplicationThrottle
 from tests.log.batches import CONFIG, NOW

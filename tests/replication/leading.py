@@ -5,7 +5,7 @@ from uuid import UUID
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.log.log import Log
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.leadership import Leadership
 
 ME: Final = BrokerId(1)

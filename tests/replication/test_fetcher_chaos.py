@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from tests.log.batches import read_all
 from tests.replication.following import (
     QUICK,

@@ -19,9 +19,9 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.follower_batches import checked_batches
 from barnabas.log.leader_epochs import EpochEnd
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.epoch_truncation import decide_truncation
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.truncation import decide_truncation
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.log.batches import CONFIG, NOW, PARTITION, open_partition, read_all
 from tests.replication.following import FOLLOWER, LEADER

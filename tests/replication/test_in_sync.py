@@ -4,8 +4,8 @@ import pytest
 
 from barnabas.base.errors import LawBroken
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
-from barnabas.replication.in_sync import InSyncReplicas
-from barnabas.replication.progress import Follower
+from barnabas.replication.leader.follower_progress import Follower
+from barnabas.replication.leader.in_sync import InSyncReplicas
 from tests.replication.leading import F2, F3, F4, ME, leadership
 
 PARTITION = TopicPartition("orders", 0)

@@ -7,7 +7,7 @@ import pytest
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, TopicPartition
 from barnabas.log.log import Log
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.replicas import Replicas
 from tests.log.batches import PARTITION, append, open_partition

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.base.ids import BrokerId, Offset, TopicPartition
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from tests.replication.leading import F2, ME, leadership
 from tests.server.raw import Insight, RawClient, fetch
 

@@ -19,7 +19,7 @@ from kio.serial import entity_reader
 from barnabas.base.clock import SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.server import compose, node
 from barnabas.server.delayed import Delayed
 from barnabas.server.fetch_sessions import FetchSessions

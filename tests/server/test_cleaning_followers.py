@@ -5,7 +5,7 @@ from pathlib import Path
 
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from tests.log.batches import NOW
 from tests.replication.leading import F2, ME

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.server.metadata import BrokerImage
 from barnabas.znodes import layout, paths
 from tests.replication.leading import F2, F3, ME, leadership

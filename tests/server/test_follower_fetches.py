@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.progress import IsrChange
+from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed import Delayed
 from barnabas.server.follower_fetches import FollowerFetches

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.server.line import LONGEST_LINE
 from barnabas.wire.apis import ApiKey
 from tests.replication.leading import F2, ME

@@ -6,8 +6,8 @@ from pathlib import Path
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.offload import InlineOffload
 from barnabas.log.background_work import Removal
-from barnabas.replication.fetcher import FetcherPorts, ReplicaFetchers
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.throttle import ReplicationThrottle
 from tests.log.batches import CONFIG

@@ -14,8 +14,8 @@ from barnabas.base.randomness import Random
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
-from barnabas.replication.isr import IsrTracker
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.isr_writer import IsrTracker
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.partitions import Partitions
 from barnabas.znodes import layout, paths

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 
 Replica = LeaderReplica | FollowerReplica
 

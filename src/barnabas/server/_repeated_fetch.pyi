@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.wire.fetch.single_fetch import SingleAnswer, SingleFetch
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFault
-from barnabas.replication.leader import LeaderReplica, Produced
+from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.replies import Pending
 from barnabas.wire.produce.plain_batch import Answer

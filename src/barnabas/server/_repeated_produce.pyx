@@ -4,7 +4,7 @@
 import struct
 
 from barnabas.base.errors import BrokerError, DiskFault
-from barnabas.replication.leader import Produced
+from barnabas.replication.leader.leader_replica import Produced
 from barnabas.server.delayed_produce import ALL
 
 from barnabas.log.segment._active_segment cimport MOST_TOGETHER, Judged, LogEnd, SegmentEnd

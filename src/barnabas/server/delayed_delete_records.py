@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 
 

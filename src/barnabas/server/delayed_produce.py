@@ -11,7 +11,7 @@ from typing import Final
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.replies import Answer, Pending, Refusal
 

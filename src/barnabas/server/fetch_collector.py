@@ -12,7 +12,7 @@ from uuid import UUID
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.log.segment.file_slice import NOTHING, Extent
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.reading import Reading
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed import Delayed

@@ -7,8 +7,8 @@ its partitions, whether or not the request names them: of those that rest, `Foll
 from collections.abc import Callable, Iterable
 
 from barnabas.base.errors import BrokerError
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.progress import IsrChange
+from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed import Delayed
 from barnabas.wire.fetch.fetch_codec import FetchPartition

@@ -16,7 +16,7 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs
 from barnabas.server.delayed import Delayed

@@ -11,7 +11,7 @@ from barnabas.base.offload import Offload
 from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records import MalformedRecord
 from barnabas.groups.shard import Shard
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.wire.records.batch import BatchHeader, headers
 from barnabas.wire.records.records import ControlType, read_marker, read_records
 

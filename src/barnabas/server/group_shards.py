@@ -19,7 +19,7 @@ from barnabas.groups.shard import Shard
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed import Delayed
 from barnabas.server.delayed_produce import Awaited

@@ -18,8 +18,8 @@ from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAl
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.fetcher import FetcherPorts, ReplicaFetchers
-from barnabas.replication.isr import IsrTracker
+from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
+from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server import api

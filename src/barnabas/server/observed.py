@@ -8,8 +8,8 @@ from barnabas.base.errors import ErrorCode
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
-from barnabas.replication.fetcher import ReplicaFetchers
-from barnabas.replication.isr import IsrTracker
+from barnabas.replication.follower.fetcher import ReplicaFetchers
+from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.server.group_coordinator import GroupCoordinator

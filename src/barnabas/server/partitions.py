@@ -19,8 +19,8 @@ from barnabas.disk.disk import Disk
 from barnabas.log.background_work import Removal
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
-from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.replicas import Replicas
 from barnabas.server.configs import Configs

@@ -4,8 +4,8 @@ from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import BrokerId
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.progress import Follower
+from barnabas.replication.leader.follower_progress import Follower
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.server.metadata import MetadataCache
 
 _PACKAGE: Final = "org.apache.kafka.common.replica."

@@ -7,7 +7,7 @@ from uuid import UUID
 from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.base.ids import Offset
 from barnabas.base.twins import use_compiled
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.wire.fetch.single_fetch import SingleAnswer, SingleFetch
 

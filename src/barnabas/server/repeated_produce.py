@@ -7,7 +7,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.base.twins import use_compiled
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
-from barnabas.replication.leader import LeaderReplica, Produced
+from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed_produce import ALL
 from barnabas.server.replies import Pending

@@ -7,7 +7,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.reign import ControllerSettings
-from barnabas.replication.fetcher import FetcherSettings
+from barnabas.replication.follower.fetcher import FetcherSettings
 from barnabas.server.cleaning import CleanerSettings
 from barnabas.server.housekeeping import Intervals
 from barnabas.server.listeners import Limits

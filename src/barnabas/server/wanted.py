@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
-from barnabas.replication.progress import Follower, LastFetch
+from barnabas.replication.leader.follower_progress import Follower, LastFetch
 from barnabas.server.delayed import Key
 from barnabas.wire.fetch.fetch_codec import FetchPartition, PartitionFetched, PartitionMemo
 

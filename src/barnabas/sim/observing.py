@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.replication.leader import LeaderReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.server.partitions import Partitions
 from barnabas.sim.machine import Machine
 from barnabas.znodes import layout, paths

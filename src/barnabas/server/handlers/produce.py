@@ -17,7 +17,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
-from barnabas.replication.leader import LeaderReplica, Produced
+from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
 from barnabas.server.connection import Connection
 from barnabas.server.delayed import Delayed

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.laws import law
+from barnabas.replication.leader.follower_progress import Follower, IsrChange
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.progress import Follower, IsrChange
 
 
 class InSyncReplicas:

@@ -9,14 +9,14 @@ import logging
 import zlib
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.replication.fetch_loop import FetchLoop
-from barnabas.replication.fetcher_ports import (
+from barnabas.replication.follower.fetch_loop import FetchLoop
+from barnabas.replication.follower.fetcher_ports import (
     FetcherPorts,
     FetcherSettings,
     FetcherStatistics,
     connect_peer,
 )
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 
 __all__ = [
     "FetcherPorts",

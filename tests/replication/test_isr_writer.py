@@ -9,9 +9,9 @@ import pytest
 
 from barnabas.base.errors import LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from barnabas.replication.isr import ANNOUNCE_EVERY_S, IsrTracker
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.progress import IsrChange
+from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.isr_writer import ANNOUNCE_EVERY_S, IsrTracker
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree

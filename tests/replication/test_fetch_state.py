@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.replication.following import FIRST_BACKOFF_S, Following
-from barnabas.replication.taking import PASSING
+from barnabas.replication.follower.fetch_response import PASSING
+from barnabas.replication.follower.fetch_state import FIRST_BACKOFF_S, Following
 from tests.replication.following import QUICK, Setting, on_a_loop
 
 OTHER = TopicPartition("payments", 3)

@@ -14,7 +14,7 @@ from kio.static.primitive import i8, i32, i64
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.client.peer import Peer
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.wire.apis import ApiKey
 
 VERSION: Final = 9

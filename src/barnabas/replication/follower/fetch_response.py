@@ -12,10 +12,10 @@ from barnabas.client.peer import Peer
 from barnabas.log.background_work import Removal
 from barnabas.log.follower_batches import checked_batches
 from barnabas.log.leader_epochs import EpochEnd
-from barnabas.replication.fetcher_ports import FetcherPorts
-from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.following import Following, Followings
-from barnabas.replication.leader_offsets import EARLIEST, LATEST, ask_offset
+from barnabas.replication.follower.fetch_state import Following, Followings
+from barnabas.replication.follower.fetcher_ports import FetcherPorts
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.follower.leader_offsets import EARLIEST, LATEST, ask_offset
 from barnabas.wire.fetch.follower_fetch_codec import FetchedPartition
 
 log = logging.getLogger("barnabas.fetcher")

@@ -9,9 +9,9 @@ from barnabas.log.background_work import Removal
 from barnabas.log.follower_batches import UnexpectedOffset
 from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.log import Log
+from barnabas.replication.follower.epoch_truncation import decide_truncation
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.reading import last_stable_offset
-from barnabas.replication.truncation import decide_truncation
 from barnabas.wire.records.batch import BatchHeader
 
 log = logging.getLogger("barnabas.follower")

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.replication.fetch_session import Key, Topic
-from barnabas.replication.fetcher_ports import FetcherSettings
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.fetcher_ports import FetcherSettings
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.follower.follower_session import Key, Topic
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 

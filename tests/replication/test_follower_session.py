@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.replication.fetch_session import FetchSession, Key, forgotten_of, topics_of
-from barnabas.replication.fetcher_ports import FetcherSettings
-from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.following import Changes, Following, Followings
+from barnabas.replication.follower.fetch_state import Changes, Following, Followings
+from barnabas.replication.follower.fetcher_ports import FetcherSettings
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.follower.follower_session import (
+    FetchSession,
+    Key,
+    forgotten_of,
+    topics_of,
+)
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.fetch_sessions import FetchSessions
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest

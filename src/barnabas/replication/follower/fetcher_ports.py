@@ -12,7 +12,7 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.client.peer import Peer
 from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
 
 # Host, port, client id and how many seconds it may take.

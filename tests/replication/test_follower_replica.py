@@ -8,9 +8,9 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset
 from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.log import Log
-from barnabas.replication.follower import FollowerReplica
+from barnabas.replication.follower.epoch_truncation import decide_truncation
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.truncation import decide_truncation
 from barnabas.wire.records.batch import read_header, stamp
 from tests.log.batches import NOW, PARTITION, append, batch_of, open_partition
 from tests.replication.following import FOLLOWER, LEADER, bytes_of

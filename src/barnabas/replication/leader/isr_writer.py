@@ -20,8 +20,8 @@ from typing import Any, Final
 from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.safeguards import IN_FORCE, Safeguards
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.progress import IsrChange
+from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import (
     ANY_VERSION,

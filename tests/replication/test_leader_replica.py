@@ -13,8 +13,8 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.log import Log
-from barnabas.replication.leader import LeaderReplica
-from barnabas.replication.progress import IsrChange
+from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from tests.log.batches import CONFIG, NOW, append, batch_of, open_partition
 from tests.replication.leading import F2, F3, ME, leadership, sole_leader
 

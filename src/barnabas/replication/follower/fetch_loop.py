@@ -18,11 +18,11 @@ from barnabas.base.errors import ErrorCode, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId
 from barnabas.client.peer import Peer
 from barnabas.client.requests import MalformedResponse
-from barnabas.replication.fetch_session import FetchSession, forgotten_of, topics_of
-from barnabas.replication.fetcher_ports import FetcherPorts, FetcherSettings
-from barnabas.replication.follower import FollowerReplica
-from barnabas.replication.following import FIRST_BACKOFF_S, Changes, Followings
-from barnabas.replication.taking import Taking
+from barnabas.replication.follower.fetch_response import Taking
+from barnabas.replication.follower.fetch_state import FIRST_BACKOFF_S, Changes, Followings
+from barnabas.replication.follower.fetcher_ports import FetcherPorts, FetcherSettings
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.follower.follower_session import FetchSession, forgotten_of, topics_of
 from barnabas.wire.fetch.follower_fetch_codec import (
     FollowerFetch,
     FollowerFetched,

@@ -15,9 +15,14 @@ from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.log import Log
 from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
-from barnabas.replication.in_sync import InSyncReplicas
+from barnabas.replication.leader.follower_progress import (
+    UNKNOWN,
+    Follower,
+    FollowerProgress,
+    IsrChange,
+)
+from barnabas.replication.leader.in_sync import InSyncReplicas
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.progress import UNKNOWN, Follower, FollowerProgress, IsrChange
 from barnabas.replication.reading import Reading, last_stable_offset
 from barnabas.wire.produce.plain_batch import judge_plain
 from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header

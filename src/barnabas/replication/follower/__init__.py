@@ -1,0 +1,1 @@
+"""The follower's side of replication: fetchers, append, truncation by leader epoch."""

@@ -1,0 +1,1 @@
+"""The leader's side of replication: ISR, high watermark, follower progress."""
