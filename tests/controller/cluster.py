@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
+from barnabas.controller.controller_epoch import ControllerSettings
 from barnabas.controller.events import SessionRenewed
-from barnabas.controller.reign import ControllerSettings
+from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
     LeaderAndIsrPartitionError,

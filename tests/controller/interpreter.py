@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Replica, Topic
-from barnabas.controller.states import PartitionState, ReplicaState
-from barnabas.controller.steps import (
+from barnabas.controller.decide.state_transitions import (
+    PartitionMoves,
+    decide_leader_epochs,
+    decide_partitions,
+    decide_replicas,
+)
+from barnabas.controller.decide.steps import (
     AssumeAssignments,
     BeginDeletion,
     DropDeletion,
@@ -29,12 +34,7 @@ from barnabas.controller.steps import (
     Steps,
     Then,
 )
-from barnabas.controller.transitions import (
-    PartitionMoves,
-    decide_leader_epochs,
-    decide_partitions,
-    decide_replicas,
-)
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.znodes.layout import BrokerRegistration
 from barnabas.znodes.layout import PartitionState as Leading
 

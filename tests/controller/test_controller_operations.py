@@ -9,8 +9,8 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
 from barnabas.controller.context import Led
-from barnabas.controller.reign import ControllerSettings
-from barnabas.controller.steps import Selector
+from barnabas.controller.controller_epoch import ControllerSettings
+from barnabas.controller.decide.steps import Selector
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
 from tests.controller.cluster import Cluster, scenario

@@ -1,9 +1,9 @@
 """A controller that finds a topic half deleted tells nobody that its dead replicas left the ISR."""
 
 from barnabas.controller.context import Context, Replica
-from barnabas.controller.failover import _decide_order
+from barnabas.controller.decide.steps import MoveReplicas
+from barnabas.controller.handle.failover import _decide_order
 from barnabas.controller.states import ReplicaState
-from barnabas.controller.steps import MoveReplicas
 from tests.controller.contexts import T0, brokers, leading, one
 
 

@@ -8,9 +8,8 @@ from typing import cast
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
 from barnabas.controller.context import Replica
-from barnabas.controller.parts import in_parts
-from barnabas.controller.states import PartitionState, ReplicaState
-from barnabas.controller.steps import (
+from barnabas.controller.decide.step_parts import in_parts
+from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
@@ -18,6 +17,7 @@ from barnabas.controller.steps import (
     Step,
     TellMetadata,
 )
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import paths
 from tests.controller.cluster import Cluster, scenario

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Context, Replica
-from barnabas.controller.reassignments import (
+from barnabas.controller.decide.reassignments import (
     check_cancel,
     check_planned,
     check_target,
@@ -20,8 +20,7 @@ from barnabas.controller.reassignments import (
     moving_to,
     reassigned,
 )
-from barnabas.controller.states import ReplicaState
-from barnabas.controller.steps import (
+from barnabas.controller.decide.steps import (
     AssumeAssignments,
     DropReassignments,
     MarkEligible,
@@ -35,6 +34,7 @@ from barnabas.controller.steps import (
     TellMetadata,
     Then,
 )
+from barnabas.controller.states import ReplicaState
 from tests.controller.interpreter import Cluster, Controller, Crash, cluster_of
 
 P = TopicPartition("t", 0)

@@ -2,7 +2,7 @@
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Replica, Topic
-from barnabas.controller.failover import _led_since_before, _restarted_unseen
+from barnabas.controller.handle.failover import _led_since_before, _restarted_unseen
 from barnabas.znodes.layout import BrokerRegistration
 from barnabas.znodes.layout import PartitionState as Leading
 

@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.controller.context import Led
-from barnabas.controller.session import Connection
-from barnabas.controller.store import Deposed, Store
+from barnabas.controller.io.store import Deposed, Store
+from barnabas.controller.io.tree_session import Connection
 from barnabas.znodes import paths
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.layout import PartitionState, TopicAssignment, decode_topic, encode_topic

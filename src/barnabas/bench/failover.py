@@ -27,11 +27,11 @@ from barnabas.base.randomness import Random
 from barnabas.bench.clusters import CONNECTED_WITHIN_MS
 from barnabas.bench.plan import Bench
 from barnabas.bench.report import Row, Section, show
-from barnabas.controller.batch import ControlRequest
-from barnabas.controller.channels import LocalPeer
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.reign import ControllerSettings
+from barnabas.controller.controller_epoch import ControllerSettings
+from barnabas.controller.io.broker_channels import LocalPeer
+from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import LeaderAndIsrResponse
 from barnabas.wire.control.stop_replica import StopReplicaResponse

@@ -13,23 +13,23 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, ErrorCode, LawBroken
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.controller import election, events
-from barnabas.controller.channels import Connect, Local
+from barnabas.controller import controller_election, events
 from barnabas.controller.context import Assignment, Context, Led
-from barnabas.controller.describing import (
+from barnabas.controller.controller_description import (
     describe_brokers,
     describe_counts,
     describe_partitions,
     describe_queue,
 )
+from barnabas.controller.controller_epoch import ControllerSettings, Reign, Surroundings
+from barnabas.controller.decide.steps import Refusal
 from barnabas.controller.events import Event
-from barnabas.controller.failover import take_over
-from barnabas.controller.handling import HANDLERS
+from barnabas.controller.handle.event_handlers import HANDLERS
+from barnabas.controller.handle.failover import take_over
+from barnabas.controller.io.broker_channels import Connect, Local
+from barnabas.controller.io.store import Deposed
+from barnabas.controller.io.tree_session import Connection
 from barnabas.controller.queue import Entry, EventQueue, Handled
-from barnabas.controller.reign import ControllerSettings, Reign, Surroundings
-from barnabas.controller.session import Connection
-from barnabas.controller.steps import Refusal
-from barnabas.controller.store import Deposed
 from barnabas.znodes.tree import Coordination, SessionExpired, SessionState, WatchEvent
 
 log = logging.getLogger("barnabas.controller")
@@ -73,7 +73,7 @@ class Controller:
             broker_id, settings, random, connect, local, on_fatal, inter_broker_listener
         )
         self._queue = EventQueue()
-        self._elected: election.Elected | None = None
+        self._elected: controller_election.Elected | None = None
         self._reign: Reign | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
         self._unclean_before = 0  # elections of earlier reigns
@@ -227,7 +227,7 @@ class Controller:
         session = self._connection.session()
         if session.is_over:
             return
-        holder = await election.look(session, self._on_controller)
+        holder = await controller_election.look(session, self._on_controller)
         if self._elected is not None:
             if holder is not None and holder.ephemeral_owner == self._elected.session.session_id:
                 return
@@ -236,7 +236,7 @@ class Controller:
             await self._stand()
 
     async def _stand(self) -> None:
-        elected = await election.stand(
+        elected = await controller_election.stand(
             self._connection.session(),
             self._around.broker_id,
             self._clock.now_ms(),
@@ -265,7 +265,7 @@ class Controller:
                 "resigned as controller broker=%d epoch=%d", self._around.broker_id, elected.epoch
             )
             if on_purpose:
-                await election.resign(elected)
+                await controller_election.resign(elected)
 
     def _schedule_balance(self, delay_s: float) -> None:
         loop = asyncio.get_running_loop()

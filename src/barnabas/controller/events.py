@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.steps import Selector
+from barnabas.controller.decide.steps import Selector
 
 
 class Startup(NamedTuple):

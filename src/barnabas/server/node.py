@@ -11,10 +11,10 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
-from barnabas.controller.batch import ControlRequest
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
+from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.purgatory.timer import Timer

@@ -16,7 +16,7 @@ from typing import Final
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.controller.assignment import Racks, assign, assign_more
+from barnabas.controller.decide.replica_assignment import Racks, assign, assign_more
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server import assignments

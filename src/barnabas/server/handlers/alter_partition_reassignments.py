@@ -12,8 +12,8 @@ from kio.schema.alter_partition_reassignments.v0.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.controller.decide.steps import Refusal
 from barnabas.controller.events import AlterReassignments
-from barnabas.controller.steps import Refusal
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE

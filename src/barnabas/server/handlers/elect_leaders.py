@@ -16,8 +16,8 @@ from kio.schema.elect_leaders.v2.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.controller.decide.steps import Refusal, Selector
 from barnabas.controller.events import ElectLeaders
-from barnabas.controller.steps import Refusal, Selector
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE

@@ -1,0 +1,1 @@
+"""The controller's decisions: pure functions of the context."""

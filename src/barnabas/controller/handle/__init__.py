@@ -1,0 +1,1 @@
+"""The controller's event handlers: decide, write, apply, send."""

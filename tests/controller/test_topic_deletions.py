@@ -1,0 +1,272 @@
+"""Deleting topics: begun, halted, retried and ended, by whoever is the controller."""
+
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.decide.broker_liveness import decide_brokers_down, decide_brokers_up
+from barnabas.controller.decide.steps import (
+    BeginDeletion,
+    DropDeletion,
+    EndTopic,
+    MarkIneligible,
+    MovePartitions,
+    MoveReplicas,
+    QueueDeletions,
+    TellMetadata,
+)
+from barnabas.controller.decide.topic_deletions import (
+    decide_deletions,
+    decide_eligible_after_up,
+    decide_replicas_deleted,
+    decide_resume,
+)
+from barnabas.controller.states import PartitionState, ReplicaState
+from tests.controller.interpreter import Cluster, Controller, Crash, cluster_of, live
+
+P = TopicPartition("t", 0)
+
+
+def marked(cluster: Cluster, *topics: str) -> Cluster:
+    cluster.marks.update(dict.fromkeys(topics))
+    return cluster
+
+
+def begin(controller: Controller) -> None:
+    controller.perform(decide_deletions(controller.context, controller.cluster.marks, True))
+    controller.perform(decide_resume(controller.context))
+
+
+def answer(controller: Controller, broker: int, code: ErrorCode = ErrorCode.none) -> None:
+    """A broker answers for all that it was asked to delete."""
+    asked = [
+        replica.topic_partition
+        for replica, state in controller.context.replica_states.items()
+        if replica.broker_id == broker and state is ReplicaState.DELETION_STARTED
+    ]
+    codes = dict.fromkeys(asked, code)
+    controller.perform(decide_replicas_deleted(controller.context, BrokerId(broker), codes))
+    controller.perform(decide_resume(controller.context))
+
+
+def down(controller: Controller, broker: int) -> None:
+    controller.cluster.live.pop(BrokerId(broker))
+    controller.context.apply_brokers(live(controller.cluster.live))
+    controller.perform(decide_brokers_down(controller.context, [BrokerId(broker)]))
+    controller.perform(decide_resume(controller.context))
+
+
+def up(controller: Controller, broker: int) -> None:
+    controller.cluster.live[BrokerId(broker)] = 2
+    controller.context.apply_brokers(live(controller.cluster.live))
+    controller.perform(decide_brokers_up(controller.context, [BrokerId(broker)]))
+    controller.perform(decide_eligible_after_up(controller.context, [BrokerId(broker)]))
+    controller.perform(decide_resume(controller.context))
+
+
+def states(controller: Controller) -> list[ReplicaState]:
+    context = controller.context
+    return [context.replica_state_of(each) for each in context.replicas_of([P])]
+
+
+def is_gone(controller: Controller, topic: str = "t") -> bool:
+    """Whether nothing is left of a topic, neither in the tree nor in the context nor on disks."""
+    cluster, context = controller.cluster, controller.context
+    left = (*cluster.states, *(each.topic_partition for each in cluster.logs), *context.led)
+    known = (*context.partition_states, *(r.topic_partition for r in context.replica_states))
+    return (
+        all(each.topic != topic for each in (*left, *known))
+        and topic not in {**cluster.topics, **cluster.marks}
+        and topic not in {**context.topics, **context.deleting, **context.ineligible}
+    )
+
+
+def test_a_deletion_goes_from_nobody_leads_to_all_is_deleted() -> None:
+    controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
+    begin(controller)
+    replicas = (Replica(P, BrokerId(0)), Replica(P, BrokerId(1)))
+    assert controller.performed == [
+        QueueDeletions(("t",)),
+        MovePartitions((P,), PartitionState.OFFLINE),
+        MovePartitions((P,), PartitionState.NON_EXISTENT),
+        BeginDeletion(("t",)),
+        TellMetadata(None, (P,)),
+        MoveReplicas(replicas, ReplicaState.OFFLINE),
+        MoveReplicas(replicas, ReplicaState.DELETION_STARTED),
+    ]
+    answer(controller, 0)
+    assert "t" in controller.cluster.topics
+    answer(controller, 1)
+    assert controller.performed[-2:] == [
+        MoveReplicas(replicas, ReplicaState.NON_EXISTENT),
+        EndTopic("t"),
+    ]
+    assert is_gone(controller)
+    assert controller.refused == []
+
+
+def test_nothing_is_asked_twice_while_an_answer_is_awaited() -> None:
+    controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
+    begin(controller)
+    answer(controller, 0)
+    assert decide_resume(controller.context) == ()
+    assert decide_deletions(controller.context, ["t"], True) == ()
+
+
+def test_marks_of_unknown_topics_and_of_all_while_deletion_is_disabled_are_taken_away() -> None:
+    context = Controller(cluster_of(3, t=[(0, 1)])).context
+    assert decide_deletions(context, ["u", "t"], True) == (
+        DropDeletion(("u",)),
+        QueueDeletions(("t",)),
+    )
+    assert decide_deletions(context, ["u", "t"], False) == (DropDeletion(("u", "t")),)
+
+
+def test_a_topic_that_is_being_moved_waits() -> None:
+    cluster = marked(cluster_of(3, t=[(0, 1)]), "t")
+    cluster.topics["t"][0] = Assignment((BrokerId(2), BrokerId(0)), adding=(BrokerId(2),))
+    controller = Controller(cluster)
+    begin(controller)
+    assert controller.performed == [
+        QueueDeletions(("t",)),
+        MarkIneligible(("t",), "a partition is being moved"),
+    ]
+    assert decide_eligible_after_up(controller.context, [BrokerId(0)]) == ()
+
+
+def test_a_replica_that_is_down_holds_the_end_up_until_its_broker_is_back() -> None:
+    controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
+    down(controller, 1)
+    begin(controller)
+    assert states(controller) == [ReplicaState.DELETION_STARTED, ReplicaState.DELETION_INELIGIBLE]
+    answer(controller, 0)
+    assert controller.context.ineligible == {"t": "a replica is offline"}
+    assert decide_resume(controller.context) == ()
+    up(controller, 1)
+    assert states(controller)[1] is ReplicaState.DELETION_STARTED
+    answer(controller, 1)
+    assert is_gone(controller)
+
+
+def test_a_broker_that_dies_before_it_answers_is_asked_again_when_it_is_back() -> None:
+    controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
+    begin(controller)
+    down(controller, 1)
+    assert states(controller)[1] is ReplicaState.DELETION_INELIGIBLE
+    answer(controller, 0)
+    up(controller, 1)
+    answer(controller, 1)
+    assert is_gone(controller)
+    assert controller.refused == []
+
+
+def test_a_failed_deletion_is_not_retried_until_a_broker_comes_up() -> None:
+    controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
+    begin(controller)
+    answer(controller, 0, ErrorCode.kafka_storage_error)
+    answer(controller, 1)
+    assert controller.context.ineligible == {"t": "broker 0 could not delete it"}
+    assert states(controller) == [
+        ReplicaState.DELETION_INELIGIBLE,
+        ReplicaState.DELETION_SUCCESSFUL,
+    ]
+    assert decide_resume(controller.context) == ()
+    down(controller, 0)
+    up(controller, 0)
+    assert states(controller) == [ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL]
+    answer(controller, 0)
+    assert is_gone(controller)
+
+
+def test_old_answers_and_those_of_partitions_that_moved_away_change_nothing() -> None:
+    context = Controller(cluster_of(3, t=[(0, 1)])).context
+    codes = {P: ErrorCode.none, TopicPartition("u", 3): ErrorCode.kafka_storage_error}
+    assert decide_replicas_deleted(context, BrokerId(0), codes) == ()
+
+
+def test_a_topic_without_partitions_is_deleted_at_once() -> None:
+    cluster = marked(cluster_of(3, t=[(0, 1)]), "t")
+    cluster.topics["t"] = {}
+    cluster.states.clear()
+    cluster.logs.clear()
+    controller = Controller(cluster)
+    begin(controller)
+    assert is_gone(controller)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True), max_size=3),
+    st.sets(st.integers(0, 3), max_size=3),
+)
+def test_a_crash_at_any_step_of_a_deletion_is_finished_by_the_next_controller(
+    partitions: list[list[int]], late: set[int]
+) -> None:
+    for crash_after in count():
+        kept = cluster_of(4, t=[tuple(each) for each in partitions], u=[(0, 1)])
+        cluster = marked(kept, "t")
+        for broker in sorted(late):
+            del cluster.live[BrokerId(broker)]
+        controller = Controller(cluster, crash_after)
+        crashed = False
+        try:
+            run_to_the_end(controller)
+        except Crash:
+            crashed = True
+            controller = Controller(cluster)
+            run_to_the_end(controller)
+        assert is_gone(controller)
+        assert controller.refused == []
+        assert "u" in cluster.topics
+        if not crashed:
+            return
+
+
+def run_to_the_end(controller: Controller) -> None:
+    begin(controller)
+    for broker in range(4):
+        answer(controller, broker)
+    for broker in range(4):
+        if broker not in controller.cluster.live:
+            up(controller, broker)
+        answer(controller, broker)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["down", "up", "done", "fail"]), st.integers(0, 3))))
+def test_whatever_happens_to_brokers_a_deletion_ends_when_all_are_back(
+    history: list[tuple[str, int]],
+) -> None:
+    cluster = marked(cluster_of(4, t=[(0, 1, 2), (3, 0), (1,)], u=[(0, 1)]), "t")
+    controller = Controller(cluster)
+    begin(controller)
+    for what, broker in history:
+        is_live = broker in cluster.live
+        if what == "down" and is_live:
+            down(controller, broker)
+        elif what == "up" and not is_live:
+            up(controller, broker)
+        elif what == "done" and is_live:
+            answer(controller, broker)
+        elif what == "fail" and is_live:
+            answer(controller, broker, ErrorCode.kafka_storage_error)
+    for broker in range(4):
+        if broker in cluster.live:
+            down(controller, broker)
+    for broker in range(4):
+        up(controller, broker)
+        answer(controller, broker)
+    assert is_gone(controller)
+    assert TopicPartition("u", 0) in controller.context.led
+
+
+def test_ten_thousand_partitions_are_deleted_in_as_many_steps_as_one() -> None:
+    cluster = marked(cluster_of(3, t=[(0, 1)] * 10_000), "t")
+    controller = Controller(cluster)
+    begin(controller)
+    answer(controller, 0)
+    answer(controller, 1)
+    assert is_gone(controller)
+    assert len(controller.performed) == 11
