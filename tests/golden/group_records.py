@@ -10,9 +10,12 @@ import uuid
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from barnabas.groups.records import CommittedOffset, GroupRecord, OffsetCommit
-from barnabas.groups.records_classic import GroupMetadata, GroupMetadataValue, MemberMetadata
-from barnabas.groups.records_consumer import (
+from barnabas.groups.records.classic_group_record import (
+    GroupMetadata,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from barnabas.groups.records.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignment,
@@ -31,6 +34,7 @@ from barnabas.groups.records_consumer import (
     TopicMetadata,
     TopicPartitions,
 )
+from barnabas.groups.records.group_records import CommittedOffset, GroupRecord, OffsetCommit
 from tests.golden.make import GOLDEN
 from tests.support.apache_kafka import apache_kafka
 

@@ -11,18 +11,10 @@ from uuid import UUID
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.groups.assignors import NOTHING, Assignment
-from barnabas.groups.classic_messages import LeavingMember, OfferedProtocol
-from barnabas.groups.classic_turn import ClassicSettings
-from barnabas.groups.consumer import ConsumerGroups
-from barnabas.groups.consumer_group import ConsumerGroup
-from barnabas.groups.consumer_messages import (
-    ConsumerHeartbeatReply,
-    ConsumerHeartbeatRequest,
-    ConsumerSettings,
-    Topic,
-)
-from barnabas.groups.consumer_protocol import (
+from barnabas.groups.assignors.assignors import NOTHING, Assignment
+from barnabas.groups.classic.classic_messages import LeavingMember, OfferedProtocol
+from barnabas.groups.classic.classic_turn import ClassicSettings
+from barnabas.groups.classic.consumer_protocol import (
     NamedPartitions,
     Subscription,
     read_assignment,
@@ -30,7 +22,15 @@ from barnabas.groups.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from barnabas.groups.offsets_messages import OffsetSettings
+from barnabas.groups.consumer.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.consumer_groups import ConsumerGroups
+from barnabas.groups.consumer.consumer_messages import (
+    ConsumerHeartbeatReply,
+    ConsumerHeartbeatRequest,
+    ConsumerSettings,
+    Topic,
+)
+from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.outcome import LogRecord
 from barnabas.groups.shard import Shard
 from tests.groups.driver import GROUP, Driver, Pending, joined, synced

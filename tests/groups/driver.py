@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.groups.classic_group import ClassicGroup
-from barnabas.groups.classic_messages import (
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.classic.classic_messages import (
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -22,9 +22,9 @@ from barnabas.groups.classic_messages import (
     SyncReply,
     SyncRequest,
 )
-from barnabas.groups.classic_state import GroupState
-from barnabas.groups.classic_turn import ClassicSettings
-from barnabas.groups.offsets_messages import OffsetSettings
+from barnabas.groups.classic.classic_state import GroupState
+from barnabas.groups.classic.classic_turn import ClassicSettings
+from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, LogRecord, Now, Outcome, Waiter
 from barnabas.groups.shard import Shard
 from barnabas.groups.shard_group import ConsumerSide

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.groups.assignors import (
+from barnabas.groups.assignors.assignors import (
     NOTHING,
     AssignedMember,
     Assignment,
@@ -15,7 +15,7 @@ from barnabas.groups.assignors import (
     assign_range,
     partition_count,
 )
-from barnabas.groups.assignors_uniform import assign_uniform
+from barnabas.groups.assignors.uniform_assignor import assign_uniform
 
 BOTH = pytest.mark.parametrize("assign", [assign_range, assign_uniform])
 A, B, C, D = TOPICS = [UUID(int=number) for number in (1, 2, 3, 4)]

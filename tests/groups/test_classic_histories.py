@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_group import ClassicGroup
-from barnabas.groups.classic_messages import JoinReply, LeavingMember, OfferedProtocol, SyncReply
-from barnabas.groups.classic_state import GroupState
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.classic.classic_messages import (
+    JoinReply,
+    LeavingMember,
+    OfferedProtocol,
+    SyncReply,
+)
+from barnabas.groups.classic.classic_state import GroupState
 from tests.groups.driver import GROUP, Driver, Pending, subscription
 
 REBALANCE_MS = 20_000

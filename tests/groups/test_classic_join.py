@@ -1,8 +1,8 @@
 """Members join classic groups: ids, delays, votes, limits, and who leads."""
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_messages import LeavingMember, OfferedProtocol
-from barnabas.groups.classic_state import GroupState
+from barnabas.groups.classic.classic_messages import LeavingMember, OfferedProtocol
+from barnabas.groups.classic.classic_state import GroupState
 from tests.groups.driver import Driver, joined, subscription, synced
 
 RANGE = OfferedProtocol("range", subscription("orders"))

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_state import GroupState
+from barnabas.groups.classic.classic_state import GroupState
 from barnabas.groups.outcome import LogRecord
 from tests.groups.driver import GROUP, Driver, joined, subscription, synced
 

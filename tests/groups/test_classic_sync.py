@@ -3,8 +3,8 @@
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_messages import LeavingMember, LeftMember, OfferedProtocol
-from barnabas.groups.classic_state import GroupState
+from barnabas.groups.classic.classic_messages import LeavingMember, LeftMember, OfferedProtocol
+from barnabas.groups.classic.classic_state import GroupState
 from tests.groups.driver import Driver, joined, subscription, synced
 
 NOT_AVAILABLE = ErrorCode.coordinator_not_available

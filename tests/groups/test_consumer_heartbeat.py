@@ -5,10 +5,10 @@ from uuid import UUID
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_messages import CommitClaim
-from barnabas.groups.consumer_group import ConsumerGroupState
-from barnabas.groups.consumer_member import MemberState
-from barnabas.groups.consumer_messages import ConsumerHeartbeatRequest, Topic
+from barnabas.groups.classic.classic_messages import CommitClaim
+from barnabas.groups.consumer.consumer_group import ConsumerGroupState
+from barnabas.groups.consumer.consumer_member import MemberState
+from barnabas.groups.consumer.consumer_messages import ConsumerHeartbeatRequest, Topic
 from tests.groups.consumer_driver import (
     BILLS,
     CLICKS,

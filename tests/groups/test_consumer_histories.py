@@ -19,9 +19,9 @@ from hypothesis.stateful import (
 )
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_group import ClassicGroup
-from barnabas.groups.consumer_group import ConsumerGroup, ConsumerGroupState
-from barnabas.groups.consumer_messages import MigrationPolicy, Topic
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
+from barnabas.groups.consumer.consumer_messages import MigrationPolicy, Topic
 from tests.groups.consumer_driver import (
     BILLS,
     ORDERS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.groups.consumer_regex import TopicRegex
+from barnabas.groups.consumer.consumer_regex import TopicRegex
 
 _pieces = st.recursive(
     st.sampled_from(

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.groups.offsets import Offsets
-from barnabas.groups.offsets_messages import (
+from barnabas.groups.offsets.committed_offsets import Offsets
+from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
     FetchedOffset,
     OffsetSettings,
@@ -18,7 +18,7 @@ from barnabas.groups.offsets_messages import (
     TopicCommits,
 )
 from barnabas.groups.outcome import LogRecord
-from barnabas.groups.records import CommittedOffset, OffsetCommit, decode, encode
+from barnabas.groups.records.group_records import CommittedOffset, OffsetCommit, decode, encode
 
 SETTINGS = OffsetSettings(metadata_max_bytes=3, retention_ms=50)
 NO_PRODUCER = -1

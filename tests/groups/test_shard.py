@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.groups.classic_messages import (
+from barnabas.groups.classic.classic_messages import (
     CommitClaim,
     DeleteReply,
     JoinRequest,
@@ -14,11 +14,19 @@ from barnabas.groups.classic_messages import (
     ListedGroup,
     OfferedProtocol,
 )
-from barnabas.groups.classic_state import GroupState
-from barnabas.groups.offsets_messages import AskedTopic, OffsetsReply, PartitionCommit, TopicCommits
+from barnabas.groups.classic.classic_state import GroupState
+from barnabas.groups.offsets.offset_messages import (
+    AskedTopic,
+    OffsetsReply,
+    PartitionCommit,
+    TopicCommits,
+)
 from barnabas.groups.outcome import Outcome
-from barnabas.groups.records import encode
-from barnabas.groups.records_consumer import ConsumerGroupMetadata, ConsumerGroupMetadataValue
+from barnabas.groups.records.consumer_group_records import (
+    ConsumerGroupMetadata,
+    ConsumerGroupMetadataValue,
+)
+from barnabas.groups.records.group_records import encode
 from barnabas.groups.shard_group import ShardGroup
 from tests.groups.driver import GROUP, NO_CONSUMER_SIDE, Driver, join_request, joined
 

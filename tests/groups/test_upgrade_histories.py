@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_group import ClassicGroup
-from barnabas.groups.consumer_group import ConsumerGroup
-from barnabas.groups.consumer_messages import Topic
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.consumer.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.consumer_messages import Topic
 from tests.groups.consumer_driver import (
     ORDERS,
     ClassicConsumer,

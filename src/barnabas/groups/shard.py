@@ -11,11 +11,11 @@ from typing import TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.groups import classic
-from barnabas.groups.classic_group import ClassicGroup
-from barnabas.groups.classic_join import decide_join
-from barnabas.groups.classic_leave import decide_leave
-from barnabas.groups.classic_messages import (
+from barnabas.groups.classic.classic_events import classic_events
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.classic.classic_join import decide_join
+from barnabas.groups.classic.classic_leave import decide_leave
+from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
     DeleteReply,
     DescribedGroup,
@@ -29,23 +29,23 @@ from barnabas.groups.classic_messages import (
     SyncReply,
     SyncRequest,
 )
-from barnabas.groups.classic_record import apply_record, loaded_group
-from barnabas.groups.classic_state import GroupEvent, GroupState
-from barnabas.groups.classic_sync import decide_heartbeat, decide_sync
-from barnabas.groups.classic_turn import ClassicSettings, Turn
-from barnabas.groups.consumer_messages import (
+from barnabas.groups.classic.classic_record import apply_record, loaded_group
+from barnabas.groups.classic.classic_state import GroupEvent, GroupState
+from barnabas.groups.classic.classic_sync import decide_heartbeat, decide_sync
+from barnabas.groups.classic.classic_turn import ClassicSettings, Turn
+from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
     ConsumerHeartbeatRequest,
     DescribedConsumerGroup,
 )
-from barnabas.groups.offsets import Offsets
-from barnabas.groups.offsets_messages import OffsetSettings
+from barnabas.groups.offsets.committed_offsets import Offsets
+from barnabas.groups.offsets.offset_messages import OffsetSettings
+from barnabas.groups.offsets.shard_offsets import ShardOffsets
 from barnabas.groups.outcome import Answer, CanFail, Effect, LogRecord, Now, Outcome, Waiter
-from barnabas.groups.records import decode
-from barnabas.groups.records_classic import NO_TIMESTAMP, GroupMetadata
-from barnabas.groups.records_offset import OffsetCommit
+from barnabas.groups.records.classic_group_record import NO_TIMESTAMP, GroupMetadata
+from barnabas.groups.records.group_records import decode
+from barnabas.groups.records.offset_record import OffsetCommit
 from barnabas.groups.shard_group import ConsumerSide, ShardGroup
-from barnabas.groups.shard_offsets import ShardOffsets
 
 Reply = TypeVar("Reply")
 
@@ -153,7 +153,7 @@ class Shard:
         """What is not a classic group is described as one that is dead."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            return classic.described(group)
+            return classic_events.described(group)
         return DescribedGroup(group_id, GroupState.DEAD.value)
 
     def list_groups(
@@ -222,13 +222,13 @@ class Shard:
     def on_loaded(self, now: Now) -> Outcome[None]:
         """The log was replayed to its end; from now on, records are replayed when appended."""
         self._loading = False
-        return self._of_all(now, classic.on_loaded, self._consumer.on_loaded)
+        return self._of_all(now, classic_events.on_loaded, self._consumer.on_loaded)
 
     def on_unloaded(self, now: Now) -> Outcome[None]:
         """The partition is led elsewhere: whoever waits hears so, and all groups are dropped."""
 
         def unload(turn: Turn) -> None:
-            classic.on_removed(turn, ErrorCode.not_coordinator)
+            classic_events.on_removed(turn, ErrorCode.not_coordinator)
 
         outcome = self._of_all(now, unload, self._consumer.on_unloaded)
         self.groups.clear()
@@ -250,7 +250,7 @@ class Shard:
             group = self.groups.get(told.group_id) if isinstance(told, GroupMetadata) else None
             if isinstance(group, ClassicGroup):
                 turn = self._turn(group, now)
-                classic.on_append_failed(turn)
+                classic_events.on_append_failed(turn)
                 effects += turn.effects
         return Outcome(cast(Reply, _failed(outcome.reply, error)), (), tuple(effects))
 
@@ -260,7 +260,7 @@ class Shard:
         self.groups[gave_way.group_id] = gave_way
         self._gave_way = None
         turn = self._turn(cast(ClassicGroup, group), now)
-        classic.on_removed(turn, error)
+        classic_events.on_removed(turn, error)
         return turn.effects
 
     def on_timer(self, key: tuple[str, ...], now: Now) -> Outcome[None]:
@@ -272,7 +272,7 @@ class Shard:
         if not isinstance(group, ClassicGroup):
             return self._consumer.on_timer(group, key, now)
         turn = self._turn(group, now)
-        classic.on_timer(turn, kind, *of_member)
+        classic_events.on_timer(turn, kind, *of_member)
         return turn.outcome(None)
 
     def on_topics_changed(self, changed: Collection[str]) -> None:

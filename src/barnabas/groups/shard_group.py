@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic_messages import (
+from barnabas.groups.classic.classic_messages import (
     CommitClaim,
     HeartbeatRequest,
     JoinReply,
@@ -15,13 +15,13 @@ from barnabas.groups.classic_messages import (
     SyncReply,
     SyncRequest,
 )
-from barnabas.groups.consumer_messages import (
+from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
     ConsumerHeartbeatRequest,
     DescribedConsumerGroup,
 )
 from barnabas.groups.outcome import LogRecord, Now, Outcome, Waiter
-from barnabas.groups.records import GroupRecord
+from barnabas.groups.records.group_records import GroupRecord
 
 
 class ShardGroup(Protocol):

@@ -69,8 +69,8 @@ def _module_of(key: ApiKey) -> str:
 LATE_MODULES: Final = (
     *map(_module_of, LOADED_WHEN_ASKED),
     # What the last of them needs, in steps that hold the loop for a shorter time.
-    "barnabas.groups.classic_turn",
-    "barnabas.groups.consumer",
+    "barnabas.groups.classic.classic_turn",
+    "barnabas.groups.consumer.consumer_groups",
     "barnabas.groups.shard",
     "barnabas.server.group_shards",
     "barnabas.server.group_parts",

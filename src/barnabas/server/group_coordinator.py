@@ -25,7 +25,7 @@ from barnabas.server.offsets_topic import OFFSETS_TOPIC, codec_of, new_offsets_t
 from barnabas.server.topics import Topics
 
 if TYPE_CHECKING:
-    from barnabas.groups.consumer import ConsumerGroups
+    from barnabas.groups.consumer.consumer_groups import ConsumerGroups
     from barnabas.groups.outcome import Now, Outcome
     from barnabas.groups.shard import Shard
     from barnabas.server.group_parts import ActiveShard, GroupParts

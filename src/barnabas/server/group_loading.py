@@ -9,7 +9,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.base.offload import Offload
 from barnabas.groups.outcome import LogRecord
-from barnabas.groups.records import MalformedRecord
+from barnabas.groups.records.group_records import MalformedRecord
 from barnabas.groups.shard import Shard
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.wire.records.batch import BatchHeader, headers

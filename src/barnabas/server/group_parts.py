@@ -6,10 +6,10 @@ the first time coordinates no group yet.
 
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.groups.classic_turn import ClassicSettings
-from barnabas.groups.consumer import ConsumerGroups
-from barnabas.groups.consumer_messages import ConsumerSettings, MigrationPolicy, Topic
-from barnabas.groups.offsets_messages import OffsetSettings
+from barnabas.groups.classic.classic_turn import ClassicSettings
+from barnabas.groups.consumer.consumer_groups import ConsumerGroups
+from barnabas.groups.consumer.consumer_messages import ConsumerSettings, MigrationPolicy, Topic
+from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.shard import Shard
 from barnabas.server.group_loading import load
 from barnabas.server.group_shards import ActiveShard

@@ -10,7 +10,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError
-from barnabas.groups.consumer_messages import (
+from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumer,
     DescribedConsumerGroup,
     DescribedTopic,

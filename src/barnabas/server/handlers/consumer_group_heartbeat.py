@@ -11,7 +11,10 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError
-from barnabas.groups.consumer_messages import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
+from barnabas.groups.consumer.consumer_messages import (
+    ConsumerHeartbeatReply,
+    ConsumerHeartbeatRequest,
+)
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, duration, milliseconds

@@ -8,7 +8,7 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.groups.classic_messages import LeaveReply, LeaveRequest, LeavingMember
+from barnabas.groups.classic.classic_messages import LeaveReply, LeaveRequest, LeavingMember
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE

@@ -17,9 +17,9 @@ from kio.schema.offset_commit.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.groups.classic_messages import CommitClaim
-from barnabas.groups.offsets import NO_RETENTION
-from barnabas.groups.offsets_messages import OffsetsReply, PartitionCommit, TopicCommits
+from barnabas.groups.classic.classic_messages import CommitClaim
+from barnabas.groups.offsets.committed_offsets import NO_RETENTION
+from barnabas.groups.offsets.offset_messages import OffsetsReply, PartitionCommit, TopicCommits
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds

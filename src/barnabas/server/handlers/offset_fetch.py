@@ -18,7 +18,12 @@ from kio.schema.offset_fetch.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.groups.offsets_messages import AskedTopic, FetchedOffset, FetchedTopic, FetchReply
+from barnabas.groups.offsets.offset_messages import (
+    AskedTopic,
+    FetchedOffset,
+    FetchedTopic,
+    FetchReply,
+)
 from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.dispatch import Call

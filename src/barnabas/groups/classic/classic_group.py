@@ -1,0 +1,289 @@
+"""One classic group: its members, who of them waits, and what they agreed upon.
+
+What the log tells (generation, protocol, leader, members and their assignment) is trusted as of
+the last record; who is joining or waiting for an assignment is only in memory, and is lost with
+the shard: clients join again.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.laws import law
+from barnabas.groups.classic.classic_member import Member
+from barnabas.groups.classic.classic_messages import (
+    NO_MEMBER_ID,
+    CommitClaim,
+    JoinedMember,
+    ListedGroup,
+    OfferedProtocol,
+)
+from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
+from barnabas.groups.classic.classic_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from barnabas.groups.outcome import LogRecord, Waiter
+from barnabas.groups.records.classic_group_record import GroupMetadata
+from barnabas.groups.records.group_records import encode
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """`members` keeps the order in which they came; static ones are known by instance id, too."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    generation_id: int = 0
+    protocol_type: str | None = None  # None: a simple group, that only has offsets
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    state_timestamp_ms: int | None = None  # wall time; None where old records do not tell it
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    topics: frozenset[str] | None = None  # subscribed to; None if it cannot be known
+
+    # Only in memory:
+    joining: dict[str, Waiter] = field(default_factory=dict)
+    syncing: dict[str, Waiter] = field(default_factory=dict)
+    new_members: set[str] = field(default_factory=set)  # those that never heard their first reply
+    pending_members: dict[str, None] = field(default_factory=dict)  # have an id, are yet to join
+    pending_sync: dict[str, None] = field(default_factory=dict)  # are yet to ask for an assignment
+    initial_delay_left_ms: int | None = None  # None unless it gathers its first members
+    joined_during_delay: bool = False
+    replacement: Member | None = None  # takes a static member's place once that is in the log
+    _support: Counter[str] = field(default_factory=Counter)  # of members, by protocol
+
+    # -- members ------------------------------------------------------------------------------
+
+    def put(self, member: Member) -> None:
+        """Add the member, or let it take the place of what was known by its id."""
+        self._forget(member.member_id)
+        self.members[member.member_id] = member
+        self._support.update(member.protocol_names)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forget a member or a pending one; if it led, the one that came first leads.
+
+        Keeps   GRP-3  whoever waits as a member is answered before the member is forgotten
+        """
+        law(
+            member_id not in self.joining and member_id not in self.syncing,
+            "GRP-3 whoever waits as a member is answered before the member is forgotten",
+            group=self.group_id,
+            member=member_id,
+        )
+        self.pending_members.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
+        self.new_members.discard(member_id)
+        member = self._forget(member_id)
+        if member is None:
+            return None
+        del self.members[member_id]
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def set_members(self, members: Iterable[Member]) -> None:
+        """Let these be all members; those that were yet to ask for an assignment still are."""
+        self.members, self.static_members = {}, {}
+        self._support.clear()
+        for member in members:
+            self.put(member)
+        self.pending_sync = {each: None for each in self.pending_sync if each in self.members}
+
+    def replace(self, old_id: str, member: Member) -> None:
+        """Let a static member go on under another id; if it led, it leads on."""
+        led = self.leader_id == old_id
+        self.remove(old_id)
+        self.put(member)
+        if led:
+            self.leader_id = member.member_id
+
+    def _forget(self, member_id: str) -> Member | None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._support.subtract(member.protocol_names)
+        return member
+
+    def all_joined(self) -> bool:
+        return len(self.joining) == len(self.members) and not self.pending_members
+
+    def elect_joined_leader(self) -> bool:
+        """See to a leader that has joined; False if nobody has."""
+        if self.leader_id not in self.joining:
+            elected = next((each for each in self.members if each in self.joining), None)
+            if elected is None:
+                return False
+            self.leader_id = elected
+        return True
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    def satisfies_heartbeat(self, member_id: str) -> bool:
+        """Whether silence is right for it: it waits for us. New ones may have gone unseen."""
+        waits = member_id in self.joining or member_id in self.syncing
+        return waits and member_id not in self.new_members
+
+    def as_joined(self) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name))
+            for m in self.members.values()
+        )
+
+    # -- state and agreement --------------------------------------------------------------------
+
+    def enter(self, event: GroupEvent, wall_ms: int) -> None:
+        """Go where the event leads.
+
+        Keeps   GRP-1  a group changes state as its table allows
+        """
+        following = NEXT[self.state].get(event)
+        law(
+            following is not None,
+            "GRP-1 a group changes state as its table allows",
+            group=self.group_id,
+            state=self.state,
+            event=event,
+        )
+        if following is not None:
+            self.state = following
+            self.state_timestamp_ms = wall_ms
+
+    def begin_generation(self, generation_id: int, protocol_name: str | None) -> None:
+        """Keeps   GRP-2  a group's generation never goes back."""
+        law(
+            generation_id >= self.generation_id,
+            "GRP-2 a group's generation never goes back",
+            group=self.group_id,
+            old=self.generation_id,
+            new=generation_id,
+        )
+        self.generation_id = generation_id
+        self.protocol_name = protocol_name
+        self.topics = self._subscribed_topics()
+
+    def supports(self, protocol_type: str, protocols: Iterable[OfferedProtocol]) -> bool:
+        """Whether one who offers these may become a member."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and any(True for _ in protocols)
+        return self.protocol_type == protocol_type and any(
+            self._support[offered.name] == len(self.members) for offered in protocols
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member wants the topic; consumers whose metadata is unreadable may want any."""
+        if self.topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.topics
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        if self.members and self.protocol_name is None:
+            return None
+        try:
+            return frozenset(
+                topic
+                for member in self.members.values()
+                for topic in subscribed_topics(member.metadata(self.protocol_name))
+            )
+        except ValueError as unreadable:
+            log.info("subscription not readable group=%s reason=%s", self.group_id, unreadable)
+            return None
+
+    # -- who may do what ------------------------------------------------------------------------
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return ErrorCode.unknown_member_id
+            if known != member_id:
+                return ErrorCode.fenced_instance_id
+        if member_id == NO_MEMBER_ID or member_id not in self.members:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none
+
+    def check_member_of(
+        self, generation_id: int, member_id: str, group_instance_id: str | None
+    ) -> ErrorCode:
+        error = self.check_member(member_id, group_instance_id)
+        if error is ErrorCode.none and generation_id != self.generation_id:
+            return ErrorCode.illegal_generation
+        return error
+
+    def check_commit(self, claim: CommitClaim) -> ErrorCode:
+        """Whether the claim entitles to commit offsets; those of transactions mind no state.
+
+        Without generation (an admin, a consumer that assigns itself) the group must be empty.
+        """
+        if claim.generation_id < 0 and self.is_empty:
+            return ErrorCode.none
+        names_someone = claim.member_id != NO_MEMBER_ID or claim.group_instance_id is not None
+        if claim.generation_id >= 0 or names_someone:
+            error = self.check_member_of(
+                claim.generation_id, claim.member_id, claim.group_instance_id
+            )
+            if error is not ErrorCode.none:
+                return error
+        elif not claim.is_transactional:
+            return ErrorCode.unknown_member_id
+        if self.state is GroupState.COMPLETING_REBALANCE and not claim.is_transactional:
+            return ErrorCode.rebalance_in_progress
+        return ErrorCode.none
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Anyone may ask a classic group for its offsets."""
+        return ErrorCode.none
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Of a group with members, only consumers tell which topics they still need."""
+        if self.is_empty or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.none
+        return ErrorCode.non_empty_group
+
+    def check_delete(self) -> ErrorCode:
+        return ErrorCode.none if self.is_empty else ErrorCode.non_empty_group
+
+    # -- what is told of it ---------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether nothing would be lost with it: it was only looked at."""
+        return self.is_empty and self.generation_id == 0 and not self.pending_members
+
+    def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Since when an offset of that commit serves nobody; None while it is to be kept.
+
+        Topics that members subscribe to are kept besides, see `is_subscribed_to`.
+        """
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.is_empty:
+            return (
+                commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+            )
+        if self.state is GroupState.STABLE and self.topics is not None:
+            return commit_timestamp_ms
+        return None
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
+
+    def tombstones(self) -> tuple[LogRecord, ...]:
+        return (encode(GroupMetadata(self.group_id)),)

@@ -1,0 +1,107 @@
+"""SyncGroup and Heartbeat of classic groups: the leader's assignment is stored, then handed out.
+
+The broker does not read assignments: members that revoke first and take over in a second rebalance
+(cooperative ones) are served like any others.
+"""
+
+import logging
+
+from barnabas.base.errors import ErrorCode
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.classic.classic_member import NO_ASSIGNMENT
+from barnabas.groups.classic.classic_messages import (
+    HeartbeatRequest,
+    JoinReply,
+    SyncReply,
+    SyncRequest,
+)
+from barnabas.groups.classic.classic_rebalance import (
+    complete_join_if_all_joined,
+    rebalance_or_complete_join,
+)
+from barnabas.groups.classic.classic_record import assigned_record
+from barnabas.groups.classic.classic_state import GroupState
+from barnabas.groups.classic.classic_turn import Turn
+from barnabas.groups.outcome import Answer, Outcome, Waiter
+
+log = logging.getLogger(__name__)
+
+
+def decide_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> Outcome[SyncReply]:
+    """Followers wait for the leader; its assignment is written, and then everyone hears theirs."""
+    group = turn.group
+    error = _check_sync(group, request)
+    if error is not ErrorCode.none:
+        return turn.outcome(SyncReply(error))
+    group.pending_sync.pop(request.member_id, None)
+    if not group.pending_sync:
+        turn.cancel("sync")
+    if group.state is GroupState.STABLE:
+        return turn.outcome(turn.assigned(group.members[request.member_id].assignment))
+    turn.wait_to_sync(request.member_id, waiter)
+    if group.leader_id == request.member_id:
+        _assign(turn, request)
+    return turn.outcome(waiter)
+
+
+def _check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
+    error = group.check_member_of(
+        request.generation_id, request.member_id, request.group_instance_id
+    )
+    if error is not ErrorCode.none:
+        return error
+    if request.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.inconsistent_group_protocol
+    if group.protocol_name is not None and request.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.inconsistent_group_protocol
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _assign(turn: Turn, request: SyncRequest) -> None:
+    """Write the assignment down; whoever waits hears it when it is, and stops waiting then."""
+    group = turn.group
+    forgotten = [each for each in group.members if each not in request.assignments]
+    if forgotten:
+        log.warning(
+            "leader assigned nothing group=%s generation=%d members=%s",
+            group.group_id,
+            group.generation_id,
+            ",".join(forgotten),
+        )
+    turn.records.append(assigned_record(group, request.assignments, turn.now.wall_ms))
+    for member_id, waiter in group.syncing.items():
+        assignment = request.assignments.get(member_id, NO_ASSIGNMENT)
+        turn.effects.append(Answer(waiter, turn.assigned(assignment)))
+        # Its session may have ended while it waited for us.
+        turn.arm_session(group.members[member_id])
+
+
+def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> Outcome[ErrorCode]:
+    group = turn.group
+    error = group.check_member_of(
+        request.generation_id, request.member_id, request.group_instance_id
+    )
+    if error is ErrorCode.none:
+        turn.arm_session(group.members[request.member_id])
+        if group.state is GroupState.PREPARING_REBALANCE:
+            error = ErrorCode.rebalance_in_progress
+    return turn.outcome(error)
+
+
+def on_session_timer(turn: Turn, member_id: str) -> None:
+    """Drop a member that was not heard of, unless it is the one who waits for us."""
+    group = turn.group
+    if member_id not in group.members or group.satisfies_heartbeat(member_id):
+        return
+    log.info("member is lost group=%s member=%s", group.group_id, member_id)
+    turn.remove(member_id, JoinReply(ErrorCode.unknown_member_id))
+    rebalance_or_complete_join(turn, f"member {member_id} is lost")
+
+
+def on_pending_timer(turn: Turn, member_id: str) -> None:
+    """Expect no longer a client that was given an id and did not join with it."""
+    if member_id in turn.group.pending_members:
+        turn.group.remove(member_id)
+        complete_join_if_all_joined(turn)

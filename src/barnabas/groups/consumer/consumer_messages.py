@@ -1,0 +1,128 @@
+"""What members of a consumer group ask and hear, whatever the version on the wire."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from barnabas.base.errors import ErrorCode
+from barnabas.groups.assignors.assignors import Assignment
+
+JOINING: Final = 0  # as a member epoch
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2  # a static member that will be back
+UNCHANGED_MS: Final = -1
+
+
+class Topic(NamedTuple):
+    """A topic as the cluster knows it; `racks` of each partition, if any rack is known."""
+
+    topic_id: UUID
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+
+
+Topics: TypeAlias = Mapping[str, Topic]
+
+
+class MigrationPolicy(Enum):
+    """Whether groups with members may change between the protocols, and in which direction."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """Of Kafka's properties `group.consumer.*`, and `group.max.size` for groups that go back."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ("uniform", "range")  # the first is for groups that do not choose
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    classic_max_size: int = 2_147_483_647
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatRequest:
+    """None, or UNCHANGED_MS, stands for what is as it was."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str  # as Kafka writes it down: a slash and the address
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = UNCHANGED_MS
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None  # empty: no longer
+    server_assignor: str | None = None
+    owned: Assignment | None = None
+    knows_its_id: bool = True  # since version 1 the client makes its member id
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it tells all of the member: it joins, or did not hear the last answer."""
+        return self.member_epoch == JOINING or (
+            self.rebalance_timeout_ms != UNCHANGED_MS
+            and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
+            and self.owned is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatReply:
+    error: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None  # None: as it was
+
+    def failed(self, error: ErrorCode) -> "ConsumerHeartbeatReply":
+        return ConsumerHeartbeatReply(error)
+
+
+class DescribedTopic(NamedTuple):
+    topic_id: UUID
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class DescribedConsumer(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    assignment: tuple[DescribedTopic, ...]
+    target_assignment: tuple[DescribedTopic, ...]
+    uses_classic_protocol: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerGroup:
+    group_id: str
+    error: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumer, ...] = ()

@@ -1,0 +1,210 @@
+"""One decision about a consumer group under way: the steps that most decisions are made of.
+
+The group is looked at and not changed: what is decided is written as records, and takes effect
+when those are replayed.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from barnabas.groups.assignors.assignors import Assignment
+from barnabas.groups.consumer.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
+from barnabas.groups.consumer.consumer_messages import ConsumerSettings, Topics
+from barnabas.groups.consumer.consumer_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    target_epoch_record,
+    target_record,
+    topics_record,
+)
+from barnabas.groups.consumer.reconciliation import Target, law_of_one_owner, reconcile
+from barnabas.groups.consumer.target_assignment import (
+    chosen_assignor,
+    decide_targets,
+    subscribed_topics,
+)
+from barnabas.groups.outcome import ArmTimer, CancelTimer, Effect, LogRecord, Now, Outcome
+from barnabas.groups.records.consumer_group_records import TopicMetadata
+
+log = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+
+# Kinds of timers; a key is (kind, group, member).
+SESSION = "session"  # it was not heard of
+REVOCATION = "revocation"  # it does not give up what it is to give up
+REJOIN = "rejoin"  # a classic member was told to join again, and does not
+ASSIGNMENT = "assignment"  # a classic member joined, and does not ask for its assignment
+
+
+@dataclass(slots=True)
+class ConsumerTurn:
+    """Gathers records and effects."""
+
+    group: ConsumerGroup
+    settings: ConsumerSettings
+    topics: Topics
+    now: Now
+    records: list[LogRecord] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+    def outcome(self, reply: Reply) -> Outcome[Reply]:
+        return Outcome(reply, tuple(self.records), tuple(self.effects))
+
+    def arm(self, kind: str, member_id: str, delay_ms: float) -> None:
+        key = (kind, self.group.group_id, member_id)
+        self.effects.append(ArmTimer(key, self.now.loop_ms + delay_ms))
+
+    def cancel(self, member_id: str, *kinds: str) -> None:
+        for kind in kinds or (SESSION, REVOCATION, REJOIN, ASSIGNMENT):
+            self.effects.append(CancelTimer((kind, self.group.group_id, member_id)))
+
+    def arm_session(self, member: ConsumerMember) -> None:
+        classic = member.metadata.classic_member_metadata
+        timeout_ms = classic.session_timeout_ms if classic else self.settings.session_timeout_ms
+        self.arm(SESSION, member.member_id, timeout_ms)
+
+    # -- a member joins, is heard of, or leaves -------------------------------------------------
+
+    def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Let a static member go on under another id, with all that it has."""
+        group_id = self.group.group_id
+        new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
+        self.records += member_tombstones(group_id, old.member_id)
+        self.records += (
+            member_record(group_id, new),
+            target_record(group_id, member_id, self.group.target(old.member_id)),
+            current_record(group_id, new),
+        )
+        self.cancel(old.member_id)
+        log.info(
+            "static member is back group=%s instance=%s old=%s new=%s",
+            group_id,
+            old.instance_id,
+            old.member_id,
+            member_id,
+        )
+        return new
+
+    def update_member(
+        self,
+        before: ConsumerMember | None,
+        member: ConsumerMember,
+        owned: Assignment | None,
+        formerly: str | None = None,
+    ) -> ConsumerMember:
+        """Take in what a member says, make a target if there is reason to, and bring it nearer.
+
+        `before` is the member as the log will tell of it, None if it is new; `formerly` is the id
+        of the member whose place it takes.
+        """
+        group = self.group
+        if before is None or before.metadata != member.metadata:
+            self.records.append(member_record(group.group_id, member))
+        must_bump = _wants_other_topics(before, member)
+        if must_bump or group.is_stale or group.group_epoch > group.assignment_epoch:
+            target = self._renewed_target(member, formerly, must_bump)
+        else:
+            target = Target(group.assignment_epoch, group.target(formerly or member.member_id))
+        return self._reconcile(member, target, owned, formerly)
+
+    def _renewed_target(
+        self, member: ConsumerMember, formerly: str | None, must_bump: bool
+    ) -> Target:
+        """The member's part in a new target, or in the present one if that is still right."""
+        group, member_id = self.group, member.member_id
+        members = {each: m for each, m in group.members.items() if each != formerly}
+        members[member_id] = member
+        topics, group_epoch = self._refresh(members, must_bump)
+        had = group.target(formerly or member_id)
+        if group_epoch == group.assignment_epoch:
+            return Target(group_epoch, had)
+        targets = self._retarget(group_epoch, members, topics, {**group.targets, member_id: had})
+        return Target(group_epoch, targets[member_id])
+
+    def remove_members(self, leaving: Collection[ConsumerMember], why: str) -> None:
+        """What they own is free once this is in the log; the next one heard of makes a target."""
+        group = self.group
+        for member in leaving:
+            self.records += member_tombstones(group.group_id, member.member_id)
+            self.cancel(member.member_id)
+        gone = {member.member_id for member in leaving}
+        staying = [member for each, member in group.members.items() if each not in gone]
+        topics = subscribed_topics(staying, self.topics)
+        if topics != group.topics:
+            self.records.append(topics_record(group.group_id, topics.values()))
+        self._bump(why)
+
+    def _refresh(
+        self, members: dict[str, ConsumerMember], must_bump: bool
+    ) -> tuple[dict[str, TopicMetadata], int]:
+        """The topics as they are now, if there is reason to look, and the epoch of the group."""
+        group = self.group
+        if not must_bump and not group.is_stale:
+            return group.topics, group.group_epoch
+        topics = subscribed_topics(members.values(), self.topics)
+        if topics != group.topics:
+            self.records.append(topics_record(group.group_id, topics.values()))
+            must_bump = True
+        else:
+            group.is_stale = False
+        if not must_bump:
+            return topics, group.group_epoch
+        return topics, self._bump(f"{len(members)} members, {len(topics)} topics")
+
+    def _bump(self, why: str) -> int:
+        group = self.group
+        epoch = group.group_epoch + 1
+        self.records.append(epoch_record(group.group_id, epoch))
+        log.info("group epoch begins group=%s epoch=%d: %s", group.group_id, epoch, why)
+        return epoch
+
+    def _retarget(
+        self,
+        group_epoch: int,
+        members: dict[str, ConsumerMember],
+        topics: dict[str, TopicMetadata],
+        had: dict[str, Assignment],
+    ) -> dict[str, Assignment]:
+        group_id = self.group.group_id
+        assignor = chosen_assignor(members.values(), self.settings.assignors[0])
+        targets = decide_targets(assignor, members, topics, had)
+        self.records += [
+            target_record(group_id, member_id, target)
+            for member_id, target in targets.items()
+            if had[member_id] != target or member_id not in self.group.targets
+        ]
+        self.records.append(target_epoch_record(group_id, group_epoch))
+        return targets
+
+    def _reconcile(
+        self,
+        member: ConsumerMember,
+        target: Target,
+        owned: Assignment | None,
+        formerly: str | None,
+    ) -> ConsumerMember:
+        group = self.group
+        nearer = reconcile(member, target, group.owners, owned, formerly)
+        if nearer == member:
+            return member
+        law_of_one_owner(group.group_id, nearer, group.owners, formerly)
+        self.records.append(current_record(group.group_id, nearer))
+        if not nearer.uses_classic_protocol:
+            if nearer.state is MemberState.UNREVOKED_PARTITIONS:
+                self.arm(REVOCATION, nearer.member_id, nearer.metadata.rebalance_timeout_ms)
+            else:
+                self.cancel(nearer.member_id, REVOCATION)
+        return nearer
+
+
+def _wants_other_topics(before: ConsumerMember | None, member: ConsumerMember) -> bool:
+    return before is None or (
+        before.metadata.subscribed_topic_names != member.metadata.subscribed_topic_names
+        or before.metadata.subscribed_topic_regex != member.metadata.subscribed_topic_regex
+    )

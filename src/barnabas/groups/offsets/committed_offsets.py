@@ -1,0 +1,267 @@
+"""The committed offsets of all groups of a shard: what is decided about them, and what is so.
+
+Deciders change nothing; what they decide is so once its records were replayed. Whether one may
+commit, fetch or delete is for the group to say, and is asked before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.groups.offsets.offset_messages import (
+    AskedTopic,
+    Expired,
+    FetchedOffset,
+    FetchedTopic,
+    FetchReply,
+    OffsetOwner,
+    OffsetSettings,
+    OffsetsReply,
+    PartitionResult,
+    TopicCommits,
+    TopicResults,
+)
+from barnabas.groups.offsets.pending_offsets import PendingOffsets
+from barnabas.groups.outcome import LogRecord, Outcome
+from barnabas.groups.records.offset_record import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    OffsetCommit,
+    commit_record,
+    key_prefix,
+)
+from barnabas.groups.records.record_schema import LONGEST_STRING
+
+NO_RETENTION = -1
+_END_OF_TIME_MS = 2**63 - 1  # the latest time that a record can tell
+_NONE = ErrorCode.none
+
+
+class Offsets:
+    """By group, topic and partition. No group or topic is kept that has no offset."""
+
+    def __init__(self, settings: OffsetSettings) -> None:
+        self.settings = settings
+        self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._pending = PendingOffsets()
+
+    # -- what is so ------------------------------------------------------------------------------
+
+    def replay(self, commit: OffsetCommit) -> None:
+        """Take in a record that is no part of a transaction."""
+        group_id, topic, partition, value = commit
+        if value is None:
+            self._remove(group_id, topic, partition)
+            self._pending.remove(group_id, TopicPartition(topic, partition))
+            return
+        self._put(group_id, topic, partition, value)
+        if group_id in self._pending:
+            self._pending.replace(group_id, TopicPartition(topic, partition))
+
+    def replay_transactional(self, producer_id: int, commit: OffsetCommit) -> None:
+        """Take in a record of an open transaction; it counts when that commits."""
+        if commit.value is None:
+            self.replay(commit)
+        else:
+            self._pending.put(producer_id, commit)
+
+    def replay_end_of_transaction(self, producer_id: int, is_committed: bool) -> None:
+        for group_id, topic, partition, value in self._pending.end(producer_id, is_committed):
+            if value is not None:
+                self._put(group_id, topic, partition, value)
+
+    def __contains__(self, group_id: str) -> bool:
+        """Whether the group has offsets, or will if a transaction commits."""
+        return group_id in self._groups or group_id in self._pending
+
+    def __iter__(self) -> Iterator[OffsetCommit]:
+        """Every offset that counts."""
+        for group_id, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    yield OffsetCommit(group_id, topic, partition, value)
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._groups.get(group_id, {}).get(topic, {}).get(partition)
+
+    def _put(self, group_id: str, topic: str, partition: int, value: CommittedOffset) -> None:
+        try:
+            self._groups[group_id][topic][partition] = value
+        except KeyError:
+            topics = self._groups.setdefault(group_id, {})
+            topics.setdefault(topic, {})[partition] = value
+
+    def _remove(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._groups.get(group_id, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is None or partitions:
+            return
+        del topics[topic]
+        if not topics:
+            del self._groups[group_id]
+
+    # -- what members and operators ask for --------------------------------------------------------
+
+    def decide_commit(
+        self,
+        group_id: str,
+        topics: Iterable[TopicCommits],
+        wall_ms: int,
+        retention_ms: int = NO_RETENTION,
+    ) -> Outcome[OffsetsReply]:
+        """Each partition for itself; old clients may say how long all of it shall be kept."""
+        expire_ms = NO_TIMESTAMP
+        if retention_ms != NO_RETENTION:
+            expire_ms = min(wall_ms + retention_ms, _END_OF_TIME_MS)
+        records: list[LogRecord] = []
+        results = []
+        for topic, commits in topics:
+            prefix = key_prefix(group_id, topic)
+            result = []
+            for partition, offset, leader_epoch, metadata, commit_ms in commits:
+                if metadata and self._is_too_large(metadata):
+                    error = ErrorCode.offset_metadata_too_large
+                    result.append(PartitionResult(partition, error))
+                    continue
+                commit_ms = wall_ms if commit_ms == NO_TIMESTAMP else commit_ms
+                value = CommittedOffset(offset, leader_epoch, metadata or "", commit_ms, expire_ms)
+                records.append(commit_record(prefix, partition, value))
+                result.append(PartitionResult(partition, _NONE))
+            results.append(TopicResults(topic, result))
+        return Outcome(OffsetsReply(results), tuple(records))
+
+    def _is_too_large(self, metadata: str) -> bool:
+        """Kafka counts the units of UTF-16; a record holds no more than its own longest string."""
+        limit = self.settings.metadata_max_bytes
+        if 3 * len(metadata) <= min(limit, LONGEST_STRING):
+            return False
+        units = len(metadata.encode("utf-16-be")) // 2
+        return units > limit or len(metadata.encode()) > LONGEST_STRING
+
+    def fetch(
+        self, group_id: str, topics: Iterable[AskedTopic] | None, require_stable: bool = False
+    ) -> FetchReply:
+        """Of these partitions, or of all that have one (None).
+
+        What an open transaction may change is UNSTABLE_OFFSET_COMMIT, if stable ones are wanted.
+        """
+        of_group = self._groups.get(group_id, {})
+        if topics is None:
+            topics = [AskedTopic(topic, found) for topic, found in of_group.items()]
+        if require_stable and group_id in self._pending:
+            return FetchReply([self._stable(group_id, asked) for asked in topics])
+        return FetchReply(
+            [
+                FetchedTopic(topic, _fetched(of_group.get(topic, {}), partitions))
+                for topic, partitions in topics
+            ]
+        )
+
+    def _stable(self, group_id: str, asked: AskedTopic) -> FetchedTopic:
+        known = self._groups.get(group_id, {}).get(asked.topic, {})
+        unstable = ErrorCode.unstable_offset_commit
+        return FetchedTopic(
+            asked.topic,
+            [
+                FetchedOffset(partition, error=unstable)
+                if self._pending.is_pending(group_id, asked.topic, partition)
+                else _fetched(known, (partition,))[0]
+                for partition in asked.partitions
+            ],
+        )
+
+    def decide_delete(
+        self, group_id: str, topics: Iterable[AskedTopic], is_subscribed: Callable[[str], bool]
+    ) -> Outcome[OffsetsReply]:
+        """What is not there is deleted already; what members subscribe to stays."""
+        gone: list[TopicPartition] = []
+        results = []
+        for topic, partitions in topics:
+            partitions = list(partitions)
+            subscribed = is_subscribed(topic)
+            error = ErrorCode.group_subscribed_to_topic if subscribed else _NONE
+            results.append(
+                TopicResults(topic, [PartitionResult(each, error) for each in partitions])
+            )
+            if not subscribed:
+                gone += self._known(group_id, {topic: partitions})
+        return Outcome(OffsetsReply(results), _tombstones(group_id, gone))
+
+    # -- what time and others bring about ----------------------------------------------------------
+
+    def decide_expire(self, group_id: str, owner: OffsetOwner, wall_ms: int) -> Expired:
+        """Offsets that served nobody for the retention time, or as long as their client wanted.
+
+        What members subscribe to and what is pending is kept.
+        """
+        expired: list[TopicPartition] = []
+        kept = group_id in self._pending
+        for topic, partitions in self._groups.get(group_id, {}).items():
+            if owner.is_subscribed_to(topic):
+                kept = True
+                continue
+            for partition, value in partitions.items():
+                pending = self._pending.is_pending(group_id, topic, partition)
+                if not pending and self._is_expired(value, owner, wall_ms):
+                    expired.append(TopicPartition(topic, partition))
+                else:
+                    kept = True
+        return Expired(_tombstones(group_id, expired), not kept)
+
+    def _is_expired(self, value: CommittedOffset, owner: OffsetOwner, wall_ms: int) -> bool:
+        since_ms = owner.unused_since_ms(value.commit_timestamp_ms)
+        if since_ms is None:
+            return False
+        if value.expire_timestamp_ms != NO_TIMESTAMP:
+            return wall_ms >= value.expire_timestamp_ms
+        return wall_ms - since_ms >= self.settings.retention_ms
+
+    def decide_delete_all(self, group_id: str) -> tuple[LogRecord, ...]:
+        """What removes every offset of the group, pending ones too."""
+        gone = [
+            TopicPartition(topic, partition)
+            for topic, partitions in self._groups.get(group_id, {}).items()
+            for partition in partitions
+        ]
+        gone += self._pending.partitions(group_id)
+        return _tombstones(group_id, dict.fromkeys(gone))
+
+    def decide_partitions_deleted(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[LogRecord, ...]:
+        """What removes the offsets that any group has of partitions that are no more."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in dict.fromkeys(partitions):
+            by_topic.setdefault(topic, []).append(partition)
+        return tuple(
+            record
+            for group_id in dict.fromkeys([*self._groups, *self._pending.groups()])
+            for record in _tombstones(group_id, self._known(group_id, by_topic))
+        )
+
+    def _known(self, group_id: str, asked: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
+        """Those for which the group has an offset, or will if a transaction commits."""
+        of_group = self._groups.get(group_id, {})
+        return [
+            TopicPartition(topic, partition)
+            for topic, partitions in asked.items()
+            if topic in of_group or group_id in self._pending
+            for partition in partitions
+            if partition in of_group.get(topic, {})
+            or self._pending.is_pending(group_id, topic, partition)
+        ]
+
+
+def _fetched(known: dict[int, CommittedOffset], partitions: Iterable[int]) -> list[FetchedOffset]:
+    return [
+        FetchedOffset(partition)
+        if (value := known.get(partition)) is None
+        else FetchedOffset(partition, value.offset, value.leader_epoch, value.metadata)
+        for partition in partitions
+    ]
+
+
+def _tombstones(group_id: str, gone: Iterable[TopicPartition]) -> tuple[LogRecord, ...]:
+    return tuple(
+        commit_record(key_prefix(group_id, topic), partition, None) for topic, partition in gone
+    )
