@@ -14,9 +14,9 @@ from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
-from barnabas.server.delayed_fetch import packed_answer
-from barnabas.server.replies import Pending
-from barnabas.server.wanted import Wanted
+from barnabas.server.delayed.delayed_fetch import packed_answer
+from barnabas.server.fetching.fetch_partition import Wanted
+from barnabas.server.requests.replies import Pending
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from barnabas.wire.records.batch import read_header
 from tests.log.batches import CONFIG, NOW, PARTITION, append, batch_of, fill, open_partition

@@ -26,11 +26,20 @@ SWALLOWS_ALL = {
         "_guarded",
     ): "one operation's bug is not its waker's",
     ("src/barnabas/purgatory/timer.py", "_run"): "one task's bug must not stop the clock",
-    ("src/barnabas/server/cleaning.py", "_run"): "what is due is looked for again later",
-    ("src/barnabas/server/cleaning.py", "clean"): "one log that cannot be cleaned stops no other",
-    ("src/barnabas/server/connection.py", "_serve_frames"): "the top of a connection",
-    ("src/barnabas/server/replies.py", "_answer"): "the task behind one pending answer",
-    ("src/barnabas/server/housekeeping.py", "_repeat"): "a duty that failed is due again later",
+    (
+        "src/barnabas/server/maintenance/log_cleaner.py",
+        "_run",
+    ): "what is due is looked for again later",
+    (
+        "src/barnabas/server/maintenance/log_cleaner.py",
+        "clean",
+    ): "one log that cannot be cleaned stops no other",
+    ("src/barnabas/server/network/connection.py", "_serve_frames"): "the top of a connection",
+    ("src/barnabas/server/requests/replies.py", "_answer"): "the task behind one pending answer",
+    (
+        "src/barnabas/server/maintenance/housekeeping.py",
+        "_repeat",
+    ): "a duty that failed is due again later",
 }
 
 LONG_FUNCTIONS = {

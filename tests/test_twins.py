@@ -26,10 +26,16 @@ TWINS = {
         "LogEnd SegmentEnd",
     ),
     "barnabas.log.segment.index_end": ("barnabas.log.segment._index_end", "IndexEnd"),
-    "barnabas.server.sending": ("barnabas.server._sending", "send_now"),
-    "barnabas.server.shortcuts": ("barnabas.server._shortcuts", "serve_known"),
-    "barnabas.server.repeated_produce": ("barnabas.server._repeated_produce", "RepeatedProduce"),
-    "barnabas.server.repeated_fetch": ("barnabas.server._repeated_fetch", "RepeatedFetch"),
+    "barnabas.server.network.sending": ("barnabas.server.network._sending", "send_now"),
+    "barnabas.server.requests.fast_path": ("barnabas.server.requests._fast_path", "serve_known"),
+    "barnabas.server.requests.repeated_produce": (
+        "barnabas.server.requests._repeated_produce",
+        "RepeatedProduce",
+    ),
+    "barnabas.server.requests.repeated_fetch": (
+        "barnabas.server.requests._repeated_fetch",
+        "RepeatedFetch",
+    ),
 }
 WITHOUT_TWINS = (
     "tests/disk/test_disk.py",
@@ -39,7 +45,7 @@ WITHOUT_TWINS = (
     "tests/log/test_log_removals.py",
     "tests/log/test_segment.py",
     "tests/log/test_model.py",
-    "tests/server/test_shortcuts.py",
+    "tests/server/test_fast_path.py",
     "tests/server/test_produce.py",
     "tests/server/test_fetch.py",
     "tests/server/test_fetch_waiting.py",

@@ -21,8 +21,8 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.log.log import Log
-from barnabas.server.fetch_sessions import FetchContext, FetchSessions
-from barnabas.server.wanted import Wanted
+from barnabas.server.fetching.fetch_partition import Wanted
+from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,

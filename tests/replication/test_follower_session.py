@@ -21,7 +21,7 @@ from barnabas.replication.follower.follower_session import (
     topics_of,
 )
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.server.fetch_sessions import FetchSessions
+from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest
 
 PARTITIONS = [TopicPartition(topic, partition) for topic in "ab" for partition in range(3)]

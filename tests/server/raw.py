@@ -21,10 +21,10 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.server import compose, node
-from barnabas.server.delayed import Delayed
-from barnabas.server.fetch_sessions import FetchSessions
-from barnabas.server.listeners import Listeners
-from barnabas.server.topics import NewTopic
+from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.delayed.partition_purgatories import Delayed
+from barnabas.server.fetching.fetch_sessions import FetchSessions
+from barnabas.server.network.socket_server import Listeners
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import request_type, response_type

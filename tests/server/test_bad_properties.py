@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.topics import NewTopic
+from barnabas.server.cluster.topic_admin import NewTopic
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import Coordination, Create
 from tests.server.raw import Insight, until, with_broker

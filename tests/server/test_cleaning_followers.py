@@ -9,7 +9,7 @@ from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from tests.log.batches import NOW
 from tests.replication.leading import F2, ME
-from tests.server.test_cleaning import Setting, on_a_loop
+from tests.server.test_log_cleaner import Setting, on_a_loop
 
 
 @on_a_loop

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.connection import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD, Connection
+from barnabas.server.network.connection import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD, Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import Buffer
 from tests.server.raw import (
@@ -258,7 +258,7 @@ def test_a_client_that_takes_all_at_once_does_not_keep_others_from_their_turn(
         await insight.create("orders")
         client = await insight.connect()
         await client.ask(produce(("orders", 0, batch(bytes(size)))))
-        monkeypatch.setattr("barnabas.server.connection.send_now", takes_all)
+        monkeypatch.setattr("barnabas.server.network.connection.send_now", takes_all)
         await client.send(fetch(("orders", 0, 0)) * count)
         async with asyncio.timeout(SOON):
             while sum(turns) < size * count:
@@ -421,7 +421,7 @@ def test_a_client_that_goes_while_its_fetch_waits_leaves_nothing(tmp_path: Path,
 def test_a_stopping_broker_does_not_wait_for_long_polls_or_clients_that_do_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.server.listeners.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("barnabas.server.network.socket_server.GRACE_SECONDS", 0.05)
 
     async def connected(insight: Insight) -> tuple[RawClient, RawClient]:
         await insight.create("orders")

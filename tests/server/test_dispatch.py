@@ -11,11 +11,11 @@ from kio.schema.api_versions.v4.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import BarnabasError, LawBroken
-from barnabas.server.connection import Connection
-from barnabas.server.dispatch import Call, Dispatch, UnsupportedRequest
 from barnabas.server.handlers import api_versions
-from barnabas.server.replies import Pending, Refusal, Work
-from barnabas.server.request_statistics import RequestStatistics
+from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.network.connection import Connection
+from barnabas.server.requests.dispatch import Call, Dispatch, UnsupportedRequest
+from barnabas.server.requests.replies import Pending, Refusal, Work
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerResponse
 from barnabas.wire.schema import NO_THROTTLE

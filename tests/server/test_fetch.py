@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import RealDisk
 from barnabas.log.segment.file_slice import Extent
-from barnabas.server import housekeeping
+from barnabas.server.maintenance import housekeeping
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, until, with_broker

@@ -53,7 +53,7 @@ def test_a_follower_of_another_topic_of_that_name_is_refused_and_tells_nothing(
     with_broker(tmp_path, scenario, **BROKER)
 
 
-@pytest.mark.parametrize("twin", both("barnabas.server.repeated_fetch"))
+@pytest.mark.parametrize("twin", both("barnabas.server.requests.repeated_fetch"))
 @pytest.mark.parametrize("topic_id", [FORMER, NOW, None])
 def test_the_short_way_is_for_the_topic_that_is_meant(
     twin: ModuleType, topic_id: uuid.UUID | None

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import LeaderEpoch
-from barnabas.server.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_partition import FetchSession, Reader, Wanted
 from barnabas.server.handlers import fetch as fetch_handler
-from barnabas.server.wanted import FetchSession, Reader, Wanted
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.replication.leading import F2, F3, ME
 from tests.server.followed import BROKER, lead

@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.server.fetch_sessions import FetchContext, FetchSessions
-from barnabas.server.wanted import TopicKey
+from barnabas.server.fetching.fetch_partition import TopicKey
+from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
 from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
     FetchRequest,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.server import fetch_collector
+from barnabas.server.fetching import fetch_collector
 from tests.server.raw import Insight, batch, fetch, with_broker
 from tests.server.test_fetch import filled, offsets
 

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.ids import LeaderEpoch
 from barnabas.log.log import Log
 from barnabas.log.segment.file_slice import Extent
-from barnabas.server.delayed_fetch import DelayedFetch
-from barnabas.server.fetch_collector import FetchCollector
+from barnabas.server.delayed.delayed_fetch import DelayedFetch
+from barnabas.server.fetching.fetch_collector import FetchCollector
 from tests.server.raw import Insight, batch, fetch, produce, until, with_broker
 from tests.server.test_fetch import BY_ID, VERSIONS, filled, offsets, only
 

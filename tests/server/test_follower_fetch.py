@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.follower.follower_replica import FollowerReplica
-from barnabas.server.metadata import BrokerImage
+from barnabas.server.cluster.metadata_cache import BrokerImage
 from barnabas.znodes import layout, paths
 from tests.replication.leading import F2, F3, ME, leadership
 from tests.server.followed import BROKER, follow, lead

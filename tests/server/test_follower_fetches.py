@@ -10,8 +10,8 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.follower_progress import IsrChange
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.server.delayed import Delayed
-from barnabas.server.follower_fetches import FollowerFetches
+from barnabas.server.delayed.partition_purgatories import Delayed
+from barnabas.server.fetching.follower_fetches import FollowerFetches
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.log.batches import NOW, batch_of, open_partition
 from tests.purgatory.virtual_loop import VirtualLoop

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from barnabas.base.ids import TopicPartition
-from barnabas.server.group_coordinator import GroupCoordinator
-from barnabas.server.group_shards import ActiveShard
-from barnabas.server.metadata import Updated
+from barnabas.server.cluster.metadata_cache import Updated
+from barnabas.server.groups.group_coordinator import GroupCoordinator
+from barnabas.server.groups.group_shards import ActiveShard
 
 
 class FailingShard:

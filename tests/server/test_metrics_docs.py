@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 
 from barnabas.cli.cluster_folder import METRICS_PORTS_ABOVE
-from barnabas.server.metric_table import METRICS
-from barnabas.server.metrics_docs import metrics_page
+from barnabas.server.metrics.metric_table import METRICS
+from barnabas.server.metrics.metrics_docs import metrics_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text("utf-8") == metrics_page(), (
-        "write it with: python -m barnabas.server.metrics_docs > docs/metrics.md"
+        "write it with: python -m barnabas.server.metrics.metrics_docs > docs/metrics.md"
     )
 
 

@@ -12,7 +12,7 @@ OFFSET_AT = 10
 FRAME = bytes(OFFSET_AT + 8 + 12)
 
 
-@pytest.mark.parametrize("twin", both("barnabas.server.repeated_fetch"))
+@pytest.mark.parametrize("twin", both("barnabas.server.requests.repeated_fetch"))
 def test_a_frame_of_another_length_takes_the_long_way(twin: ModuleType) -> None:
     asked: list[tuple[str, int]] = []
     single = SingleFetch("orders", 0, 0, 100, 100, 1, -1, False, OFFSET_AT)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.server.replies import Answer, Pending, Refusal, Work
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Work
 from barnabas.znodes.tree import ConnectionLoss, SessionExpired
 
 

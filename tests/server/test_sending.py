@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.server.sending import MOST_PARTS, unsent
+from barnabas.server.network.sending import MOST_PARTS, unsent
 from barnabas.wire.fetch.fetch_codec import Buffer
 from tests.support.twins import both
 
-both_twins = pytest.mark.parametrize("twin", both("barnabas.server.sending"))
+both_twins = pytest.mark.parametrize("twin", both("barnabas.server.network.sending"))
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError
-from barnabas.server.replies import Pending
-from barnabas.server.shortcuts import SEND_AT
+from barnabas.server.requests.fast_path import SEND_AT
+from barnabas.server.requests.replies import Pending
 from tests.support.twins import both, in_python
 
-NAME = "barnabas.server.shortcuts"
+NAME = "barnabas.server.requests.fast_path"
 SIZE = 12  # bytes of a frame that tell what serves it: API, version, correlation id, a name
 MOST = 1_000
 PENDING = Pending()

@@ -17,7 +17,7 @@ from barnabas.log.logs import Logs
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
-from barnabas.server.partitions import Partitions
+from barnabas.server.cluster.partition_roles import Partitions
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.log.batches import CONFIG, fill, open_partition

@@ -18,8 +18,8 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.config.properties import read_properties
-from barnabas.server import api
 from barnabas.server.compose import start
+from barnabas.server.requests import api_handlers
 from barnabas.server.settings import metrics_address
 from barnabas.znodes.tree import ZnodeError
 
@@ -179,7 +179,7 @@ async def _load_the_rest() -> None:
     The schema of an older version of a request is still read when the first of its kind comes.
     """
     await asyncio.sleep(_LATER_S)
-    for module in api.LATE_MODULES:
+    for module in api_handlers.LATE_MODULES:
         try:
             import_module(module)
         except (ImportError, OSError) as e:

@@ -9,13 +9,13 @@ from barnabas.base.ids import BrokerId
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
-from barnabas.server.configs import Configs
-from barnabas.server.group_coordinator import GroupCoordinator
-from barnabas.server.membership import Registration
-from barnabas.server.metadata import MetadataCache
-from barnabas.server.partitions import Partitions
-from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.topics import Topics
+from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.membership import Registration
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.groups.group_coordinator import GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)

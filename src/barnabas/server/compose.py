@@ -16,10 +16,10 @@ from barnabas.config.listeners import Listener
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from barnabas.server.broker import Broker
-from barnabas.server.membership import find_broker_id, find_cluster_id, join
-from barnabas.server.metrics_listener import Address, MetricsListener
+from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join
+from barnabas.server.environment import Seams
+from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
-from barnabas.server.seams import Seams
 from barnabas.server.settings import check_protocols, metrics_address
 
 __all__ = ["RunningBroker", "Seams", "start"]
@@ -115,7 +115,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
 
 async def _serve_metrics(node: Node, at: Address, ending: AsyncExitStack) -> Address:
     # Here, since the library takes time and memory that most brokers need not spend.
-    from barnabas.server.metrics import Metrics
+    from barnabas.server.metrics.prometheus import Metrics
 
     listener = MetricsListener(Metrics(node.observed()).page)
     opened = await listener.open(at)

@@ -22,34 +22,35 @@ from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.server import api
-from barnabas.server.briefing import Briefing
 from barnabas.server.broker import Broker
-from barnabas.server.cleaning import LogCleaner
-from barnabas.server.config_changes import ConfigChanges
-from barnabas.server.configs import Configs
-from barnabas.server.controlled_stop import hand_over
-from barnabas.server.delayed import Delayed
-from barnabas.server.dispatch import Call, Dispatch
-from barnabas.server.fetch_collector import FetchCollector
-from barnabas.server.fetch_sessions import FetchSessions
-from barnabas.server.follower_fetches import FollowerFetches
-from barnabas.server.group_coordinator import GroupCoordinator
+from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.config_changes import ConfigChanges
+from barnabas.server.cluster.controlled_shutdown import hand_over
+from barnabas.server.cluster.membership import Registration
+from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache
+from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.startup_sync import Briefing
+from barnabas.server.cluster.topic_admin import MetadataAwaited, Topics
+from barnabas.server.delayed.partition_purgatories import Delayed
+from barnabas.server.environment import Seams
+from barnabas.server.fetching.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_sessions import FetchSessions
+from barnabas.server.fetching.follower_fetches import FollowerFetches
+from barnabas.server.fetching.replica_selector import read_replica_selector
+from barnabas.server.groups.group_coordinator import GroupCoordinator
+from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.server.handlers import api_versions, controlled_shutdown
 from barnabas.server.handlers.fetch import Fetch
 from barnabas.server.handlers.produce import Produce
-from barnabas.server.housekeeping import Housekeeping
-from barnabas.server.listeners import Listeners
-from barnabas.server.membership import Registration
-from barnabas.server.metadata import BrokerImage, MetadataCache
-from barnabas.server.observed import Observed
-from barnabas.server.offsets_topic import OFFSETS_TOPIC
-from barnabas.server.partitions import Partitions
-from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.read_replicas import read_replica_selector
-from barnabas.server.replies import Work
-from barnabas.server.request_statistics import RequestStatistics
-from barnabas.server.seams import Seams
+from barnabas.server.maintenance.housekeeping import Housekeeping
+from barnabas.server.maintenance.log_cleaner import LogCleaner
+from barnabas.server.metrics.metric_values import Observed
+from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.network.socket_server import Listeners
+from barnabas.server.requests import api_handlers
+from barnabas.server.requests.dispatch import Call, Dispatch
+from barnabas.server.requests.replies import Work
 from barnabas.server.settings import (
     advertised,
     cleaner_settings,
@@ -58,7 +59,6 @@ from barnabas.server.settings import (
     intervals,
     limits,
 )
-from barnabas.server.topics import MetadataAwaited, Topics
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -69,7 +69,7 @@ from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import ConnectionLoss, Coordination, ZnodeError
 
 if TYPE_CHECKING:
-    from barnabas.server.group_parts import GroupParts
+    from barnabas.server.groups.group_imports import GroupParts
 
 log = logging.getLogger("barnabas.broker")
 
@@ -252,7 +252,7 @@ class Node:
         )
 
     def _group_parts(self) -> "GroupParts":
-        from barnabas.server.group_parts import GroupParts  # not before: see there
+        from barnabas.server.groups.group_imports import GroupParts  # not before: see there
 
         return GroupParts(self._config, self._seams.random, self._metadata)
 
@@ -290,8 +290,8 @@ class Node:
         )
         return Dispatch(
             {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
-            api.message_handlers(self.broker, self._delayed)
-            | {key: partial(self._controlled, key) for key in api.CONTROL},
+            api_handlers.message_handlers(self.broker, self._delayed)
+            | {key: partial(self._controlled, key) for key in api_handlers.CONTROL},
             api_versions.unsupported,
             self.work,
             self._statistics,
@@ -388,7 +388,7 @@ class Node:
     # -- the controller's messages -------------------------------------------
 
     async def _controlled(self, key: ApiKey, request: Message, call: Call | None) -> Message:
-        answer: Message = await api.CONTROL[key](self.broker, request, call)
+        answer: Message = await api_handlers.CONTROL[key](self.broker, request, call)
         self._briefing.told.set()
         return answer
 

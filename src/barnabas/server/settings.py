@@ -8,10 +8,10 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.controller_epoch import ControllerSettings
 from barnabas.replication.follower.fetcher import FetcherSettings
-from barnabas.server.cleaning import CleanerSettings
-from barnabas.server.housekeeping import Intervals
-from barnabas.server.listeners import Limits
-from barnabas.server.metrics_listener import Address, parse_address
+from barnabas.server.maintenance.housekeeping import Intervals
+from barnabas.server.maintenance.log_cleaner import CleanerSettings
+from barnabas.server.metrics.metrics_listener import Address, parse_address
+from barnabas.server.network.socket_server import Limits
 
 # Segments that rolled are brought onto the medium within this time.
 FLUSH_CHECK_MS: Final = 1_000

@@ -5,7 +5,7 @@ from typing import Final as Constant
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.log import Log
-from barnabas.server.offsets_topic import OFFSETS_TOPIC
+from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.sim.clients_consumer import Consumer
 from barnabas.sim.history import FADING, History, Outcome, Poll, Polled
 from barnabas.sim.observing import Seen

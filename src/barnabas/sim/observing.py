@@ -6,7 +6,7 @@ from uuid import UUID
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.leader.leader_replica import LeaderReplica
-from barnabas.server.partitions import Partitions
+from barnabas.server.cluster.partition_roles import Partitions
 from barnabas.sim.machine import Machine
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.nodes import Nodes

@@ -12,9 +12,9 @@ from typing import Final
 
 from barnabas.base.errors import ErrorCode
 from barnabas.client.requests import read_response
-from barnabas.server.connection import Connection
-from barnabas.server.replies import Answer, Pending, Refusal, Reply
-from barnabas.server.serving import Serve
+from barnabas.server.network.connection import Connection
+from barnabas.server.network.connection_ports import Serve
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply
 from barnabas.testing.refused import marked, refuse
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, read_as_sent, write_response

@@ -9,7 +9,7 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

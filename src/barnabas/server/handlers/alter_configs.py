@@ -7,8 +7,8 @@ from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, A
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.configs import Resource, check_once, check_values
-from barnabas.server.dispatch import Call
+from barnabas.server.cluster.config_admin import Resource, check_once, check_values
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

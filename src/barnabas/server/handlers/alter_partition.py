@@ -22,7 +22,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Led
 from barnabas.controller.events import AlterPartition, IsrWish
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.alter_partition import (
     AlterPartitionResponseV1,
     NamedPartitionAnswer,

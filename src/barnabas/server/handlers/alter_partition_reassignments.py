@@ -15,7 +15,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.decide.steps import Refusal
 from barnabas.controller.events import AlterReassignments
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 DONE: Final = Refusal(ErrorCode.none)

@@ -13,7 +13,7 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
 
 from barnabas.base.errors import ErrorCode
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
 from barnabas.wire.schema import NO_THROTTLE
 

@@ -16,9 +16,9 @@ from barnabas.groups.consumer.consumer_messages import (
     DescribedTopic,
 )
 from barnabas.groups.outcome import Outcome
-from barnabas.server import authorized
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests import authorized
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

@@ -16,7 +16,7 @@ from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatRequest,
 )
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, duration, milliseconds
 
 

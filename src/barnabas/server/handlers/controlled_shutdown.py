@@ -4,7 +4,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.controller.events import ControlledShutdown
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,

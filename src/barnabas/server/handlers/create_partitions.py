@@ -11,7 +11,7 @@ from kio.schema.create_partitions.v3.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 

@@ -18,8 +18,8 @@ from kio.schema.create_topics.v7.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
-from barnabas.server.topics import NewTopic
+from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 CLUSTER_METADATA: Final = "__cluster_metadata"

@@ -5,7 +5,7 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

@@ -17,10 +17,10 @@ from kio.schema.delete_records.v2.response import (
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.server.broker import Broker
-from barnabas.server.delayed import Delayed
-from barnabas.server.delayed_delete_records import DelayedDeleteRecords, Deletion
-from barnabas.server.dispatch import Call
-from barnabas.server.metadata import is_internal
+from barnabas.server.cluster.metadata_cache import is_internal
+from barnabas.server.delayed.delayed_delete_records import DelayedDeleteRecords, Deletion
+from barnabas.server.delayed.partition_purgatories import Delayed
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 

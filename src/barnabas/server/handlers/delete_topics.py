@@ -13,7 +13,7 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 

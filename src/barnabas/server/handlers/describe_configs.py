@@ -11,8 +11,8 @@ from kio.schema.describe_configs.v4.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.config.config_key import ConfigEntry
 from barnabas.server.broker import Broker
-from barnabas.server.configs import Resource
-from barnabas.server.dispatch import Call
+from barnabas.server.cluster.config_admin import Resource
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

@@ -4,7 +4,7 @@ import json
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.describe_controller import (
     DescribeControllerRequest,
     DescribeControllerResponse,

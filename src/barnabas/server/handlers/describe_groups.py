@@ -14,9 +14,9 @@ from kio.schema.describe_groups.v5.response import (
 from barnabas.base.errors import BrokerError
 from barnabas.groups.classic.classic_events import classic_messages
 from barnabas.groups.outcome import Outcome
-from barnabas.server import authorized
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests import authorized
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

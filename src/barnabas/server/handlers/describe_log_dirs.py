@@ -10,7 +10,7 @@ from kio.schema.describe_log_dirs.v4.response import (
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

@@ -11,11 +11,16 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.server import authorized
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
-from barnabas.server.metadata import MetadataCache, PartitionImage, TopicImage, is_internal
-from barnabas.server.topic_names import check_topic_name
+from barnabas.server.cluster.metadata_cache import (
+    MetadataCache,
+    PartitionImage,
+    TopicImage,
+    is_internal,
+)
+from barnabas.server.cluster.topic_names import check_topic_name
+from barnabas.server.requests import authorized
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

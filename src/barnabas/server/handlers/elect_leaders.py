@@ -19,7 +19,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.controller.decide.steps import Refusal, Selector
 from barnabas.controller.events import ElectLeaders
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 DONE: Final = Refusal(ErrorCode.none)

@@ -15,15 +15,15 @@ from typing import Final
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.offload import Offload
 from barnabas.replication.replicas import Replicas
-from barnabas.server.connection import Connection
-from barnabas.server.delayed import Delayed, Key
-from barnabas.server.delayed_fetch import DelayedFetch, FetchUnderWay, Shortcut
-from barnabas.server.fetch_collector import FetchCollector, Fetched, Found
-from barnabas.server.fetch_sessions import NO_SESSION, FetchSessions, reader_of
-from barnabas.server.metadata import MetadataCache
-from barnabas.server.repeated_fetch import RepeatedFetch
-from barnabas.server.replies import Answer, Pending, Reply, Work
-from barnabas.server.wanted import NamedPartitions, TopicKey
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.delayed.delayed_fetch import DelayedFetch, FetchUnderWay, Shortcut
+from barnabas.server.delayed.partition_purgatories import Delayed, Key
+from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
+from barnabas.server.fetching.fetch_partition import NamedPartitions, TopicKey
+from barnabas.server.fetching.fetch_sessions import NO_SESSION, FetchSessions, reader_of
+from barnabas.server.network.connection import Connection
+from barnabas.server.requests.repeated_fetch import RepeatedFetch
+from barnabas.server.requests.replies import Answer, Pending, Reply, Work
 from barnabas.wire.fetch.fetch_codec import (
     BY_TOPIC_ID,
     Buffer,

@@ -14,7 +14,7 @@ from kio.schema.find_coordinator.v6.response import Coordinator
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 GROUP: Final = 0

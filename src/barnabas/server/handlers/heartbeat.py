@@ -6,7 +6,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from barnabas.base.errors import BrokerError
 from barnabas.groups.classic.classic_events import classic_messages
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

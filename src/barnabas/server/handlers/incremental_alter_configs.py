@@ -13,14 +13,14 @@ from kio.schema.incremental_alter_configs.v1.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.configs import (
+from barnabas.server.cluster.config_admin import (
     Alteration,
     Operation,
     Resource,
     check_once,
     check_values,
 )
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

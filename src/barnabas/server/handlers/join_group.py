@@ -11,7 +11,7 @@ from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupRespon
 from barnabas.base.errors import BrokerError
 from barnabas.groups.classic.classic_messages import JoinReply, JoinRequest, OfferedProtocol
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 

@@ -7,8 +7,8 @@ from itertools import groupby
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
-from barnabas.server.partitions import Codes
+from barnabas.server.cluster.partition_roles import Codes
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.leader_and_isr import (
     LeaderAndIsrNamedPartitionError,
     LeaderAndIsrPartitionError,

@@ -10,7 +10,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.classic.classic_messages import LeaveReply, LeaveRequest, LeavingMember
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

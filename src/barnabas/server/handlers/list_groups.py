@@ -8,7 +8,7 @@ from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

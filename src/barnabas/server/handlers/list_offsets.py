@@ -23,7 +23,7 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.replication.reading import Reading
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 CONSUMER: Final = -1

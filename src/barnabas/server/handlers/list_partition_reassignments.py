@@ -13,7 +13,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.events import ListReassignments
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

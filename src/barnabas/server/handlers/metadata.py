@@ -19,13 +19,13 @@ from kio.schema.metadata.v12.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.server import authorized
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
-from barnabas.server.metadata import TopicImage, is_internal
-from barnabas.server.offsets_topic import OFFSETS_TOPIC, new_offsets_topic
-from barnabas.server.topic_names import check_topic_name
-from barnabas.server.topics import NewTopic
+from barnabas.server.cluster.metadata_cache import TopicImage, is_internal
+from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.cluster.topic_names import check_topic_name
+from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC, new_offsets_topic
+from barnabas.server.requests import authorized
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
 

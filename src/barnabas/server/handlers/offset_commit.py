@@ -21,7 +21,7 @@ from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.offsets.committed_offsets import NO_RETENTION
 from barnabas.groups.offsets.offset_messages import OffsetsReply, PartitionCommit, TopicCommits
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 _UNSET: Final = timedelta(milliseconds=-1)

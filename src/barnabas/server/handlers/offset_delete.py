@@ -10,7 +10,7 @@ from kio.schema.offset_delete.v0.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.offsets.offset_messages import AskedTopic, OffsetsReply
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

@@ -26,7 +26,7 @@ from barnabas.groups.offsets.offset_messages import (
 )
 from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

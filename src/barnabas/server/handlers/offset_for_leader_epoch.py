@@ -13,7 +13,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

@@ -19,12 +19,12 @@ from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
 from barnabas.replication.replicas import Replicas
-from barnabas.server.connection import Connection
-from barnabas.server.delayed import Delayed
-from barnabas.server.delayed_produce import ALL, Awaited, DelayedProduce
-from barnabas.server.metadata import is_internal
-from barnabas.server.repeated_produce import RepeatedProduce
-from barnabas.server.replies import Answer, Pending, Refusal, Reply, Work
+from barnabas.server.cluster.metadata_cache import is_internal
+from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
+from barnabas.server.delayed.partition_purgatories import Delayed
+from barnabas.server.network.connection import Connection
+from barnabas.server.requests.repeated_produce import RepeatedProduce
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.produce.plain_batch import Answer as PlainAnswer
 from barnabas.wire.produce.produce_codec import (
     PartitionBatches,

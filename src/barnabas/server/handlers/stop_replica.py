@@ -2,8 +2,8 @@
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
-from barnabas.server.partitions import Codes
+from barnabas.server.cluster.partition_roles import Codes
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,

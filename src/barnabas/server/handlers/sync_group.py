@@ -9,7 +9,7 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 from barnabas.base.errors import BrokerError
 from barnabas.groups.classic.classic_messages import SyncReply, SyncRequest
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 

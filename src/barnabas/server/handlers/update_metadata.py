@@ -2,7 +2,7 @@
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Call
+from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 

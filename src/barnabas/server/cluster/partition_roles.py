@@ -1,0 +1,421 @@
+"""Makes this broker's replicas what the controller says: leaders, followers, or nothing.
+
+LeaderAndIsr and StopReplica end here. A replica that changes its role becomes another object;
+what waited for the one before is answered. One such request is carried out at a time.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from barnabas.base.offload import Offload
+from barnabas.base.safeguards import IN_FORCE, Safeguards
+from barnabas.disk.disk import Disk
+from barnabas.log.background_work import Removal
+from barnabas.log.log import Log
+from barnabas.log.logs import Logs
+from barnabas.replication.follower.follower_replica import FollowerReplica
+from barnabas.replication.leader.leader_replica import LeaderReplica
+from barnabas.replication.leadership import Leadership
+from barnabas.replication.replicas import Replicas
+from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.topic_names import check_topic_name
+from barnabas.wire.control.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.control.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+
+log = logging.getLogger("barnabas.partitions")
+
+# In place of a leader epoch: the topic goes, whatever the epoch; or the sender knows none.
+EPOCH_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+# After so many partitions others get their turn.
+AT_ONCE: Final = 16
+
+Codes = dict[TopicPartition, ErrorCode]
+Check = Callable[[], None]
+
+
+class Fetching(Protocol):
+    """Who copies from leaders; see `replication.fetcher.ReplicaFetchers`."""
+
+    def follow(self, follower: FollowerReplica, host: str, port: int, /) -> None: ...
+
+    def stop(self, partition: TopicPartition, /) -> None: ...
+
+
+class Partitions:
+    """What a past controller asks for is refused whole; else each partition goes its own way."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        logs: Logs,
+        replicas: Replicas,
+        configs: Configs,
+        fetching: Fetching,
+        now_ms: Callable[[], float],
+        max_lag_ms: Callable[[], int],
+        is_alive: Callable[[BrokerId], bool],
+        roles_changed: Callable[[Sequence[TopicPartition]], None],
+        topic_known: Callable[[str, uuid.UUID], None],
+        remove_later: Callable[[Removal], None],
+        disk_failed: Callable[[DiskFault], None],
+        offload: Offload,
+        safeguards: Safeguards = IN_FORCE,
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._replicas = replicas
+        self._configs = configs
+        self._fetching = fetching
+        self._now_ms = now_ms
+        self._max_lag_ms = max_lag_ms
+        self._is_alive = is_alive
+        self._roles_changed = roles_changed
+        self._topic_known = topic_known
+        self._remove_later = remove_later
+        self._disk_failed = disk_failed
+        self._offload = offload
+        self._safeguards = safeguards
+        self.controller_epoch = 0
+        # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
+        self.is_stopping = False
+        self._one_at_a_time = asyncio.Lock()
+        # Leader and partition epochs of what was led when the session ended: what is older is late.
+        self._led: dict[TopicPartition, tuple[int, int]] = {}
+        self._changed: list[TopicPartition] = []
+
+    def check_controller(self, epoch: int) -> None:
+        """Go by the newest one. Raises BrokerError(stale_controller_epoch) for a past one."""
+        if epoch < self.controller_epoch and self._safeguards.controller_epoch_fence:
+            raise BrokerError(
+                ErrorCode.stale_controller_epoch,
+                f"controller epoch {epoch} is past, {self.controller_epoch} is known",
+            )
+        self.controller_epoch = epoch
+
+    # -- LeaderAndIsr --------------------------------------------------------
+
+    async def become(self, request: LeaderAndIsrRequest, check: Check = lambda: None) -> Codes:
+        """Lead and follow as told, each partition on its own.
+
+        `check` raises BrokerError if the request is no longer for this broker: its session may
+        end at any await.
+
+        Raises  BrokerError(stale_controller_epoch), nothing changed; what `check` raises
+        """
+        await self._configs.know_topics([topic.topic_name for topic in request.topic_states])
+        async with self._one_at_a_time:
+            check()
+            self.check_controller(request.controller_epoch)
+            sources = {BrokerId(b.broker_id): (b.host_name, b.port) for b in request.live_leaders}
+            codes: Codes = {}
+            roles = {"leader": 0, "follower": 0}
+            # Before the metadata tells of a topic its replicas are fetched already, by its id.
+            for topic in request.topic_states:
+                if topic.topic_id is not None:
+                    self._topic_known(topic.topic_name, topic.topic_id)
+            with self._telling():
+                for leadership in _leaderships(request):
+                    role, code = self._become(leadership, sources)
+                    codes[leadership.topic_partition] = code
+                    if code is ErrorCode.none and role:
+                        roles[role] += 1
+                    if len(codes) % AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                        check()
+            log.info(
+                "roles told controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
+                request.controller_id,
+                request.controller_epoch,
+                len(codes),
+                roles["leader"],
+                roles["follower"],
+            )
+            return codes
+
+    def _become(
+        self, leadership: Leadership, sources: Mapping[BrokerId, tuple[str, int]]
+    ) -> tuple[str, ErrorCode]:
+        """The role that was taken, if it is another than before, and how that went."""
+        partition = leadership.topic_partition
+        try:
+            # It becomes a folder's name, and anybody may have sent it.
+            check_topic_name(partition.topic)
+            if partition.partition < 0 or self._broker_id not in leadership.replicas:
+                return "", ErrorCode.unknown_topic_or_partition
+            partition_log = self._log(leadership)
+            known = self._replicas.get(partition)
+            if known is not None and leadership.leader_epoch < known.leadership.leader_epoch:
+                return "", ErrorCode.stale_controller_epoch
+            if not self._is_news(leadership):
+                return "", ErrorCode.stale_controller_epoch
+            if leadership.leader == self._broker_id:
+                return self._lead(known, leadership, partition_log), ErrorCode.none
+            return self._follow(known, leadership, partition_log, sources), ErrorCode.none
+        except BrokerError as e:
+            log.warning("partition refused partition=%s why=%s", partition, e)
+            return "", e.code
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return "", ErrorCode.kafka_storage_error
+
+    def _is_news(self, leadership: Leadership) -> bool:
+        """Whether it is not older than what this broker led by before its session ended."""
+        partition = leadership.topic_partition
+        told = (leadership.leader_epoch, leadership.partition_epoch)
+        if not leadership.is_new and told < self._led.get(partition, told):
+            return False
+        self._led.pop(partition, None)
+        return True
+
+    def _lead(
+        self,
+        known: LeaderReplica | FollowerReplica | None,
+        leadership: Leadership,
+        partition_log: Log,
+    ) -> str:
+        partition = leadership.topic_partition
+        if isinstance(known, LeaderReplica) and _same_epoch(known, leadership):
+            known.on_leadership(leadership)
+            self._changed.append(partition)
+            return ""
+        self._fetching.stop(partition)
+        self._replicas.put(
+            LeaderReplica(
+                self._broker_id,
+                leadership,
+                partition_log,
+                high_watermark=self._high_watermark(known, partition_log),
+                now_ms=self._now_ms(),
+                max_lag_ms=self._max_lag_ms(),
+                is_alive=self._is_alive,
+                previous=known if isinstance(known, LeaderReplica) else None,
+                safeguards=self._safeguards,
+            )
+        )
+        self._changed.append(partition)
+        return "leader"
+
+    def _follow(
+        self,
+        known: LeaderReplica | FollowerReplica | None,
+        leadership: Leadership,
+        partition_log: Log,
+        sources: Mapping[BrokerId, tuple[str, int]],
+    ) -> str:
+        partition = leadership.topic_partition
+        is_new_role = not (isinstance(known, FollowerReplica) and _same_epoch(known, leadership))
+        if is_new_role:
+            self._fetching.stop(partition)
+            known = FollowerReplica(
+                self._broker_id,
+                leadership,
+                partition_log,
+                high_watermark=self._high_watermark(known, partition_log),
+            )
+            self._replicas.put(known)
+            self._changed.append(partition)
+        assert isinstance(known, FollowerReplica)
+        known.on_leadership(leadership)
+        # Also told again to one that follows already: its leader may listen elsewhere now.
+        source = sources.get(leadership.leader)
+        if source is not None and not self.is_stopping:
+            self._fetching.follow(known, *source)
+        return "follower" if is_new_role else ""
+
+    def _log(self, leadership: Leadership) -> Log:
+        """The partition's log, made if need be.
+
+        Raises  BrokerError(kafka_storage_error, inconsistent_topic_id), DiskFault
+        """
+        partition, topic_id = leadership.topic_partition, leadership.topic_id
+        if self._replicas.is_offline(partition):
+            raise BrokerError(ErrorCode.kafka_storage_error)
+        config = self._configs.topic(partition.topic)
+        found = self._logs.get(partition)
+        if found is None:
+            # It may lie in a folder that has failed: to begin anew would hide what it holds.
+            if self._logs.offline and not leadership.is_new:
+                self._replicas.take_offline(partition)
+                raise BrokerError(ErrorCode.kafka_storage_error)
+            return self._create(partition, leadership)
+        if topic_id is not None and found.topic_id is None:
+            self._logs.adopt_topic_id(found, topic_id)
+        elif topic_id is not None and found.topic_id != topic_id:
+            raise BrokerError(
+                ErrorCode.inconsistent_topic_id,
+                f"{found.disk.folder}/{found.folder} holds topic id {found.topic_id}, "
+                f"the controller means {topic_id}; move that folder away",
+            )
+        found.config = config
+        return found
+
+    def _create(self, partition: TopicPartition, leadership: Leadership) -> Log:
+        """A new log, in another folder if one fails."""
+        while True:
+            try:
+                return self._logs.create(
+                    partition, leadership.topic_id, self._configs.topic(partition.topic)
+                )
+            except DiskFault as fault:
+                self._disk_failed(fault)
+
+    def _high_watermark(
+        self, known: LeaderReplica | FollowerReplica | None, partition_log: Log
+    ) -> Offset:
+        """What was known to be committed, in this role or as the last checkpoint has it."""
+        if known is not None:
+            return known.high_watermark
+        stored = self._logs.high_watermarks.get(partition_log.partition, 0)
+        start, end = partition_log.log_start_offset, partition_log.log_end_offset
+        return Offset(min(max(stored, start), end))
+
+    # -- StopReplica ---------------------------------------------------------
+
+    async def stop(self, request: StopReplicaRequest) -> Codes:
+        """Stop replicas, and delete those that are to go: no power failure brings them back then.
+
+        Raises  BrokerError(stale_controller_epoch), nothing changed
+        """
+        async with self._one_at_a_time:
+            self.check_controller(request.controller_epoch)
+            codes: Codes = {}
+            renamed: dict[Disk, list[TopicPartition]] = {}
+            with self._telling():
+                for topic in request.topic_states:
+                    for state in topic.partition_states:
+                        partition = TopicPartition(topic.topic_name, state.partition_index)
+                        held = self._logs.get(partition)
+                        codes[partition] = self._stop(partition, state)
+                        if held is not None and self._logs.get(partition) is None:
+                            renamed.setdefault(held.disk, []).append(partition)
+                        if len(codes) % AT_ONCE == 0:
+                            await asyncio.sleep(0)
+            for disk, partitions in renamed.items():
+                if not await self._synced(disk):
+                    codes |= dict.fromkeys(partitions, ErrorCode.kafka_storage_error)
+            deleted = sum(
+                s.delete_partition for t in request.topic_states for s in t.partition_states
+            )
+            log.info(
+                "replicas stopped controller=%d epoch=%d partitions=%d to_delete=%d",
+                request.controller_id,
+                request.controller_epoch,
+                len(codes),
+                deleted,
+            )
+            return codes
+
+    def _stop(self, partition: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
+        known = self._replicas.get(partition)
+        if (
+            known is not None
+            and state.leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
+            and state.leader_epoch < known.leadership.leader_epoch
+        ):
+            return ErrorCode.fenced_leader_epoch
+        if self._replicas.is_offline(partition):
+            return ErrorCode.kafka_storage_error
+        self._fetching.stop(partition)
+        if known is not None:
+            self._logs.high_watermarks[partition] = known.high_watermark
+        self._replicas.remove(partition)
+        self._led.pop(partition, None)
+        self._changed.append(partition)
+        if not state.delete_partition:
+            return ErrorCode.none
+        if self._logs.get(partition) is None:
+            # It may lie in a folder that failed, and would be back with it.
+            return ErrorCode.kafka_storage_error if self._logs.offline else ErrorCode.none
+        return self._delete(partition)
+
+    async def _synced(self, disk: Disk) -> bool:
+        try:
+            await self._offload(disk.sync)
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return False
+        return True
+
+    def _delete(self, partition: TopicPartition) -> ErrorCode:
+        try:
+            self._remove_later(self._logs.delete(partition))
+        except DiskFault as fault:
+            self._disk_failed(fault)
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Roles that change meanwhile are told of together at the end, as one request of a follower
+        may wait for thousands of partitions, and looks at all of them when one has changed."""
+        try:
+            yield
+        finally:
+            changed, self._changed = self._changed, []
+            self._roles_changed(changed)
+
+    # -- what else happens to replicas ---------------------------------------
+
+    def stop_leading(self) -> int:
+        """Lead nothing until the controller speaks again: our session is over; says how many."""
+        leaders = list(self._replicas)
+        for leader in leaders:
+            partition = leader.topic_partition
+            self._logs.high_watermarks[partition] = leader.high_watermark
+            self._led[partition] = (leader.epoch, leader.partition_epoch)
+            self._replicas.remove(partition)
+        self._roles_changed([leader.topic_partition for leader in leaders])
+        return len(leaders)
+
+    def remove_strays(self, metadata: MetadataCache) -> None:
+        """Let go of logs whose partition was moved to other brokers while this one was down.
+
+        Only where the cluster knows the very topic: what lies here of any other is a person's.
+        """
+        for each in list(self._logs):
+            topic, index = metadata.topic(each.partition.topic), each.partition.partition
+            image = topic.partitions.get(index) if topic is not None else None
+            if topic is None or image is None or each.topic_id is None:
+                continue
+            if self._replicas.get(each.partition) is not None:
+                continue  # told of since the metadata was
+            if topic.topic_id == each.topic_id and self._broker_id not in image.replicas:
+                log.warning("log removed, its partition is on other brokers log=%s", each.partition)
+                self._delete(each.partition)
+
+    def config_changed(self, topic: str, partitions: Iterable[int]) -> None:
+        """Let the logs of a topic follow its properties."""
+        config = self._configs.topic(topic)
+        for index in partitions:
+            if (partition_log := self._logs.get(TopicPartition(topic, index))) is not None:
+                partition_log.config = config
+
+
+def _same_epoch(known: LeaderReplica | FollowerReplica, leadership: Leadership) -> bool:
+    return known.leadership.leader_epoch == leadership.leader_epoch
+
+
+def _leaderships(request: LeaderAndIsrRequest) -> Iterable[Leadership]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield Leadership(
+                TopicPartition(topic.topic_name, state.partition_index),
+                topic.topic_id,
+                BrokerId(state.leader),
+                LeaderEpoch(state.leader_epoch),
+                tuple(map(BrokerId, state.isr)),
+                state.partition_epoch,
+                tuple(map(BrokerId, state.replicas)),
+                state.controller_epoch,
+                tuple(map(BrokerId, state.adding_replicas)),
+                tuple(map(BrokerId, state.removing_replicas)),
+                state.is_new,
+            )

@@ -1,0 +1,64 @@
+"""Tells when the controller has told a broker that starts all that it needs to be of use."""
+
+import asyncio
+from typing import Final
+
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.replication.replicas import Replicas
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.znodes import paths
+from barnabas.znodes.tree import ConnectionLoss, Coordination
+
+RETRY_S: Final = 0.2
+
+
+class Briefing:
+    """`told` is set whenever the controller has said something."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        coordination: Coordination,
+        metadata: MetadataCache,
+        replicas: Replicas,
+    ) -> None:
+        self._broker_id = broker_id
+        self._coordination = coordination
+        self._metadata = metadata
+        self._replicas = replicas
+        self.told = asyncio.Event()
+
+    async def complete(self) -> None:
+        """Return when every topic is known, and a role for each replica that is here."""
+        while not (await self._knows_all_topics() and self._knows_its_roles()):
+            await self.told.wait()
+            self.told.clear()
+
+    async def _children(self, path: str) -> list[str]:
+        """The names below a node, asked for until the tree answers."""
+        while True:
+            try:
+                return await self._coordination.children(path)
+            except ConnectionLoss:
+                await asyncio.sleep(RETRY_S)
+
+    async def _knows_all_topics(self) -> bool:
+        """Whether the controller has told of all that it can tell of."""
+        if self._broker_id not in self._metadata.brokers:
+            return False
+        names = await self._children(paths.TOPICS)
+        if all(self._metadata.topic(name) is not None for name in names):
+            return True
+        doomed = frozenset(await self._children(paths.DELETE_TOPICS))
+        return all(self._metadata.topic(name) is not None or name in doomed for name in names)
+
+    def _knows_its_roles(self) -> bool:
+        return all(
+            self._has_role(TopicPartition(topic.name, index))
+            for topic in self._metadata.topics()
+            for index, partition in topic.partitions.items()
+            if self._broker_id in partition.replicas
+        )
+
+    def _has_role(self, partition: TopicPartition) -> bool:
+        return self._replicas.get(partition) is not None or self._replicas.is_offline(partition)

@@ -1,0 +1,1 @@
+"""Requests that wait in purgatory: Produce, Fetch, DeleteRecords."""

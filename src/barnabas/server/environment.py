@@ -1,0 +1,31 @@
+"""What differs between a machine and a simulation of one; the network and time are the loop's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.base.clock import Clock, Stopwatch, machine_stopwatch
+from barnabas.base.offload import Offload
+from barnabas.base.randomness import Random
+from barnabas.base.safeguards import Safeguards
+from barnabas.disk.disk import Disk
+from barnabas.server.network.connection_ports import Serve
+from barnabas.znodes.tree import Coordination
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Given to a broker when it is started.
+
+    `coordination` begins a session with a tree that several brokers of one process share; without
+    it the configuration says which tree to use. `intercept` stands between connections and what
+    serves their requests, and may answer itself.
+    """
+
+    clock: Clock
+    random: Random
+    offload: Offload
+    disk: Callable[[str], Disk]
+    coordination: Callable[[], Coordination] | None = None
+    safeguards: Safeguards = field(default_factory=Safeguards)
+    stopwatch: Stopwatch = machine_stopwatch
+    intercept: Callable[[Serve], Serve] | None = None

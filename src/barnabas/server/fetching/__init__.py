@@ -1,0 +1,1 @@
+"""Fetch on the leader: sessions, partitions that wait, records shared among partitions."""

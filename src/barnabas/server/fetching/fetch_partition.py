@@ -1,0 +1,279 @@
+"""One partition of a fetch, and what a client fetches again and again.
+
+Of those partitions some are *due*: the next fetch has to look at them. Every other one *rests*:
+the client has all of it, was sent its offsets, and a listener in the purgatory makes it due again
+when anything happens to it. So a fetch costs what changed, not what the client subscribes to.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
+from barnabas.replication.leader.follower_progress import Follower, LastFetch
+from barnabas.server.delayed.partition_purgatories import Key
+from barnabas.wire.fetch.fetch_codec import FetchPartition, PartitionFetched, PartitionMemo
+
+TopicKey = str | uuid.UUID
+
+# A client that left partitions out still holds records of them. A fetch of the others is kept
+# waiting this long at first, and twice as long each time nothing came.
+FIRST_PATIENCE_MS: Final = 4
+MOST_LEFT_OUT: Final = 10_000
+
+
+class Reader(NamedTuple):
+    """The kind of reader a fetch comes from; what it may read depends on it."""
+
+    replica_id: int
+    read_committed: bool
+
+
+class Wanted:
+    """A partition to fetch from; in a session, also what the client was last sent of it."""
+
+    __slots__ = (
+        "_follower",
+        "high_watermark",
+        "key",
+        "listens_in",
+        "log_start_offset",
+        "packed",
+        "partition",
+        "session",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: TopicKey, partition: FetchPartition, session: "Repeated | None" = None
+    ) -> None:
+        """`topic` as the client named it."""
+        self.topic = topic
+        self.partition = partition
+        self.session = session
+        self.key: Key | None = None  # name and index, once the topic's name is known
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.packed = b""  # the answer while it rests, for a client without a session
+        self.listens_in: Purgatory[DelayedOperation] | None = None
+        self._follower: Follower | None = None
+
+    def on_event(self) -> bool:
+        """Make the partition due, as it changed; a fetch that waits looks at it soon."""
+        session = self.session
+        self.stir()
+        if session is not None:
+            session.due[self] = None
+            if session.waiting is not None:
+                session.waiting.on_event()
+        return False
+
+    def listen(self, purgatory: Purgatory[DelayedOperation]) -> None:
+        """Become due with the next change of the partition."""
+        if self.listens_in is None and self.key is not None and not self._is_over:
+            purgatory.listen(self, self.key)
+
+    def rest(self, purgatory: Purgatory[DelayedOperation], follower: Follower | None) -> None:
+        """Take the partition off the session's due ones until it changes.
+
+        While it rests, each fetch of the session counts as one of its `follower`.
+        """
+        session = self.session
+        if session is None or self.key is None or self._is_over:
+            return
+        self.listen(purgatory)
+        session.due.pop(self, None)
+        self._follower = follower
+        if follower is not None:
+            follower.rest(session.last_fetch)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.session is not None and self.session.is_closed
+
+    def stir(self) -> None:
+        """End resting and listening; does not make the partition due."""
+        if self.listens_in is not None and self.key is not None:
+            self.listens_in.stop_listening(self, self.key)
+        if self._follower is not None and self.session is not None:
+            self._follower.stir(self.session.last_fetch)
+            self._follower = None
+
+    def is_sent(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was sent these offsets, and no error since."""
+        return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset
+
+    def on_sent(self, got: PartitionFetched) -> None:
+        """Remember what the client is sent; after an error everything is sent again."""
+        self.high_watermark = -1 if got.code else got.high_watermark
+        self.log_start_offset = -1 if got.code else got.log_start_offset
+
+
+class Repeated:
+    """The partitions that one client fetches again and again."""
+
+    __slots__ = ("due", "is_closed", "last_fetch", "reader", "topics", "waiting")
+
+    def __init__(self, reader: Reader, now_ms: float) -> None:
+        self.reader = reader
+        self.last_fetch = LastFetch(now_ms)
+        # By index within each topic: an id is slow to hash, and there are many partitions.
+        self.topics: dict[TopicKey, dict[int, Wanted]] = {}
+        self.due: dict[Wanted, None] = {}  # in the order of their turns
+        self.waiting: DelayedOperation | None = None
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[Wanted]:
+        for partitions in self.topics.values():
+            yield from partitions.values()
+
+    def on_records_sent(self, wanted: Wanted) -> None:
+        """Put the partition last, so that a small `max_bytes` does not starve those behind it."""
+        if wanted in self.due:
+            del self.due[wanted]
+            self.due[wanted] = None
+
+    def close(self) -> None:
+        """Listen to nothing any more, also if a fetch still waits."""
+        self.is_closed = True
+        self.stir()
+
+    def stir(self) -> None:
+        """Make all partitions due."""
+        for wanted in self:
+            wanted.stir()
+        self.due = dict.fromkeys(self)
+
+
+class NamedPartitions(Repeated):
+    """The partitions that a client without a session names in each of its requests.
+
+    It is answered with all of them each time; those that rest have their answers ready. It lives
+    as long as the client's connection.
+    """
+
+    __slots__ = ("memo", "version")
+
+    def __init__(self, reader: Reader, version: int) -> None:
+        super().__init__(reader, 0.0)
+        self.version = version
+        self.memo = PartitionMemo()
+
+    def name(self, topics: Iterable[tuple[TopicKey, list[FetchPartition]]]) -> list[Wanted]:
+        """All that a request names, in its order; what it names no more is forgotten."""
+        before, self.topics = self.topics, {}
+        due, named = self.due, []
+        for topic, partitions in topics:
+            known = before.get(topic, {})
+            now = self.topics.setdefault(topic, {})
+            for partition in partitions:
+                index = partition.partition
+                wanted = known.pop(index, None)
+                if wanted is None:
+                    if index in now:  # named twice: the last counts
+                        now[index].partition = partition
+                        due[now[index]] = None
+                        continue
+                    wanted = Wanted(topic, partition, self)
+                    due[wanted] = None
+                elif wanted.partition is not partition:
+                    wanted.stir()
+                    wanted.partition = partition
+                    due[wanted] = None
+                now[index] = wanted
+                named.append(wanted)
+        for forgotten in before.values():
+            for wanted in forgotten.values():
+                wanted.stir()
+                due.pop(wanted, None)
+        return named
+
+
+class FetchSession(Repeated):
+    """The partitions of a fetch session, of which the client names only what changed."""
+
+    __slots__ = (
+        "_count",
+        "_left_out",
+        "_patience_ms",
+        "by_id",
+        "created_ms",
+        "epoch",
+        "session_id",
+    )
+
+    def __init__(self, session_id: int, by_id: bool, reader: Reader, now_ms: float) -> None:
+        super().__init__(reader, now_ms)
+        self.session_id = session_id
+        self.by_id = by_id
+        self.epoch = 1  # of the next request
+        self.created_ms = now_ms
+        self._count = 0
+        # Partitions that the client forgot, and may come back for.
+        self._left_out: set[tuple[TopicKey, int]] = set()
+        self._patience_ms = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, wanted: Wanted) -> None:
+        wanted.session = self
+        self._count += 1
+        self.topics.setdefault(wanted.topic, {})[wanted.partition.partition] = wanted
+        self.due[wanted] = None
+
+    def name(self, topic: TopicKey, partitions: list[FetchPartition]) -> None:
+        """Take in what a request says of a topic's partitions, which makes them due."""
+        if not partitions:
+            return
+        known = self.topics.setdefault(topic, {})
+        for partition in partitions:
+            wanted = known.get(partition.partition)
+            if wanted is None:
+                wanted = known[partition.partition] = Wanted(topic, partition, self)
+                self._count += 1
+                if self._left_out:
+                    self._left_out.discard((topic, partition.partition))
+            else:
+                wanted.stir()
+                wanted.partition = partition
+            self.due[wanted] = None
+
+    def forget(self, topic: TopicKey, index: int) -> None:
+        """Leave out a partition, of which the client may hold records that it has yet to use."""
+        known = self.topics.get(topic, {})
+        wanted = known.pop(index, None)
+        if wanted is None:
+            return
+        wanted.stir()
+        self.due.pop(wanted, None)
+        self._count -= 1
+        if len(self._left_out) < MOST_LEFT_OUT:
+            self._left_out.add((topic, index))
+        if not known:
+            del self.topics[topic]
+
+    def on_fetch(self, reader: Reader, now_ms: float) -> None:
+        """Begin one more fetch; another kind of reader has to be sent everything it may read."""
+        if reader != self.reader:
+            self.reader = reader
+            self.stir()
+        self.last_fetch.ms = now_ms
+
+    def on_records_sent(self, wanted: Wanted) -> None:
+        self._patience_ms = 0
+        super().on_records_sent(wanted)
+
+    def wait_ms(self, max_wait_ms: int) -> int:
+        """How long a fetch may be kept waiting.
+
+        The Java consumer has one fetch under way to a broker, and leaves out the partitions of
+        which it still holds records. When it has used those up, a fetch of the others that waits
+        would keep it from asking for more. If it does not come back for them, it paused them.
+        """
+        if not self._left_out:
+            return max_wait_ms
+        self._patience_ms = max(FIRST_PATIENCE_MS, 2 * self._patience_ms)
+        if self._patience_ms >= max_wait_ms:
+            self._left_out.clear()
+        return min(self._patience_ms, max_wait_ms)

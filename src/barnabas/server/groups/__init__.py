@@ -1,0 +1,1 @@
+"""The group coordinator on this broker."""

@@ -1,0 +1,65 @@
+"""What the groups of one broker are made of; imported when the first of them may come.
+
+These modules are a sixth of what a broker would load before it is ready, and one that starts for
+the first time coordinates no group yet.
+"""
+
+from barnabas.base.randomness import Random
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.groups.classic.classic_turn import ClassicSettings
+from barnabas.groups.consumer.consumer_groups import ConsumerGroups
+from barnabas.groups.consumer.consumer_messages import ConsumerSettings, MigrationPolicy, Topic
+from barnabas.groups.offsets.offset_messages import OffsetSettings
+from barnabas.groups.shard import Shard
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.groups.group_loading import load
+from barnabas.server.groups.group_shards import ActiveShard
+
+__all__ = ["ActiveShard", "GroupParts", "load"]
+
+
+class GroupParts:
+    """Makes shards, and has what they share."""
+
+    def __init__(self, config: BrokerConfig, random: Random, metadata: MetadataCache) -> None:
+        self._config = config
+        self._random = random
+        self.consumers = ConsumerGroups(_consumer(config), random, lambda: _topics(metadata))
+
+    def new_shard(self) -> Shard:
+        return Shard(_classic(self._config), _offsets(self._config), self._random, self.consumers)
+
+
+def _topics(metadata: MetadataCache) -> dict[str, Topic]:
+    """The topics that groups may be assigned partitions of."""
+    return {
+        topic.name: Topic(topic.topic_id, len(topic.partitions))
+        for topic in metadata.topics()
+        if topic.topic_id is not None
+    }
+
+
+def _classic(config: BrokerConfig) -> ClassicSettings:
+    return ClassicSettings(
+        min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+        max_size=config.int("group.max.size"),
+    )
+
+
+def _consumer(config: BrokerConfig) -> ConsumerSettings:
+    return ConsumerSettings(
+        session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
+        max_size=config.int("group.consumer.max.size"),
+        migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy").lower()),
+        classic_max_size=config.int("group.max.size"),
+    )
+
+
+def _offsets(config: BrokerConfig) -> OffsetSettings:
+    return OffsetSettings(
+        metadata_max_bytes=config.int("offset.metadata.max.bytes"),
+        retention_ms=config.int("offsets.retention.minutes") * 60_000,
+    )

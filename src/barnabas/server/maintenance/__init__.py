@@ -1,0 +1,1 @@
+"""Background work: the log cleaner, retention, checkpoints."""

@@ -1,0 +1,1 @@
+"""Metrics: the table, their values, and the HTTP endpoint for Prometheus."""

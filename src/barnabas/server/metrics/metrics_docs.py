@@ -1,0 +1,97 @@
+"""Writes docs/metrics.md from the table of metrics: `python -m barnabas.server.metrics.metrics_docs`."""
+
+import sys
+from typing import Final
+
+from barnabas.server.metrics.metric_table import METRICS, Metric
+
+_OPENING: Final = """\
+# Metrics
+
+A broker tells Prometheus what it knows of itself, on `/metrics`, if it is given a port for that:
+
+```sh
+barnabas server --metrics 127.0.0.1:9192
+curl http://127.0.0.1:9192/metrics
+```
+
+or, in `server.properties`, `barnabas.metrics.listener=127.0.0.1:9192`. `barnabas cluster` gives
+each broker a port of its own, 1000 above the one for clients (or any other, if that one is in use),
+and prints it. Whoever reaches the port can read the metrics and do nothing else; do not open it to
+the world.
+
+## For Prometheus
+
+A `prometheus.yml` for the three brokers of `barnabas cluster`, with what is worth an alert in
+`barnabas.rules.yml` beside it:
+
+```yaml
+scrape_configs:
+  - job_name: barnabas
+    static_configs:
+      - targets: ["127.0.0.1:10092", "127.0.0.1:10093", "127.0.0.1:10094"]
+rule_files: [barnabas.rules.yml]
+```
+
+```yaml
+groups:
+  - name: barnabas
+    rules:
+      - alert: NoLeader
+        expr: sum(barnabas_offline_partitions) > 0
+      - alert: NotOneController
+        expr: sum(barnabas_active_controller) != 1
+        for: 1m
+      - alert: RecordsMayBeLost
+        expr: increase(barnabas_unclean_leader_elections_total[5m]) > 0
+      - alert: AcksAllRefused
+        expr: sum(barnabas_under_min_isr_partitions) > 0
+      - alert: UnderReplicated
+        expr: sum(barnabas_under_replicated_partitions) > 0
+        for: 5m
+      - alert: LogFolderFailed
+        expr: barnabas_offline_log_folders > 0
+```
+
+How long the slowest hundredth of Produce requests waits for the other replicas, in seconds:
+
+```
+histogram_quantile(0.99, sum by (le) (
+  rate(barnabas_request_seconds_bucket{api="Produce",phase="remote"}[1m])
+))
+```
+
+## Every metric
+
+*In Kafka* is the name that Apache Kafka has for the same thing in JMX; a rate there is a counter
+here, as `rate()` is Prometheus's work. Beside these there are the `process_` metrics that all
+programs have which use Prometheus's library.
+"""
+
+_CLOSING: Final = """
+## What it costs
+
+Values are read from the broker's parts when they are asked for, on its loop, which takes some ten
+microseconds for each partition: ask every 15 seconds, not every second. Only requests are counted
+as they come: a tenth to a quarter of a microsecond each. Those that are served without being read
+anew, since they are like the one before, are timed once in 16 reads from the socket, and each time
+stands for 16; all others are timed each.
+
+*Written by `python -m barnabas.server.metrics.metrics_docs`; a test keeps it current.*
+"""
+
+
+def metrics_page() -> str:
+    rows = "\n".join(_row(metric) for metric in METRICS.values())
+    head = "| metric | type | labels | what it tells | in Kafka |\n|---|---|---|---|---|\n"
+    return f"{_OPENING}\n{head}{rows}\n{_CLOSING}"
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    in_kafka = f"`{metric.in_kafka}`" if metric.in_kafka else ""
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} | {in_kafka} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(metrics_page())

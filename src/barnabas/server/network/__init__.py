@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, and the order of responses."""

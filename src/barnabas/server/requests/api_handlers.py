@@ -1,0 +1,97 @@
+"""Which handler serves which API; the hot ones are joined in node.py.
+
+The module of an API has its name and is imported when it is first asked for, or some time after the
+start: with the schemas of all messages a broker would be ready a third later, and the first
+client wants three of them.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from barnabas.server.broker import Broker
+from barnabas.server.delayed.partition_purgatories import Delayed
+from barnabas.server.handlers import api_versions, leader_and_isr, stop_replica, update_metadata
+from barnabas.server.requests.dispatch import Call, MessageHandler
+from barnabas.wire.apis import ApiKey
+
+# What only a controller asks; its own broker is asked by a direct call.
+CONTROL: Final[Mapping[ApiKey, Callable[[Broker, Any, Call | None], Awaitable[Any]]]] = {
+    ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
+    ApiKey.STOP_REPLICA: stop_replica.handle,
+    ApiKey.UPDATE_METADATA: update_metadata.handle,
+}
+
+LOADED_WHEN_ASKED: Final = (
+    ApiKey.METADATA,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.DESCRIBE_CONTROLLER,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+)
+
+
+def _module_of(key: ApiKey) -> str:
+    return f"barnabas.server.handlers.{key.name.lower()}"
+
+
+# All that is not loaded before a broker is ready.
+LATE_MODULES: Final = (
+    *map(_module_of, LOADED_WHEN_ASKED),
+    # What the last of them needs, in steps that hold the loop for a shorter time.
+    "barnabas.groups.classic.classic_turn",
+    "barnabas.groups.consumer.consumer_groups",
+    "barnabas.groups.shard",
+    "barnabas.server.groups.group_shards",
+    "barnabas.server.groups.group_imports",
+)
+
+
+@cache
+def _load(key: ApiKey) -> Callable[..., Any]:
+    """The handler of an API; what it needs is given to it before the request."""
+    handle: Callable[..., Any] = import_module(_module_of(key)).handle
+    return handle
+
+
+def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHandler]:
+    """Every API that is served message by message."""
+    return {
+        **{key: _when_asked(key, broker) for key in (*LOADED_WHEN_ASKED, *CONTROL)},
+        ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
+        ApiKey.API_VERSIONS: api_versions.handle,
+    }
+
+
+def _when_asked(key: ApiKey, *given: object) -> MessageHandler:
+    return lambda request, call: _load(key)(*given, request, call)

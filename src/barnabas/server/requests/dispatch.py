@@ -1,0 +1,136 @@
+"""From a frame to the handler of its API: reads the request header, checks the version.
+
+Two kinds of handlers. A *frame handler* (Produce, Fetch) is given the frame and answers
+in bytes: it is on the hot path. A *message handler* is given the request as a kio entity
+of the newest version and returns a response of the newest version, or a coroutine that
+will: it need not know which version the client speaks.
+"""
+
+import inspect
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.network.connection import Connection
+from barnabas.server.requests.replies import Pending, Reply, Work
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.schema import Message, newest, read_as_sent, write_response
+from barnabas.wire.varint import Truncated, skip_tags
+
+log = logging.getLogger("barnabas.dispatch")
+
+_HEADER = struct.Struct(">hhih")
+
+
+class UnsupportedRequest(BarnabasError):
+    """No such API or version here; Kafka closes the connection without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who asks, how: what a message handler may know beside the request."""
+
+    version: int
+    sent: Message  # the request in the client's own version
+    client_id: str | None
+    connection: Connection
+    served: tuple[ApiKey, ...]  # every API that has a handler here
+
+
+# version, correlation id, the frame, and where the body begins in it
+FrameHandler = Callable[[int, int, memoryview, int, Connection], Reply]
+MessageHandler = Callable[[Any, Call], Any | Awaitable[Any]]
+
+
+class Dispatch:
+    """Serves frames with the handlers it was given; an API without one is not served."""
+
+    def __init__(
+        self,
+        frame_handlers: Mapping[ApiKey, FrameHandler],
+        message_handlers: Mapping[ApiKey, MessageHandler],
+        unsupported_api_versions: Callable[[int], bytes],
+        work: Work,
+        statistics: RequestStatistics,
+    ) -> None:
+        self._served = tuple(sorted({**frame_handlers, **message_handlers}))
+        # By plain numbers, which are found without comparing them as enum members.
+        self._apis = {int(key): APIS[key] for key in self._served}
+        self._frame_handlers = {int(key): handler for key, handler in frame_handlers.items()}
+        self._message_handlers = message_handlers
+        self._unsupported_api_versions = unsupported_api_versions
+        self._work = work
+        self._statistics = statistics
+
+    def __call__(self, frame: memoryview, connection: Connection) -> Reply:
+        """Serve one frame; see `serving.Serve`."""
+        try:
+            key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        except struct.error:
+            raise Truncated(f"a frame of {len(frame)} bytes holds no request header") from None
+        api = self._apis.get(key)
+        if api is None:
+            raise UnsupportedRequest(f"API {key} version {version} is not served")
+        if not api.lowest <= version <= api.highest:
+            if key == ApiKey.API_VERSIONS:
+                return self._unsupported_api_versions(correlation_id)
+            raise UnsupportedRequest(
+                f"{ApiKey(key).name} version {version} is not served, "
+                f"only {api.lowest} to {api.highest}"
+            )
+        position = 10 + length if length > 0 else 10
+        if version >= api.flexible:
+            # Nearly always there are no tags, and one byte says so.
+            if position < len(frame) and frame[position] == 0:
+                position += 1
+            else:
+                position = skip_tags(frame, position)
+        if position > len(frame):
+            raise Truncated("the client id reaches past the end of the request")
+        handler = self._frame_handlers.get(key)
+        if handler is not None:
+            return handler(version, correlation_id, frame, position, connection)
+        client_id = _client_id(frame, length)
+        return self._message(
+            ApiKey(key), version, correlation_id, client_id, frame[position:], connection
+        )
+
+    def _message(
+        self,
+        key: ApiKey,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: memoryview,
+        connection: Connection,
+    ) -> Reply:
+        sent = read_as_sent(key, version, body)
+        call = Call(version, sent, client_id, connection, self._served)
+        response = self._message_handlers[key](newest(key, sent), call)
+        if not inspect.isawaitable(response):
+            return self._written(key, version, correlation_id, response)
+        what = f"api={key.name} peer={connection.peer}"
+        making = self._later(key, version, correlation_id, response)
+        return self._work.answer(Pending(), what, making)
+
+    async def _later(
+        self, key: ApiKey, version: int, correlation_id: int, response: Awaitable[Any]
+    ) -> bytes:
+        return self._written(key, version, correlation_id, await response)
+
+    def _written(self, key: ApiKey, version: int, correlation_id: int, response: Message) -> bytes:
+        self._statistics.count_errors(key, response)
+        return write_response(key, version, correlation_id, response)
+
+
+def _client_id(frame: memoryview, length: int) -> str | None:
+    if length < 0:
+        return None
+    try:
+        return str(frame[10 : 10 + length], "utf-8")
+    except UnicodeDecodeError:
+        raise Truncated("the client id is not text") from None
