@@ -22,7 +22,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(shell find src -name '*.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server as server, importlib, uvloop; [*map(importlib.import_module, server.api.LATE_MODULES)]'
+	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server.server_run as server, importlib, uvloop; [*map(importlib.import_module, server.api.LATE_MODULES)]'
 	@touch $(STAMP)
 
 lock:           ## write requirements.lock anew from pyproject.toml (needs uv)

@@ -4,9 +4,9 @@ import os
 import sys
 from functools import partial
 
-from barnabas.cli import cluster_run
-from barnabas.cli.cluster_folder import BrokerFiles
-from barnabas.cli.cluster_supervisor import Supervisor
+from barnabas.cli.cluster.cluster_command import cluster_run
+from barnabas.cli.cluster.cluster_dir import BrokerFiles
+from barnabas.cli.cluster.cluster_supervisor import Supervisor
 from barnabas.cli.main import main
 
 

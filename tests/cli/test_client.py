@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.cli.client import await_one
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 
 
 def refused(code: int, words: str | None = None) -> str:

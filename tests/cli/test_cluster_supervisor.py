@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli import cluster_supervisor
-from barnabas.cli.cluster_folder import BrokerFiles
-from barnabas.cli.cluster_supervisor import BrokerDied, Supervisor
+from barnabas.cli.cluster.cluster_command import cluster_supervisor
+from barnabas.cli.cluster.cluster_dir import BrokerFiles
+from barnabas.cli.cluster.cluster_supervisor import BrokerDied, Supervisor
 
 FAKE = Path(__file__).parent / "fake_broker.py"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.delimited import split
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.io.delimited import split
 
 
 class Trickle:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.failures import CommandFailed, Misused
-from barnabas.cli.groups_reset import (
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.groups.groups_reset import (
     Change,
     Logs,
     Scenario,
@@ -16,7 +16,7 @@ from barnabas.cli.groups_reset import (
     parse_plan_file,
     parse_topics,
 )
-from barnabas.cli.reassign_plan import Partition
+from barnabas.cli.reassign.reassign_plan import Partition
 
 ORDERS = Partition("orders", 0)
 LOGS = Logs({ORDERS: 10}, {ORDERS: 100}, {ORDERS: 40})

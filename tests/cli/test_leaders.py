@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.client import await_leaders, without_leader
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 
 
 def metadata(*leaders: int, brokers: tuple[int, ...] = (0,)) -> Any:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.cli.log_files import find_folders
-from barnabas.cli.verified import Problem, Verified
-from barnabas.cli.verify import verify
+from barnabas.cli.log.log_files import find_folders
+from barnabas.cli.log.log_verify import verify
+from barnabas.cli.log.verify_report import Problem, Verified
 from barnabas.wire.records.batch import HEADER_SIZE, headers, set_crc
 from tests.cli.conftest import Barnabas
 from tests.support.broker import BrokerProcess

@@ -194,7 +194,9 @@ sys.exit(run(["topics", "list"]))
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "barnabas.cli.topics", "confluent_kafka"])
+@pytest.mark.parametrize(
+    "module", ["typer", "barnabas.cli.topics.topics_command", "confluent_kafka"]
+)
 def test_a_command_that_is_stopped_while_it_loads_ends_without_a_word(module: str) -> None:
     command = [sys.executable, "-c", STOPPED_WHILE_IT_LOADS, module]
     ended = subprocess.run(command, capture_output=True, timeout=60, check=False)

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from barnabas.cli import server_command
-from barnabas.cli.plain_options import OPTIONS, plain_options
+from barnabas.cli.server.plain_options import OPTIONS, plain_options
+from barnabas.cli.server.server_run import server_command
 
 # What a broker that nobody told much has to do without; each takes longer than the broker's own.
 NOT_NEEDED = ("typer", "pydantic", "kazoo", "rich", "confluent_kafka", "pyspark", "hypothesis")
@@ -24,7 +24,7 @@ def as_typer_reads(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) ->
         seen.update(zip(names, values, strict=True))
         return 0
 
-    monkeypatch.setattr("barnabas.cli.server.server", run)
+    monkeypatch.setattr("barnabas.cli.server.server_run.server", run)
     app = typer.Typer()
     app.command()(server_command.server)
     assert CliRunner().invoke(app, list(arguments)).exit_code == 0

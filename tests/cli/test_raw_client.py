@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.cli import raw_client
-from barnabas.cli.admin_requests import describe_controller
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.admin.admin_requests import describe_controller
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.raw_client import Address, RawClient, ask_cluster, parse_addresses
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerResponse

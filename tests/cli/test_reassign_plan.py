@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from barnabas.cli.failures import CommandFailed
-from barnabas.cli.reassign_plan import (
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.reassign.reassign_plan import (
     Partition,
     Plan,
     format_plan,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.server import gather_properties, server
+from barnabas.cli.server.server_run import gather_properties, server
 from tests.cli.conftest import Barnabas
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.topic_descriptions import keep_only, state_words, states
+from barnabas.cli.topics.topic_descriptions import keep_only, state_words, states
 from tests.cli.conftest import Barnabas
 
 BROKERS = {0: None, 1: None}

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from barnabas.cli.cluster_folder import METRICS_PORTS_ABOVE
+from barnabas.cli.cluster.cluster_dir import METRICS_PORTS_ABOVE
 from barnabas.server.metrics.metric_table import METRICS
 from barnabas.server.metrics.metrics_docs import metrics_page
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import typer
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.sim import command, runner
 from barnabas.sim.run import Report
 from barnabas.sim.story import Line

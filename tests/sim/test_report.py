@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.sim import command, mutations, runner
 from barnabas.sim.mutations import MUTATIONS, Finding
 from barnabas.sim.report import MARK, check_writable, write

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.archive_compaction import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.archive_folder import ArchiveFolder
 from barnabas.spark.archive_manifest import (

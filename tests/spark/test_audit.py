@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.log_files import find_folders
+from barnabas.cli.log.log_files import find_folders
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.leader_epochs import EpochEntry
 from barnabas.spark import audit_files

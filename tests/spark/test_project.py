@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.lag import lag_of
 from barnabas.spark.project import create, find
 from barnabas.spark.project_run import Flow, Updates, UserCode

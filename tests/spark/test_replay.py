@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive_manifest import ArchivedFile, Manifest, Part
 from barnabas.spark.replay import Replayer, Step
 from barnabas.spark.replay_plan import PartitionPlan, ReplayPlan, Selection, parse_plan

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark import session
 from barnabas.spark.failing import LATE, SparkFailed, unless_late
 from barnabas.spark.session import SparkPlace, spark_session

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.client import Cluster
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive import Archiver, Archiving
 from barnabas.spark.archive_folder import ArchiveFolder
 from barnabas.spark.archive_manifest import ArchivedPartition, ArchivedTopic, Manifest

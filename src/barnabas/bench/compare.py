@@ -284,7 +284,7 @@ def _check_answers(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     from barnabas.bench.topics import client_settings
-    from barnabas.cli.failures import CommandFailed
+    from barnabas.cli.exit_codes import CommandFailed
 
     try:
         AdminClient(client_settings(bootstrap)).list_topics(timeout=ANSWERS_WITHIN_S)

@@ -10,7 +10,7 @@ from barnabas.bench.client_registry import find, named
 from barnabas.bench.client_show import show, write
 from barnabas.bench.compare_cases import FULL_BYTES, Case, Effort, warm_up
 from barnabas.bench.compare_sites import Site
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 
 if TYPE_CHECKING:
     from rich.console import Console

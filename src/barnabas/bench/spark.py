@@ -28,7 +28,7 @@ from barnabas.bench.topics import (
     delete_topic,
     log_end_offset,
 )
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.failing import explain, spark_errors
 from barnabas.spark.session import SparkPlace, spark_session
 

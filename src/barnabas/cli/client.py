@@ -11,7 +11,7 @@ import confluent_kafka.admin
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from barnabas.cli.failures import MISUSED, OK, CommandFailed, Misused
-from barnabas.cli.invoking import invoked, signalled
+from barnabas.cli.exit_codes import MISUSED, OK, CommandFailed, Misused
+from barnabas.cli.run_until import invoked, signalled
 
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 # A dot before it leads out of this folder, to a part that this one must not import.

@@ -7,10 +7,10 @@ finds all other commands and takes longer to load than a broker to open its log.
 import sys
 from collections.abc import Sequence
 
-from barnabas.cli.failures import MISUSED, CommandFailed, Ended
-from barnabas.cli.invoking import invoked, take_signals
-from barnabas.cli.plain_options import plain_options
-from barnabas.cli.serving import serve
+from barnabas.cli.exit_codes import MISUSED, CommandFailed, Ended
+from barnabas.cli.run_until import invoked, take_signals
+from barnabas.cli.server.plain_options import plain_options
+from barnabas.cli.server.server_entry import serve
 
 
 def run(arguments: Sequence[str]) -> int:

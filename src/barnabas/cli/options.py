@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _BROKER: Final = re.compile(r"(\w+://)?(\[[^\]\s]+\]|[^:\[\]\s]+)(:(?P<port>[0-9]{1,5}))?")

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
 from barnabas.client.peer import Peer
 from barnabas.wire.apis import APIS, ApiKey

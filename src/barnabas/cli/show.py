@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 
 if TYPE_CHECKING:
     from rich.table import Table

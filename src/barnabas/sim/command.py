@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.cli.show import show_json, show_table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.sim.mutations import FIRST_SEED, MOST_SEEDS, MUTATIONS, Finding
 from barnabas.sim.runner import Summary
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from barnabas.cli.client import Cluster
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive_checksum import checksum_column
 from barnabas.spark.archive_folder import ArchiveFolder
 from barnabas.spark.archive_manifest import (

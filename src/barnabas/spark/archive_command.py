@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, check_topics
 from barnabas.cli.show import counted, show_bytes, show_json, show_table
 from barnabas.spark.command_options import (

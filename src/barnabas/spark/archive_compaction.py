@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive import RECORDS_IN_A_FILE, read_files, write_checked
 from barnabas.spark.archive_folder import ArchiveFolder
 from barnabas.spark.archive_manifest import ArchivedFile, Manifest

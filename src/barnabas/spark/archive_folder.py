@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive_manifest import Manifest, parse_manifest
 from barnabas.spark.folder import Folder
 

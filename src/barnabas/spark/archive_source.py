@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.cli.client import Cluster, admin, await_all, await_one, find_topic
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive_manifest import ArchivedTopic, Manifest, Partition
 
 _URL_SAFE: Final = str.maketrans("+/", "-_")

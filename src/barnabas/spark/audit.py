@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.failures import FAILED
+from barnabas.cli.exit_codes import FAILED
 from barnabas.cli.options import Json, check_topics
 from barnabas.cli.show import counted, show_json
 from barnabas.spark.command_options import Conf, Master, Remote, spark_place

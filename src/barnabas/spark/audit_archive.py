@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.segment_dump import Batch, read_batches
+from barnabas.cli.log.segment_dump import Batch, read_batches
 from barnabas.spark.audit_files import Replica, SegmentFile
 from barnabas.spark.audit_findings import Audited, Finding, Kind, by_partition
 from barnabas.spark.audit_scan import SEGMENTS, spread

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.failures import CommandFailed, Misused
-from barnabas.cli.log_files import SEGMENT_FILE, Folder, explain_unreadable, find_folders
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.log.log_files import SEGMENT_FILE, Folder, explain_unreadable, find_folders
 from barnabas.config.properties import parse_properties
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.dumped import Damage
-from barnabas.cli.segment_dump import Batch, read_batches
+from barnabas.cli.log.dump_result import Damage
+from barnabas.cli.log.segment_dump import Batch, read_batches
 from barnabas.spark.audit_files import SegmentFile
 from barnabas.wire.records.batch import check_crc
 

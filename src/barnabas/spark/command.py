@@ -1,6 +1,6 @@
 """`barnabas pipeline`: projects on Spark Declarative Pipelines, and pipelines that are ready."""
 
-from barnabas.cli.groups import command_group
+from barnabas.cli.subcommands import command_group
 from barnabas.spark.archive_command import archive
 from barnabas.spark.audit import audit
 from barnabas.spark.mirror import mirror

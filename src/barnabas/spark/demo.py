@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 
 
 def demo(

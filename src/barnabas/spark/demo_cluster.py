@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 
 BROKERS: Final = 3
 # A dead broker is noticed when its session ends. A cluster's usual six seconds would be most of

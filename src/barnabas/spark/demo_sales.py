@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas.base.clock import Stopwatch
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.shop import CLOSING, Order, Shop
 
 ORDERS: Final = "orders"

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from barnabas.base.clock import Stopwatch
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.demo_cluster import BROKERS, DemoCluster
 from barnabas.spark.demo_pipeline import WATERMARK, Updates, write_project
 from barnabas.spark.demo_proof import (

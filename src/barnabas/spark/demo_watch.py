@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.client import admin, create_topics
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.demo_cluster import BROKERS
 from barnabas.spark.demo_pipeline import GROUP, REVENUE
 from barnabas.spark.demo_sales import ORDERS

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 
 _CLASS: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_0-9.]+\] )?")
 _QUERY: Final = re.compile(r"^Query .*?\[id = .*?\] terminated with exception: ")

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 
 
 class Folder:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.cli.failures import Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -183,7 +183,7 @@ class _Run:
     def _translate(
         self, spark: "SparkSession", copier: "Mirror", state: "MirrorState", wanted: tuple[str, ...]
     ) -> None:
-        from barnabas.cli.groups_admin import GroupAdmin
+        from barnabas.cli.groups.groups_admin import GroupAdmin
         from barnabas.spark.mirror_groups import translate_groups
 
         for each in translate_groups(

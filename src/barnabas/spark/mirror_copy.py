@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.client import Cluster
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive import read_ranges
 from barnabas.spark.archive_manifest import Partition
 from barnabas.spark.archive_source import Bounds, Range, TopicNow, cut, topics_now

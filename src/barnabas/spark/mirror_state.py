@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, Message
 
 from barnabas.cli.client import Cluster, admin, create_topics
-from barnabas.cli.failures import CommandFailed
-from barnabas.cli.positions import Kind, Positions, Start
-from barnabas.cli.reading import Reader
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.io.partition_reader import Reader
+from barnabas.cli.io.start_positions import Kind, Positions, Start
 from barnabas.spark.side_topics import MIRROR_STATE
 
 _DELIVERED_WITHIN_S: Final = 60.0

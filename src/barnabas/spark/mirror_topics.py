@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from barnabas.cli.admin.configs_command import alter_configs
 from barnabas.cli.client import (
     Cluster,
     admin,
@@ -11,7 +12,6 @@ from barnabas.cli.client import (
     create_topics,
     find_topic,
 )
-from barnabas.cli.configs import alter_configs
 
 # What is said about brokers of the one cluster says nothing about those of the other; and records
 # keep their own times only where arrival does not count.

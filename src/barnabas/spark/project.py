@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.project_template import files
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,

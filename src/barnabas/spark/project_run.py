@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.failing import SparkFailed, explain, spark_errors, spark_failures
 from barnabas.spark.lag import lag_of
 from barnabas.spark.project import Project

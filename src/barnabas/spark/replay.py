@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.client import Cluster, admin, await_all, create_topics
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive import read_files, read_ranges
 from barnabas.spark.archive_checksum import checksum_column
 from barnabas.spark.archive_folder import ArchiveFolder

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.io.start_positions import parse_moment, parse_partitions
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic, parse_pairs
-from barnabas.cli.positions import parse_moment, parse_partitions
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.command_options import Conf, Master, Remote, sink_options, source_options
 from barnabas.spark.failing import unless_late

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.ports import free_port
 from barnabas.base.randomness import Random
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.failing import SparkFailed, explain, spark_errors
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

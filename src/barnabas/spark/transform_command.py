@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.failures import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic
 from barnabas.cli.show import counted, show_json
 from barnabas.spark.command_options import (

@@ -8,7 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.client import Cluster, admin, create_topics, find_topic
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.failing import LATE, STARTS, spark_failures
 from barnabas.spark.folder import Folder
 from barnabas.spark.lag import lag_of

@@ -7,7 +7,7 @@ says nothing then; but of the epoch that was read last it has less than was read
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.cli.failures import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive_manifest import Partition
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.failures import SparkFailure

@@ -1,0 +1,1 @@
+"""`barnabas configs`, `elect` and `controller`."""

@@ -1,0 +1,210 @@
+"""What operators ask of a cluster, as requests of Kafka's, and its answers in plain types."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kio.schema.alter_partition_reassignments.v0.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_log_dirs.v4.request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+
+from barnabas.base.errors import ErrorCode
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.raw_client import RawClient, refusal
+from barnabas.cli.reassign.reassign_plan import Partition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.control.describe_controller import DescribeControllerRequest
+
+TOPIC: Final = 2
+BROKER: Final = 4
+_SET: Final = 0
+_DELETE: Final = 1
+_DYNAMIC_TOPIC_CONFIG: Final = 1
+
+
+class Outcome(NamedTuple):
+    """What became of a request about one partition."""
+
+    partition: Partition
+    code: ErrorCode
+    message: str | None
+
+
+class Moving(NamedTuple):
+    """A partition whose replicas are being changed."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """The partitions of each topic, in the order given."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+async def elect_leaders(
+    client: RawClient, partitions: Sequence[Partition] | None, *, unclean: bool
+) -> list[Outcome]:
+    """Elect leaders of these partitions, or of all; tells of each that the controller names."""
+    wanted = None
+    if partitions is not None:
+        wanted = tuple(
+            TopicPartitions(topic=topic, partitions=tuple(numbers))
+            for topic, numbers in by_topic(partitions).items()
+        )
+    request = ElectLeadersRequest(election_type=int(unclean), topic_partitions=wanted)
+    answer = await client.ask_controller(ApiKey.ELECT_LEADERS, request)
+    _check(answer, "the election")
+    return [
+        Outcome(Partition(topic.topic, each.partition_id), each.error_code, each.error_message)
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+    ]
+
+
+async def alter_reassignments(
+    client: RawClient, plan: Mapping[Partition, Sequence[int] | None]
+) -> list[Outcome]:
+    """Begin these reassignments, or end those whose replicas are None."""
+    request = AlterPartitionReassignmentsRequest(
+        topics=tuple(
+            ReassignableTopic(
+                name=topic,
+                partitions=tuple(
+                    ReassignablePartition(partition_index=number, replicas=_tuple(replicas))
+                    for number in numbers
+                    for replicas in [plan[Partition(topic, number)]]
+                ),
+            )
+            for topic, numbers in by_topic(plan).items()
+        )
+    )
+    answer = await client.ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+    _check(answer, "the reassignment")
+    return [
+        Outcome(Partition(topic.name, each.partition_index), each.error_code, each.error_message)
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
+
+
+def _tuple(replicas: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if replicas is None else tuple(replicas)
+
+
+async def list_reassignments(client: RawClient) -> dict[Partition, Moving]:
+    """All partitions whose replicas are being changed now."""
+    request = ListPartitionReassignmentsRequest(topics=None)
+    answer = await client.ask_controller(ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
+    _check(answer, "the list of reassignments")
+    return {
+        Partition(topic.name, each.partition_index): Moving(
+            each.replicas, each.adding_replicas, each.removing_replicas
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+async def replica_sizes(
+    client: RawClient, broker_id: int, partitions: Iterable[Partition]
+) -> dict[Partition, int]:
+    """How many bytes a broker has of each of these partitions. Raises PeerGone."""
+    request = DescribeLogDirsRequest(
+        topics=tuple(
+            DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
+            for topic, numbers in by_topic(partitions).items()
+        )
+    )
+    answer = await client.ask(broker_id, ApiKey.DESCRIBE_LOG_DIRS, request)
+    return {
+        Partition(topic.name, each.partition_index): each.partition_size
+        for result in answer.results
+        for topic in result.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+
+
+async def describe_controller(client: RawClient) -> dict[str, Any]:
+    """What the controller tells of itself; Apache Kafka's tells nothing."""
+    try:
+        answer = await client.ask_controller(
+            ApiKey.DESCRIBE_CONTROLLER, DescribeControllerRequest()
+        )
+    except CommandFailed as failure:
+        raise CommandFailed(f"{failure} (only Barnabas tells of its controller)") from None
+    _check(answer, "the controller")
+    state = json.loads(answer.state)
+    assert isinstance(state, dict)
+    return state
+
+
+def config_change(
+    resource_type: int, name: str, values: Mapping[str, str | None]
+) -> AlterConfigsResource:
+    """Set these configs of a topic or a broker; those that are None go back to their default."""
+    return AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=tuple(
+            AlterableConfig(
+                name=key, config_operation=_DELETE if value is None else _SET, value=value
+            )
+            for key, value in values.items()
+        ),
+    )
+
+
+async def alter_configs(
+    client: RawClient, broker_id: int, changes: Iterable[AlterConfigsResource]
+) -> None:
+    """Have one broker make the changes. Raises PeerGone, or CommandFailed for the first refused."""
+    request = IncrementalAlterConfigsRequest(resources=tuple(changes), validate_only=False)
+    answer = await client.ask(broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+    for each in answer.responses:
+        _check(each, f"the configs of {each.resource_name}")
+
+
+async def topics_with_configs(
+    client: RawClient, broker_id: int, topics: Sequence[str], keys: Sequence[str]
+) -> list[str]:
+    """Those topics that have at least one of these configs set. Raises PeerGone."""
+    resources = tuple(
+        DescribeConfigsResource(
+            resource_type=TOPIC, resource_name=topic, configuration_keys=tuple(keys)
+        )
+        for topic in topics
+    )
+    answer = await client.ask(
+        broker_id, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources)
+    )
+    return [
+        each.resource_name
+        for each in answer.results
+        if any(config.config_source == _DYNAMIC_TOPIC_CONFIG for config in each.configs)
+    ]
+
+
+def _check(answer: Any, subject: str) -> None:
+    if answer.error_code is not ErrorCode.none:
+        message = getattr(answer, "error_message", None)
+        raise CommandFailed(f"{subject}: {refusal(answer.error_code, message)}")

@@ -1,0 +1,171 @@
+"""`barnabas configs`: what topics and brokers are configured to do, and changing it."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    Properties,
+    check_topics,
+    parse_pairs,
+)
+from barnabas.cli.show import show_json, show_table
+from barnabas.cli.subcommands import command_group
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import ConfigEntry
+    from confluent_kafka.admin._metadata import ClusterMetadata
+    from confluent_kafka.admin._resource import ResourceType
+
+app = command_group(
+    """Describe and alter the configs of topics and brokers.
+
+    \b
+    Examples:
+      barnabas configs describe --topic orders --all
+      barnabas configs alter --topic orders --set retention.ms=86400000
+      barnabas configs describe --broker 0
+    """
+)
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.", callback=check_topics)]
+Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Or a broker.")]
+
+
+@app.command()
+def describe(
+    topic: Topic = None,
+    broker: Broker = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Also those that have their default value.")
+    ] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Show the configs that were set, and where; with --all every config there is.
+
+    \b
+    Examples:
+      barnabas configs describe --topic orders
+      barnabas configs describe --broker 0 --all --json
+    """
+    from barnabas.cli.client import Cluster, admin, await_all
+
+    _choose_one(topic, broker)
+    client, metadata = Cluster(bootstrap, properties).admin()
+    kind, name = _find(metadata, topic, broker)
+    (entries,) = await_all(client.describe_configs([admin.ConfigResource(kind, name)]))
+    rows = [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": _source(entry),
+            "read_only": entry.is_read_only,
+            "sensitive": entry.is_sensitive,
+        }
+        for _, entry in sorted(entries.items())
+        if show_all or _source(entry) != "default"
+    ]
+    if json:
+        show_json(rows)
+    elif rows:
+        columns = ("name", "value", "source")
+        show_table(columns, [[_cell(row, column) for column in columns] for row in rows])
+    else:
+        print("all configs have their default values; --all shows them")
+
+
+def _cell(row: Mapping[str, Any], column: str) -> str | None:
+    if column == "value" and row["sensitive"]:
+        return "(hidden)"
+    return None if row[column] is None else str(row[column])
+
+
+def _source(entry: "ConfigEntry") -> str:
+    """Kafka's name of the place where the value was set, in lower case without `config`."""
+    from barnabas.cli.client import admin
+
+    name: str = admin.ConfigSource(entry.source).name
+    return name.removesuffix("_CONFIG").lower().replace("_", " ")
+
+
+@app.command()
+def alter(
+    topic: Topic = None,
+    broker: Broker = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="May be repeated."),
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="KEY", help="Back to the default; repeatable."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Set configs, or let them have their default again; what is not named stays as it is.
+
+    \b
+    Examples:
+      barnabas configs alter --topic orders --set retention.ms=86400000 --delete segment.ms
+      barnabas configs alter --broker 0 --set log.cleaner.threads=2
+    """
+    from barnabas.cli.client import Cluster
+
+    to_set = parse_pairs(settings, "--set")
+    _choose_one(topic, broker)
+    if not to_set and not delete:
+        raise Misused("nothing to alter: give --set KEY=VALUE or --delete KEY")
+    client, metadata = Cluster(bootstrap, properties).admin()
+    kind, name = _find(metadata, topic, broker)
+    alter_configs(client, kind, name, to_set, delete or [])
+    print(f"altered {kind.name.lower()} {name}")
+
+
+def alter_configs(
+    client: "AdminClient",
+    kind: "ResourceType",
+    name: str,
+    to_set: Mapping[str, str],
+    to_delete: Iterable[str],
+) -> None:
+    """Change some configs of one topic or broker: all of them, or none if the broker refuses."""
+    from barnabas.cli.client import admin, await_one
+
+    changes = [
+        admin.ConfigEntry(key, value, incremental_operation=admin.AlterConfigOpType.SET)
+        for key, value in to_set.items()
+    ] + [
+        admin.ConfigEntry(key, None, incremental_operation=admin.AlterConfigOpType.DELETE)
+        for key in to_delete
+    ]
+    resource = admin.ConfigResource(kind, name, incremental_configs=changes)
+    (future,) = client.incremental_alter_configs([resource]).values()
+    await_one(future, f"{kind.name.lower()} {name}")
+
+
+def _choose_one(topic: str | None, broker: int | None) -> None:
+    if (topic is None) == (broker is None):
+        raise Misused("give either --topic NAME or --broker ID")
+
+
+def _find(
+    metadata: "ClusterMetadata", topic: str | None, broker: int | None
+) -> tuple["ResourceType", str]:
+    from barnabas.cli.client import admin, find_topic
+
+    if topic is not None:
+        find_topic(metadata, topic)
+        return admin.ResourceType.TOPIC, topic
+    if broker not in metadata.brokers:
+        known = ", ".join(map(str, sorted(metadata.brokers)))
+        raise CommandFailed(f"there is no broker {broker}; the cluster has {known}")
+    return admin.ResourceType.BROKER, str(broker)

@@ -1,0 +1,1 @@
+"""`barnabas cluster`: several brokers on this machine."""

@@ -1,0 +1,225 @@
+"""`barnabas groups`: list and describe consumer groups, reset their offsets, delete them."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.groups.groups_options import Groups, Topics, Yes, check_groups
+from barnabas.cli.groups.groups_reset_command import reset_offsets
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties
+from barnabas.cli.show import counted, show_json, show_table
+from barnabas.cli.subcommands import command_group
+
+app = command_group(
+    """List and describe consumer groups, reset their offsets, delete them.
+
+    \b
+    Examples:
+      barnabas groups list
+      barnabas groups describe billing --follow
+      barnabas groups reset-offsets billing --topic orders --to-earliest
+      barnabas groups delete billing
+    """
+)
+
+
+def _wanted(texts: list[str] | None, possible: "tuple[str, ...]", option: str) -> list[str]:
+    """The words given, in lists or one by one, as they are spelled properly."""
+    proper = {word.lower(): word for word in possible}
+    given = [word.strip() for text in texts or () for word in text.split(",")]
+    for word in given:
+        if word.lower() not in proper:
+            raise Misused(f"{option} {word}: expected {', '.join(possible)}")
+    return [proper[word.lower()] for word in given]
+
+
+@app.command("list")
+def list_groups(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE[,...]", help="Only in these: Stable, Empty, ..."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE[,...]", help="Only these: Classic, Consumer."),
+    ] = None,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """List the groups, with the protocol and the state of each.
+
+    \b
+    Examples:
+      barnabas groups list
+      barnabas groups list --state Stable,PreparingRebalance --type consumer
+    """
+    from barnabas.cli.client import Cluster, explain
+    from barnabas.cli.groups.groups_admin import STATES, TYPES, UNKNOWN, GroupAdmin, state_of
+
+    states = _wanted(state, tuple(STATES.values()), "--state")
+    types = _wanted(kind, TYPES, "--type")
+    listed, errors = GroupAdmin(Cluster(bootstrap, properties)).listed()
+    unclear = [group.group_id for group in listed if state_of(group) == UNKNOWN]
+    details = _details(bootstrap, properties, unclear)
+    rows = [
+        {
+            "group": group.group_id,
+            "type": group.type.name.capitalize(),
+            "state": details[name].group_state if name in details else state_of(group),
+            "is_simple": group.is_simple_consumer_group,
+        }
+        for group in listed
+        for name in [group.group_id]
+    ]
+    shown = [
+        row
+        for row in rows
+        if (not states or row["state"] in states) and (not types or row["type"] in types)
+    ]
+    if json:
+        show_json(shown)
+    elif shown:
+        columns = ("group", "type", "state")
+        show_table(columns, [[row[column] for column in columns] for row in shown])
+    if errors:
+        first = explain(errors[0].args[0])
+        raise CommandFailed(f"{counted(len(errors), 'broker')} did not tell of its groups: {first}")
+
+
+def _details(bootstrap: str, properties: list[str] | None, names: list[str]) -> dict[str, Any]:
+    """What only our own connections can ask; nothing where those cannot get."""
+    if not names or any(each.startswith("security.protocol=") for each in properties or ()):
+        return {}
+    from barnabas.cli.groups.groups_requests import consumer_details
+
+    return consumer_details(bootstrap, names)
+
+
+@app.command()
+def describe(
+    groups: Groups,
+    members: Annotated[
+        bool, typer.Option("--members", help="The members, and what each is assigned.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-F", help="Look again and again, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=3600, help="Seconds between looks.")
+    ] = 1.0,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Show how far groups are in each partition, who reads it, and how much is left.
+
+    \b
+    Examples:
+      barnabas groups describe billing
+      barnabas groups describe billing --members
+      barnabas groups describe billing --follow
+      barnabas groups describe billing --json | jq '.[].lag'
+    """
+    from barnabas.cli.client import Cluster
+    from barnabas.cli.groups.groups_admin import GroupAdmin
+    from barnabas.cli.groups.groups_describe import describe_group, show_groups
+    from barnabas.cli.groups.groups_follow import follow as follow_groups
+
+    client = GroupAdmin(Cluster(bootstrap, properties))
+
+    def look() -> list[dict[str, Any]]:
+        client.refresh()
+        found = [(name, client.find(name)) for name in groups]
+        consumers = [name for name, group in found if group.type.name == "CONSUMER"]
+        details = _details(bootstrap, properties, consumers)
+        return [describe_group(client, group, details.get(name)) for name, group in found]
+
+    if follow:
+        follow_groups(look, lambda: client.wait(interval), members=members, json=json)
+    elif json:
+        show_json(look())
+    else:
+        show_groups(look(), members=members)
+
+
+app.command("reset-offsets")(reset_offsets)
+
+
+@app.command()
+def delete(
+    groups: Groups,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Delete groups without members, with their offsets; asks first on a terminal.
+
+    \b
+    Examples:
+      barnabas groups delete billing
+      barnabas groups delete billing shipping --yes
+    """
+    from barnabas.cli.client import Cluster
+    from barnabas.cli.groups.groups_admin import GroupAdmin, check_is_empty
+
+    client = GroupAdmin(Cluster(bootstrap, properties))
+    for name in groups:
+        check_is_empty(client.find(name, "; nothing was deleted"), "deleted")
+    question = f"Delete {', '.join(groups)} with all offsets?"
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        raise CommandFailed("nothing was deleted")
+    for name in groups:
+        client.delete(name)
+        print(f"deleted group {name}")
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
+    topic: Topics = None,
+    yes: Yes = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete the offsets of topics that the group no longer reads; asks first on a terminal.
+
+    \b
+    Examples:
+      barnabas groups delete-offsets billing --topic orders
+      barnabas groups delete-offsets billing --topic orders:0,1 --topic users
+    """
+    from barnabas.base.errors import ErrorCode
+    from barnabas.cli.client import Cluster
+    from barnabas.cli.groups.groups_admin import GroupAdmin
+    from barnabas.cli.groups.groups_requests import delete_offsets as delete_by
+    from barnabas.cli.groups.groups_reset import parse_topics
+    from barnabas.cli.raw_client import ask_cluster, refusal
+
+    check_groups([group])
+    wanted = parse_topics(topic or ())
+    if not wanted:
+        raise Misused("nothing to delete: give --topic TOPIC[:0,1]")
+    client = GroupAdmin(Cluster(bootstrap, None))
+    partitions = client.partitions(wanted)
+    client.find(group, "; nothing was deleted")
+    question = f"Delete the offsets of {group} for {', '.join(topic or ())}?"
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        raise CommandFailed("nothing was deleted")
+    outcomes = ask_cluster(bootstrap, lambda raw: delete_by(raw, group, partitions))
+    rows = [
+        {
+            **each.partition._asdict(),
+            "result": refusal(each.code, None) if each.code is not ErrorCode.none else "deleted",
+        }
+        for each in outcomes
+    ]
+    if json:
+        show_json(rows)
+    else:
+        show_table(("topic", "partition", "result"), [list(row.values()) for row in rows])
+    failed = sum(each.code is not ErrorCode.none for each in outcomes)
+    if failed:
+        raise CommandFailed(f"{failed} of {counted(len(rows), 'offset')} could not be deleted")

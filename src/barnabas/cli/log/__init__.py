@@ -1,0 +1,1 @@
+"""`barnabas log`: dump, verify and count the files of a broker."""

@@ -1,0 +1,142 @@
+"""Dumps a `.log` file batch by batch, as far as it can be read, also while a broker writes it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from barnabas.base.errors import BrokerError
+from barnabas.cli.log.dump_result import Damage, Dump, Entry
+from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import Record, read_marker, read_records
+
+
+class Batch(NamedTuple):
+    """One whole batch and where it lies."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+def dump_segment(path: Path, base_offset: int, *, records: bool, deep: bool) -> Dump:
+    """Each batch, with its records if wanted, and a total; `deep` checks what records say too."""
+    batches = count = 0
+    next_offset = base_offset
+    with path.open("rb") as file:
+        for found in read_batches(file, path.stat().st_size):
+            if not isinstance(found, Batch):
+                yield found
+                continue
+            header = found.header
+            yield from _dump_batch(found)
+            if header.base_offset < next_offset:
+                yield Damage(
+                    found.position,
+                    f"offset {header.base_offset} where {next_offset} or more must come",
+                )
+            if records or deep:
+                yield from _dump_records(found, records)
+            batches, count = batches + 1, count + header.record_count
+            next_offset = header.next_offset
+    yield Entry("total", {"batches": batches, "records": count, "next_offset": next_offset})
+
+
+def read_batches(file: BinaryIO, size: int) -> Iterator[Batch | Entry | Damage]:
+    """The batches in the first `size` bytes; ends at the first that has no believable length."""
+    position = 0
+    while position < size:
+        head = file.read(HEADER_SIZE)
+        left = size - position
+        if not any(head) and _only_zeros(file):
+            yield Entry("unused", {"position": position, "size": left})
+            return
+        if len(head) < HEADER_SIZE:
+            yield Damage(position, f"cut off: {left} bytes are left, a batch has {HEADER_SIZE}")
+            return
+        header = read_header(head)
+        if problem := _implausible(header, left):
+            yield Damage(position, f"{problem}; {left} bytes from here on cannot be read")
+            return
+        yield Batch(position, header, head + file.read(header.size - HEADER_SIZE))
+        position += header.size
+
+
+def _only_zeros(file: BinaryIO) -> bool:
+    return not any(any(chunk) for chunk in iter(lambda: file.read(1 << 20), b""))
+
+
+def _implausible(header: BatchHeader, left: int) -> str | None:
+    if header.magic in (0, 1):
+        return f"messages of the old format (magic {header.magic}), which is not read"
+    if header.magic != MAGIC:
+        return f"no batch: its magic is {header.magic}, not {MAGIC}"
+    if header.size < HEADER_SIZE:
+        return f"no batch: it says it has {header.size} bytes"
+    if header.size > left:
+        return f"cut off: the batch has {header.size} bytes, {left} are left"
+    return None
+
+
+def _dump_batch(batch: Batch) -> Dump:
+    position, header, data = batch
+    intact = check_crc(data)
+    producer = header.producer_id >= 0
+    yield Entry(
+        "batch",
+        {
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "records": header.record_count,
+            "position": position,
+            "size": header.size,
+            "leader_epoch": header.leader_epoch,
+            "codec": codec_name(header.codec),
+            "crc": "ok" if intact else "BAD",
+            "timestamps": "append" if header.log_append_time else "create",
+            "base_timestamp": None if header.has_delete_horizon else header.base_timestamp,
+            "max_timestamp": header.max_timestamp,
+            "delete_horizon_timestamp": (
+                header.base_timestamp if header.has_delete_horizon else None
+            ),
+            "producer_id": header.producer_id if producer else None,
+            "producer_epoch": header.producer_epoch if producer else None,
+            "base_sequence": header.base_sequence if header.base_sequence >= 0 else None,
+            "last_sequence": header.last_sequence if header.base_sequence >= 0 else None,
+            "transactional": header.is_transactional,
+            "control": header.is_control,
+        },
+    )
+    if not intact:
+        yield Damage(position, f"the CRC of the batch at offset {header.base_offset} is wrong")
+
+
+def codec_name(codec: int) -> str:
+    return Codec(codec).name.lower() if codec in list(Codec) else f"unknown ({codec})"
+
+
+def _dump_records(batch: Batch, shown: bool) -> Dump:
+    header = batch.header
+    try:
+        found = read_records(batch.data)
+        marker = read_marker(batch.data) if header.is_control else None
+    except BrokerError as error:
+        yield Damage(batch.position, str(error))
+        return
+    if marker is not None and shown:
+        fields = {"offset": header.base_offset, "type": marker.control_type.name.lower()}
+        yield Entry("marker", fields | {"coordinator_epoch": marker.coordinator_epoch})
+    elif shown:
+        yield from (Entry("record", _record_fields(record)) for record in found)
+    offsets = [header.base_offset - 1, *(record.offset for record in found)]
+    if offsets != sorted(set(offsets)) or offsets[-1] > header.last_offset:
+        yield Damage(
+            batch.position,
+            f"the offsets of its records do not rise from {header.base_offset}"
+            f" to {header.last_offset}",
+        )
+
+
+def _record_fields(record: Record) -> dict[str, object]:
+    fields = record._asdict()
+    return fields | {"headers": [list(header) for header in record.headers] or None}

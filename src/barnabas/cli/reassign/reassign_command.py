@@ -1,0 +1,302 @@
+"""`barnabas reassign`: move replicas of partitions to other brokers."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from barnabas.cli.reassign.reassign_plan import (
+    Partition,
+    Plan,
+    format_plan,
+    moved,
+    parse_partitions,
+    parse_plan,
+    propose,
+)
+from barnabas.cli.show import counted, show_json, show_table
+from barnabas.cli.subcommands import command_group
+
+if TYPE_CHECKING:
+    from barnabas.cli.admin.admin_requests import Moving, Outcome
+    from barnabas.cli.raw_client import RawClient
+
+app = command_group(
+    """Move replicas of partitions to other brokers, and see how far that is.
+
+    \b
+    Examples:
+      barnabas reassign generate --topics orders --brokers 0,1,2 > plan.json
+      barnabas reassign run --file plan.json --throttle 10000000
+      barnabas reassign run --partition orders:0=1,2
+      barnabas reassign watch
+      barnabas reassign cancel --all
+    """
+)
+
+PlanFile = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="FILE", help="A plan, as Kafka's tool has it."),
+]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait no longer.")
+]
+KeepThrottles = Annotated[
+    bool, typer.Option("--keep-throttles", help="Leave throttles when all is done.")
+]
+
+
+@app.command()
+def generate(
+    topics: Annotated[
+        str, typer.Option("--topics", "-t", metavar="NAME,...", help="Whose partitions.")
+    ],
+    brokers: Annotated[
+        str | None,
+        typer.Option("--brokers", metavar="ID,...", help="Where to; all that live without it."),
+    ] = None,
+    no_racks: Annotated[
+        bool, typer.Option("--no-racks", help="Do not spread replicas over racks.")
+    ] = False,
+    save_current: Annotated[
+        Path | None,
+        typer.Option("--save-current", metavar="FILE", help="Keep what is, as a plan to go back."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Propose a plan: as few replicas moved as it takes to spread all evenly over the brokers.
+
+    The plan goes to stdout, in the format of Kafka's own tool; a table to stderr shows what is
+    and what is proposed. Nothing is changed.
+
+    \b
+    Examples:
+      barnabas reassign generate --topics orders,users --brokers 0,1,2 > plan.json
+    """
+    from barnabas.cli.raw_client import ask_cluster
+
+    names = [name for name in topics.split(",") if name]
+    wanted = None if brokers is None else parse_brokers(brokers)
+    current, racks = ask_cluster(bootstrap, lambda client: _read(client, names, wanted))
+    plan = propose(current, dict.fromkeys(racks) if no_racks else racks)
+    if save_current is not None:
+        save_current.write_text(f"{format_plan(current)}\n")
+    columns = ("topic", "partition", "replicas", "proposed")
+    rows = [[*p, _joined(current[p]), _joined(plan[p])] for p in plan]
+    show_table(columns, rows, sys.stderr)
+    print(f"{counted(moved(current, plan), 'replica')} to be copied", file=sys.stderr)
+    print(format_plan(plan))
+
+
+def parse_brokers(text: str) -> list[int]:
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise Misused(f"--brokers {text}: expected numbers, as in 0,1,2")
+    return list(dict.fromkeys(map(int, numbers)))
+
+
+async def _read(
+    client: "RawClient", topics: Sequence[str], wanted: Sequence[int] | None
+) -> tuple[Plan, dict[int, str | None]]:
+    """Where the partitions are, and the racks of the brokers to use."""
+    from barnabas.base.errors import ErrorCode
+    from barnabas.cli.raw_client import refusal
+
+    metadata = await client.metadata(topics)
+    for topic in metadata.topics:
+        if topic.error_code is not ErrorCode.none:
+            raise CommandFailed(f"topic {topic.name}: {refusal(topic.error_code, None)}")
+    racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+    if missing := [str(number) for number in wanted or () if number not in racks]:
+        known = ", ".join(map(str, sorted(racks)))
+        raise CommandFailed(f"there is no broker {', '.join(missing)}; the cluster has {known}")
+    current = {
+        Partition(topic.name, each.partition_index): list(each.replica_nodes)
+        for topic in metadata.topics
+        for each in topic.partitions
+    }
+    return current, {number: racks[number] for number in wanted or sorted(racks)}
+
+
+@app.command()
+def run(
+    file: PlanFile = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", "-p", metavar="TOPIC:N=ID,...", help="Or one; repeatable."),
+    ] = None,
+    throttle: Annotated[
+        int | None,
+        typer.Option("--throttle", metavar="BYTES/S", min=1, help="Copy no faster, per broker."),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Tell the progress until all is done.")
+    ] = True,
+    timeout: Timeout = None,
+    keep_throttles: KeepThrottles = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Begin reassignments, and watch them until they are done; Ctrl-C ends only the watching.
+
+    A throttle is taken away when all is done, by whoever watches then.
+
+    \b
+    Examples:
+      barnabas reassign run --file plan.json --throttle 10000000
+      barnabas reassign run --partition orders:0=1,2 --partition orders:1=2,0 --no-wait
+    """
+    from barnabas.cli.raw_client import ask_cluster
+
+    plan = _gather(file, partition)
+
+    async def work(client: "RawClient") -> None:
+        await _begin(client, plan, throttle)
+        if wait:
+            await _watch(client, timeout, keep_throttles=keep_throttles)
+
+    ask_cluster(bootstrap, work)
+
+
+def _gather(file: Path | None, partitions: list[str] | None) -> Plan:
+    if (file is None) == (not partitions):
+        raise Misused("give either --file PLAN or --partition TOPIC:N=ID,...")
+    return parse_partitions(partitions or ()) if file is None else _read_plan(file)
+
+
+def _read_plan(file: Path) -> Plan:
+    try:
+        return parse_plan(file.read_text("utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file}: {getattr(error, 'strerror', 'not UTF-8 text')}") from None
+
+
+async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
+    from barnabas.cli.admin.admin_requests import alter_reassignments, by_topic
+    from barnabas.cli.reassign.reassign_throttle import set_throttles
+
+    current, _ = await _read(client, list(by_topic(plan)), None)
+    for partition in plan:
+        if partition not in current:
+            raise CommandFailed(f"there is no partition {partition}; nothing was begun")
+    if throttle is not None:
+        await set_throttles(client, current, plan, throttle)
+        print(f"throttled to {throttle} bytes per second", file=sys.stderr)
+    _check(await alter_reassignments(client, plan), "begun")
+    copies = counted(moved(current, plan), "replica")
+    print(f"begun: {counted(len(plan), 'partition')}, {copies} to be copied", file=sys.stderr)
+
+
+def _check(outcomes: "Sequence[Outcome]", what: str) -> None:
+    """Tell each refusal, and raise CommandFailed if there is any."""
+    from barnabas.base.errors import ErrorCode
+    from barnabas.cli.raw_client import refusal
+
+    failed = [each for each in outcomes if each.code is not ErrorCode.none]
+    for each in failed:
+        print(f"{each.partition}: {refusal(each.code, each.message)}", file=sys.stderr)
+    if failed:
+        raise CommandFailed(f"{len(failed)} of {len(outcomes)} could not be {what}")
+
+
+async def _watch(client: "RawClient", timeout_s: float | None, *, keep_throttles: bool) -> None:
+    from barnabas.cli.reassign.reassign_progress import watch as until_done
+    from barnabas.cli.reassign.reassign_throttle import clear_throttles
+
+    count = await until_done(client, timeout_s)
+    print(f"done: {counted(count, 'partition')}" if count else "no reassignment is under way")
+    throttled = [] if keep_throttles else await clear_throttles(client)
+    if throttled:
+        print(f"throttles taken away: {', '.join(throttled)}", file=sys.stderr)
+
+
+@app.command()
+def watch(
+    timeout: Timeout = None,
+    keep_throttles: KeepThrottles = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Tell how far all reassignments are until they are done, then take throttles away.
+
+    \b
+    Examples:
+      barnabas reassign watch
+      barnabas reassign watch --timeout 60 || echo still at it
+    """
+    from barnabas.cli.raw_client import ask_cluster
+
+    ask_cluster(bootstrap, lambda client: _watch(client, timeout, keep_throttles=keep_throttles))
+
+
+@app.command()
+def cancel(
+    file: PlanFile = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All under way.")] = False,
+    keep_throttles: KeepThrottles = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """End reassignments: the replicas there were before are the replicas again.
+
+    \b
+    Examples:
+      barnabas reassign cancel --all
+      barnabas reassign cancel --file plan.json
+    """
+    from barnabas.cli.raw_client import ask_cluster
+
+    if (file is None) == (not everything):
+        raise Misused("give either --file PLAN or --all")
+    plan = None if file is None else _read_plan(file)
+    ask_cluster(bootstrap, lambda client: _cancel(client, plan, keep_throttles=keep_throttles))
+
+
+async def _cancel(client: "RawClient", plan: Plan | None, *, keep_throttles: bool) -> None:
+    from barnabas.cli.admin.admin_requests import alter_reassignments, list_reassignments
+    from barnabas.cli.reassign.reassign_throttle import clear_throttles
+
+    under_way = await list_reassignments(client)
+    ending = [partition for partition in under_way if plan is None or partition in plan]
+    if ending:
+        _check(await alter_reassignments(client, dict.fromkeys(ending)), "cancelled")
+    print(f"cancelled: {counted(len(ending), 'partition')}")
+    # The rates are the brokers': while others are under way they stay as they are.
+    if len(ending) == len(under_way) and not keep_throttles:
+        await clear_throttles(client)
+
+
+@app.command("list")
+def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """List the reassignments under way.
+
+    \b
+    Examples:
+      barnabas reassign list
+      barnabas reassign list --json | jq length
+    """
+    from barnabas.cli.admin.admin_requests import list_reassignments
+    from barnabas.cli.raw_client import ask_cluster
+
+    rows = [_row(*item) for item in sorted(ask_cluster(bootstrap, list_reassignments).items())]
+    columns = ("topic", "partition", "replicas", "adding", "removing")
+    if json:
+        show_json(rows)
+    elif rows:
+        show_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+    else:
+        print("no reassignment is under way")
+
+
+def _row(partition: Partition, moving: "Moving") -> dict[str, object]:
+    lists = {name: list(brokers) for name, brokers in moving._asdict().items()}
+    return {"topic": partition.topic, "partition": partition.partition, **lists}
+
+
+def _cell(value: object) -> object:
+    return _joined(value) or None if isinstance(value, list) else value
+
+
+def _joined(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))

@@ -1,0 +1,194 @@
+"""Plans of which brokers hold which partitions: Kafka's file format, and a proposal for balance.
+
+Pure: from what is there to what should be, with as little data moved as balance allows.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+
+_ONE: Final = re.compile(r"(?P<topic>[^\s:=]+):(?P<partition>\d{1,9})=(?P<replicas>\d+(,\d+)*)")
+
+
+class Partition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+Plan = dict[Partition, list[int]]
+
+
+def format_plan(plan: Mapping[Partition, Sequence[int]]) -> str:
+    """The text of Kafka's reassignment file."""
+    rows = [
+        json.dumps({"topic": topic, "partition": number, "replicas": list(replicas)})
+        for (topic, number), replicas in sorted(plan.items())
+    ]
+    return '{"version": 1, "partitions": [\n  ' + ",\n  ".join(rows) + "\n]}"
+
+
+def parse_plan(text: str, source: str) -> Plan:
+    """The plan in a reassignment file; folders of replicas (`log_dirs`) must all be "any".
+
+    Raises  CommandFailed, naming `source` and the entry, if it is not such a file
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CommandFailed(f"{source}: not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("version") != 1:
+        raise CommandFailed(f'{source}: expected {{"version": 1, "partitions": [...]}}')
+    plan: Plan = {}
+    for number, entry in enumerate(document.get("partitions") or (), 1):
+        try:
+            partition = Partition(str(entry["topic"]), int(entry["partition"]))
+            replicas = [int(broker) for broker in entry["replicas"]]
+        except (KeyError, TypeError, ValueError):
+            raise CommandFailed(
+                f"{source}: entry {number} needs topic, partition and replicas"
+            ) from None
+        if any(folder != "any" for folder in entry.get("log_dirs") or ()):
+            raise CommandFailed(f"{source}: {partition}: log_dirs other than any are not served")
+        _add(plan, partition, replicas, source)
+    if not plan:
+        raise CommandFailed(f"{source}: no partitions in it")
+    return plan
+
+
+def parse_partitions(options: Iterable[str]) -> Plan:
+    """The plan of `--partition TOPIC:N=BROKER,...` options."""
+    plan: Plan = {}
+    for option in options:
+        found = _ONE.fullmatch(option.strip())
+        if found is None:
+            raise Misused(f"--partition {option}: expected TOPIC:N=BROKER,..., as in orders:0=1,2")
+        replicas = [int(broker) for broker in found["replicas"].split(",")]
+        partition = Partition(found["topic"], int(found["partition"]))
+        _add(plan, partition, replicas, f"--partition {option}")
+    return plan
+
+
+def _add(plan: Plan, partition: Partition, replicas: list[int], source: str) -> None:
+    if partition in plan:
+        raise CommandFailed(f"{source}: {partition} is there twice")
+    if not replicas:
+        raise CommandFailed(f"{source}: {partition} would have no replica")
+    if len(set(replicas)) < len(replicas):
+        raise CommandFailed(f"{source}: {partition} names a broker twice")
+    plan[partition] = replicas
+
+
+def moved(
+    before: Mapping[Partition, Sequence[int]], after: Mapping[Partition, Sequence[int]]
+) -> int:
+    """How many replicas must be copied to get from one plan to the other."""
+    return sum(len(set(after[p]) - set(before.get(p, ()))) for p in after)
+
+
+# A proposal
+
+
+def propose(current: Mapping[Partition, Sequence[int]], racks: Mapping[int, str | None]) -> Plan:
+    """The same number of replicas for each partition, on the brokers of `racks` only.
+
+    Brokers get equally many replicas and lead equally many partitions, as far as racks allow;
+    replicas of a partition are on different racks if there are enough; and only what this needs
+    is moved. Which racks are used counts only if all brokers have one.
+
+    Raises  CommandFailed if a partition has more replicas than there are brokers
+    """
+    placement = _Placement(racks)
+    plan: Plan = {}
+    for partition, replicas in sorted(current.items()):
+        if len(replicas) > len(racks):
+            raise CommandFailed(
+                f"{partition} has {len(replicas)} replicas, and there are {len(racks)} brokers"
+            )
+        plan[partition] = placement.keep(replicas)
+    for partition, replicas in plan.items():
+        placement.fill(replicas, len(current[partition]))
+    while placement.even_out(plan):
+        pass
+    _even_out_leaders(plan, racks)
+    return plan
+
+
+class _Placement:
+    """How many replicas each broker has, while a plan is made."""
+
+    def __init__(self, racks: Mapping[int, str | None]) -> None:
+        aware = None not in racks.values()
+        self._racks = {broker: rack if aware else broker for broker, rack in racks.items()}
+        self._load = Counter(dict.fromkeys(sorted(racks), 0))
+
+    def keep(self, replicas: Sequence[int]) -> list[int]:
+        """Those replicas that can stay where they are."""
+        kept: list[int] = []
+        for broker in replicas:
+            if broker in self._racks and self._fits(kept, broker, len(replicas)):
+                kept.append(broker)
+                self._load[broker] += 1
+        return kept
+
+    def fill(self, replicas: list[int], count: int) -> None:
+        """Add the brokers with the least load until there are `count`."""
+        while len(replicas) < count:
+            free = [broker for broker in self._load if broker not in replicas]
+            fitting = [broker for broker in free if self._fits(replicas, broker, count)]
+            chosen = min(fitting or free, key=lambda broker: (self._load[broker], broker))
+            replicas.append(chosen)
+            self._load[chosen] += 1
+
+    def even_out(self, plan: Plan) -> bool:
+        """Move one replica from a broker with more load to one with less; False if none can."""
+        by_load = sorted(self._load, key=lambda broker: (self._load[broker], broker))
+        for busy in reversed(by_load):
+            for idle in by_load:
+                if self._load[busy] - self._load[idle] < 2:
+                    break
+                if self._move(plan, busy, idle):
+                    return True
+        return False
+
+    def _move(self, plan: Plan, busy: int, idle: int) -> bool:
+        for replicas in plan.values():
+            if busy in replicas and idle not in replicas:
+                others = [broker for broker in replicas if broker != busy]
+                if self._fits(others, idle, len(replicas)):
+                    replicas[replicas.index(busy)] = idle
+                    self._load[busy] -= 1
+                    self._load[idle] += 1
+                    return True
+        return False
+
+    def _fits(self, replicas: Sequence[int], broker: int, count: int) -> bool:
+        """Whether the broker's rack may have one more of a partition's `count` replicas."""
+        rack = self._racks[broker]
+        there = sum(self._racks[other] == rack for other in replicas)
+        return there < -(-count // len(set(self._racks.values())))
+
+
+def _even_out_leaders(plan: Plan, brokers: Iterable[int]) -> None:
+    """Let another replica be the first, which moves no data, until brokers lead equally many."""
+    led = Counter(dict.fromkeys(sorted(brokers), 0))
+    led.update(replicas[0] for replicas in plan.values())
+    changed = True
+    while changed:
+        changed = False
+        for replicas in plan.values():
+            idlest = min(replicas, key=lambda broker: (led[broker], broker))
+            if led[replicas[0]] - led[idlest] >= 2:
+                led[replicas[0]] -= 1
+                led[idlest] += 1
+                replicas.remove(idlest)
+                replicas.insert(0, idlest)
+                changed = True

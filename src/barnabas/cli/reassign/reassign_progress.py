@@ -1,0 +1,150 @@
+"""How far the reassignments of a cluster are, told until the last one is done."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import PeerGone
+from barnabas.cli.admin.admin_requests import Moving, list_reassignments, replica_sizes
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.raw_client import RawClient
+from barnabas.cli.reassign.reassign_plan import Partition
+from barnabas.cli.show import counted, show_bytes
+from barnabas.wire.schema import Message
+
+_LOOK_EVERY_S: Final = 0.5
+
+
+class Progress(NamedTuple):
+    """How much of what was to be done when it was first seen is done."""
+
+    partitions: int
+    partitions_done: int
+    replicas: int  # to be added
+    replicas_done: int
+    bytes_copied: int  # of the replicas that are still being added
+    bytes_to_copy: int
+
+    @property
+    def fraction(self) -> float:
+        """Of the replicas; of one that is being copied, what it has."""
+        if not self.replicas:
+            return self.partitions_done / self.partitions if self.partitions else 1.0
+        waiting = self.replicas - self.replicas_done
+        copied = min(1.0, self.bytes_copied / self.bytes_to_copy) if self.bytes_to_copy else 0.0
+        return (self.replicas_done + waiting * copied) / self.replicas
+
+    def __str__(self) -> str:
+        words = [f"{self.partitions_done} of {counted(self.partitions, 'partition')} done"]
+        if self.replicas:
+            words.append(f"{self.replicas_done} of {counted(self.replicas, 'replica')} in sync")
+        if self.bytes_to_copy:
+            copied, whole = show_bytes(self.bytes_copied), show_bytes(self.bytes_to_copy)
+            words.append(f"{copied} of {whole} copied")
+        return ", ".join(words)
+
+
+def measure(
+    seen: Mapping[Partition, Moving],
+    now: Mapping[Partition, Moving],
+    in_sync: Mapping[Partition, frozenset[int]],
+    sizes: Mapping[tuple[Partition, int], int],
+    leaders: Mapping[Partition, int],
+) -> Progress:
+    """The progress of all that was ever `seen`, of which `now` is still under way."""
+    replicas = done = copied = to_copy = 0
+    for partition, moving in seen.items():
+        for broker in moving.adding:
+            replicas += 1
+            if partition not in now or broker in in_sync.get(partition, ()):
+                done += 1
+                continue
+            whole = sizes.get((partition, leaders.get(partition, -1)), 0)
+            to_copy += whole
+            copied += min(whole, sizes.get((partition, broker), 0))
+    return Progress(len(seen), len(seen) - len(now), replicas, done, copied, to_copy)
+
+
+async def watch(client: RawClient, timeout_s: float | None) -> int:
+    """Tell the progress until nothing is under way; returns how many partitions were.
+
+    Raises  CommandFailed if that takes longer than `timeout_s`; the reassignments go on
+    """
+    seen: dict[Partition, Moving] = {}
+    loop = asyncio.get_running_loop()
+    deadline = None if timeout_s is None else loop.time() + timeout_s
+    with _shown() as show:
+        while now := await list_reassignments(client):
+            for partition, moving in now.items():
+                seen.setdefault(partition, moving)
+            show(await _progress(client, seen, now))
+            if deadline is not None and loop.time() >= deadline:
+                raise CommandFailed(
+                    f"{counted(len(now), 'reassignment')} not done within {timeout_s:g} s; they go"
+                    " on, and `barnabas reassign watch` tells how far they are"
+                )
+            await asyncio.sleep(_LOOK_EVERY_S)
+    return len(seen)
+
+
+async def _progress(
+    client: RawClient, seen: Mapping[Partition, Moving], now: Mapping[Partition, Moving]
+) -> Progress:
+    topics = sorted({partition.topic for partition in now})
+    partitions: dict[Partition, Message] = {
+        Partition(topic.name, each.partition_index): each
+        for topic in (await client.metadata(topics)).topics
+        for each in topic.partitions
+    }
+    leaders = {partition: each.leader_id for partition, each in partitions.items()}
+    in_sync = {partition: frozenset(each.isr_nodes) for partition, each in partitions.items()}
+    return measure(seen, now, in_sync, await _sizes(client, now, leaders), leaders)
+
+
+async def _sizes(
+    client: RawClient, now: Mapping[Partition, Moving], leaders: Mapping[Partition, int]
+) -> dict[tuple[Partition, int], int]:
+    """The bytes of each partition on its leader and on those that copy it, as far as told."""
+    wanted: dict[int, list[Partition]] = {}
+    for partition, moving in now.items():
+        for broker in (leaders.get(partition, -1), *moving.adding):
+            if broker >= 0:
+                wanted.setdefault(broker, []).append(partition)
+    sizes = {}
+    for broker, partitions in sorted(wanted.items()):
+        with contextlib.suppress(PeerGone):
+            for partition, size in (await replica_sizes(client, broker, partitions)).items():
+                sizes[partition, broker] = size
+    return sizes
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Callable[[Progress], None]]:
+    """A bar on a terminal; elsewhere a line on stderr whenever something is new."""
+    if not sys.stderr.isatty():
+        yield _Lines().show
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reassigning", total=1.0)
+        yield lambda progress: bar.update(
+            task, completed=progress.fraction, description=str(progress)
+        )
+
+
+class _Lines:
+    """Says again only what has changed."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, progress: Progress) -> None:
+        if str(progress) != self._last:
+            self._last = str(progress)
+            print(self._last, file=sys.stderr, flush=True)

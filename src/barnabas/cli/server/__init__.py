@@ -1,0 +1,1 @@
+"""`barnabas server`: one broker in this process."""
