@@ -23,26 +23,26 @@ class DefaultSource(DataSource):
         return "barnabas"
 
     def schema(self) -> str:
-        from barnabas.spark.source import schema
+        from barnabas.spark.source.spark_source import schema
 
         return schema(self.options)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        from barnabas.spark.source import reader
+        from barnabas.spark.source.spark_source import reader
 
         return reader(self.options, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        from barnabas.spark.stream import stream_reader
+        from barnabas.spark.source.stream import stream_reader
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        from barnabas.spark.sink import writer
+        from barnabas.spark.sink.spark_sink import writer
 
         return writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        from barnabas.spark.sink import stream_writer
+        from barnabas.spark.sink.spark_sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

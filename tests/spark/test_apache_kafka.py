@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from barnabas.base.ports import free_port
-from barnabas.spark.failures import SparkFailure
+from barnabas.spark.user_errors import SparkFailure
 from tests.spark.commands import barnabas
 from tests.spark.conftest import create_topic, produce
-from tests.spark.test_reading import many, read_all, read_options
+from tests.spark.test_read_task import many, read_all, read_options
 from tests.support.apache_kafka import apache_kafka
 from tests.support.kafka_broker import KafkaBroker, running_kafka, running_zookeeper
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.spark.archive_compaction import FILES_OF_A_TIER, decide_merges
-from barnabas.spark.archive_folder import ArchiveFolder
-from barnabas.spark.archive_manifest import (
+from barnabas.spark.archive.archive_compaction import FILES_OF_A_TIER, decide_merges
+from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_manifest import (
     ArchivedFile,
     ArchivedPartition,
     ArchivedTopic,
@@ -16,7 +16,7 @@ from barnabas.spark.archive_manifest import (
     Partition,
     parse_manifest,
 )
-from barnabas.spark.archive_source import Bounds, Range, TopicNow, cut, decide_ranges
+from barnabas.spark.archive.archive_source import Bounds, Range, TopicNow, cut, decide_ranges
 
 ORDERS = Partition("orders", 0)
 

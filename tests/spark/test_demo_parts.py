@@ -14,13 +14,13 @@ import pytest
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.ports import free_port
-from barnabas.spark.demo_cluster import DemoCluster
-from barnabas.spark.demo_pipeline import WATERMARK, write_project
-from barnabas.spark.demo_proof import Counted, Logged, counted, decide_claims, decide_same_bytes
-from barnabas.spark.demo_report import Events, failover_gap, write_report
-from barnabas.spark.demo_sales import Gap, Ledger, Till, Total
-from barnabas.spark.demo_story import AHEAD_MINUTES
-from barnabas.spark.shop import Order, Shop
+from barnabas.demo.demo_cluster import DemoCluster
+from barnabas.demo.demo_pipeline import WATERMARK, write_project
+from barnabas.demo.demo_proof import Counted, Logged, counted, decide_claims, decide_same_bytes
+from barnabas.demo.demo_report import Events, failover_gap, write_report
+from barnabas.demo.demo_sales import Gap, Ledger, Till, Total
+from barnabas.demo.demo_story import AHEAD_MINUTES
+from barnabas.demo.shop import Order, Shop
 
 ORDERS = list(islice(Shop(50, 3).orders(), 400))
 

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from barnabas.spark.failures import DataLoss
-from barnabas.spark.fetcher import PartitionFetcher
-from barnabas.spark.filters import Selection
-from barnabas.spark.options import SourceOptions
-from barnabas.spark.planning import plan
-from barnabas.spark.query import Query
+from barnabas.spark.source.filters import Selection
+from barnabas.spark.source.partition_fetcher import PartitionFetcher
+from barnabas.spark.source.query import Query
+from barnabas.spark.source.read_plan import plan
+from barnabas.spark.source.source_options import SourceOptions
+from barnabas.spark.user_errors import DataLoss
 from tests.support.cluster import Cluster
 from tests.support.confluent_client import admin
 

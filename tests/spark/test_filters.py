@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from barnabas.spark.filters import Interval, Selection, take
+from barnabas.spark.source.filters import Interval, Selection, take
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 

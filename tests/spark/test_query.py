@@ -10,9 +10,9 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Partition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from barnabas.spark.failures import DataLoss, SparkFailure, WrongOption
-from barnabas.spark.options import SourceOptions
-from barnabas.spark.query import Query
+from barnabas.spark.source.query import Query
+from barnabas.spark.source.source_options import SourceOptions
+from barnabas.spark.user_errors import DataLoss, SparkFailure, WrongOption
 from tests.spark.conftest import Fill, create_topic, make_again, produce
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin

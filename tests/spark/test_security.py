@@ -13,10 +13,10 @@ import pytest
 
 from barnabas.base.errors import PeerGone
 from barnabas.base.randomness import Random
-from barnabas.spark.connection import connect
-from barnabas.spark.failures import SparkFailure, WrongOption
-from barnabas.spark.options import SourceOptions
+from barnabas.spark.blocking_connection import connect
 from barnabas.spark.scram import ScramClient
+from barnabas.spark.source.source_options import SourceOptions
+from barnabas.spark.user_errors import SparkFailure, WrongOption
 
 PLAIN = {
     "kafka.security.protocol": "SASL_PLAINTEXT",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.spark.failing import explain
+from barnabas.spark.spark_errors import explain
 from barnabas.spark.terminal import Progress, Rate, shown, words
 
 A_SECOND = 1_000_000_000
@@ -58,7 +58,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
         (
             "An exception was thrown from Python:\n  Traceback (most recent call last):\n"
             '    File "source.py", line 3, in f\n'
-            "  barnabas.spark.failures.WrongOption: option subscribe is missing\n",
+            "  barnabas.spark.user_errors.WrongOption: option subscribe is missing\n",
             "option subscribe is missing",
         ),
         ("java.io.IOException: disk full\n\tat org.apache.Foo.bar(Foo.java:1)", "disk full"),

@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructField, StructType
 
-from barnabas.spark.sink_options import SinkOptions
-from barnabas.spark.sink_rows import Columns
+from barnabas.spark.sink.sink_options import SinkOptions
+from barnabas.spark.sink.sink_rows import Columns
 
 pa: Any = pyarrow
 READ_WITHIN_S: Final = 60.0

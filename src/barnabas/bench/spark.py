@@ -29,8 +29,8 @@ from barnabas.bench.topics import (
     log_end_offset,
 )
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.failing import explain, spark_errors
-from barnabas.spark.session import SparkPlace, spark_session
+from barnabas.spark.spark_errors import explain, spark_errors
+from barnabas.spark.spark_session import SparkPlace, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

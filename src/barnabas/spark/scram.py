@@ -7,7 +7,7 @@ import hmac
 from typing import Final
 
 from barnabas.base.randomness import Random
-from barnabas.spark.failures import SparkFailure
+from barnabas.spark.user_errors import SparkFailure
 
 _NO_CHANNEL: Final = "n,,"
 

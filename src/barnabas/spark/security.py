@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, PeerGone
 from barnabas.base.randomness import Random
-from barnabas.spark.failures import SparkFailure, WrongOption
 from barnabas.spark.scram import ScramClient
+from barnabas.spark.user_errors import SparkFailure, WrongOption
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

@@ -1,0 +1,1 @@
+"""`barnabas demo`: three brokers, Spark, a killed broker, and the proof."""

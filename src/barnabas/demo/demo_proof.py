@@ -1,0 +1,159 @@
+"""The demo's proof, from the data alone: what was acknowledged is in the log, and counted once."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.demo.demo_cluster import BROKERS
+from barnabas.demo.demo_pipeline import REVENUE
+from barnabas.demo.demo_sales import ORDERS, Ledger, Total, Window
+from barnabas.demo.shop import CLOSING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ORDER: Final = "order LONG, category STRING, cents LONG"
+_WINDOW: Final = "minute TIMESTAMP, category STRING, orders LONG, cents LONG"
+
+
+class Claim(NamedTuple):
+    """Something that is told, and whether the data bear it out."""
+
+    holds: bool
+    text: str
+
+
+class Logged(NamedTuple):
+    """What is in the topic of orders."""
+
+    orders: int
+    distinct: int
+    first: int
+    last: int
+    cents: int
+
+
+class Counted(NamedTuple):
+    """What the pipeline has written to one place."""
+
+    revenue: Mapping[Window, Total]
+    twice: int  # windows that are there more than once
+
+    @property
+    def total(self) -> Total:
+        sold = self.revenue.values()
+        return Total(sum(each.orders for each in sold), sum(each.cents for each in sold))
+
+
+def read_log(spark: "SparkSession", bootstrap: str) -> Logged:
+    """Read every order that is in the topic."""
+    from pyspark.sql.functions import col, count, count_distinct, from_json
+    from pyspark.sql.functions import max as largest
+    from pyspark.sql.functions import min as least
+    from pyspark.sql.functions import sum as added
+
+    parsed = _messages(spark, bootstrap, ORDERS).select(
+        from_json(col("value").cast("string"), _ORDER).alias("order")
+    )
+    orders = parsed.select("order.*").where(col("category") != CLOSING)
+    row = orders.agg(
+        count("*"), count_distinct("order"), least("order"), largest("order"), added("cents")
+    ).collect()[0]
+    return Logged(*(value or 0 for value in row))
+
+
+def read_topic(spark: "SparkSession", bootstrap: str) -> Counted:
+    """Read the results that were published."""
+    from pyspark.sql.functions import col, from_json
+
+    parsed = _messages(spark, bootstrap, REVENUE).select(
+        from_json(col("value").cast("string"), _WINDOW).alias("window")
+    )
+    return counted(parsed.select("window.*").collect())
+
+
+def read_parquet(spark: "SparkSession") -> Counted:
+    """Read the results that are kept as Parquet."""
+    return counted(spark.table("revenue").select("minute", "category", "orders", "cents").collect())
+
+
+def counted(rows: Iterable[tuple[Any, ...]]) -> Counted:
+    """The windows among `rows`, and how many of them are there more than once."""
+    revenue: dict[Window, Total] = {}
+    seen: Counter[Window] = Counter()
+    for minute, category, orders, cents in rows:
+        window = _in_utc(minute), category
+        before = revenue.get(window, Total(0, 0))
+        revenue[window] = Total(before.orders + orders, before.cents + cents)
+        seen[window] += 1
+    return Counted(revenue, sum(1 for times in seen.values() if times > 1))
+
+
+def decide_claims(ledger: Ledger, logged: Logged, parquet: Counted, topic: Counted) -> list[Claim]:
+    """What the demo promises, each beside the figures it rests on."""
+    total = ledger.total
+    claims = [
+        Claim(
+            ledger.acknowledged == ledger.sent,
+            f"all {ledger.sent:,} orders that were sent are acknowledged by the in-sync replicas",
+        ),
+        Claim(
+            (logged.first, logged.last, logged.distinct) == (0, ledger.sent - 1, ledger.sent)
+            and logged.cents == total.cents,
+            f"the log has every acknowledged order: {logged.distinct:,} different ones,"
+            f" number {logged.first:,} to {logged.last:,}",
+        ),
+        Claim(
+            logged.orders == logged.distinct,
+            f"no order is in the log twice: {logged.orders:,} messages for"
+            f" {logged.distinct:,} orders, in spite of all retries",
+        ),
+    ]
+    for place, found in (("Parquet", parquet), ("the topic", topic)):
+        claims += [
+            Claim(
+                found.total == total,
+                f"{place} counts {found.total.orders:,} orders and"
+                f" {found.total.cents / 100:,.2f} of revenue; acknowledged were"
+                f" {total.orders:,} and {total.cents / 100:,.2f}",
+            ),
+            Claim(
+                found.revenue == ledger.revenue and not found.twice,
+                f"each of the {len(ledger.revenue):,} minutes and categories is in {place}"
+                " once, and agrees to the order and to the cent",
+            ),
+        ]
+    return claims
+
+
+def decide_same_bytes(cluster: Path) -> Claim:
+    """Whether all brokers have the same in their files, also the one that was killed.
+
+    `cluster` is the folder of the cluster, which may run, but gets no orders any more.
+    """
+    contents: dict[str, list[bytes]] = {}
+    for folder in sorted(cluster.glob(f"broker-*/data/{ORDERS}-*")):
+        segments = [path.read_bytes() for path in sorted(folder.glob("*.log"))]
+        contents.setdefault(folder.name, []).append(b"".join(segments))
+    size = sum(len(copies[0]) for copies in contents.values())
+    return Claim(
+        bool(size) and all(copies.count(copies[0]) == BROKERS for copies in contents.values()),
+        f"all {BROKERS} brokers have the same {size:,} bytes of the {len(contents)} partitions of"
+        " orders on disk, also the one that was killed",
+    )
+
+
+def _messages(spark: "SparkSession", bootstrap: str, topic: str) -> "DataFrame":
+    return (
+        spark.read.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .load()
+    )
+
+
+def _in_utc(minute: datetime) -> datetime:
+    """Spark gives times without a zone, in that of the session, which is UTC."""
+    return minute.replace(tzinfo=UTC)

@@ -1,0 +1,172 @@
+"""The demo's till: sends the shop's orders, and notes which the cluster acknowledged, and when."""
+
+import threading
+from collections import Counter
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from barnabas.base.clock import Stopwatch
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.demo.shop import CLOSING, Order, Shop
+
+ORDERS: Final = "orders"
+TICKS_PER_S: Final = 10
+_NS_PER_S: Final = 1_000_000_000
+_WAIT_S: Final = 0.02
+# With an idempotent producer a retry is never written twice; it retries as long as this.
+_RELIABLE: Final = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "message.timeout.ms": 180_000,
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 1_000_000,  # all that the till may be ahead
+    "log_level": 0,
+}
+
+Window = tuple[datetime, str]
+
+
+class Total(NamedTuple):
+    """What was sold, somewhere: how many orders, and for how much."""
+
+    orders: int
+    cents: int
+
+    def plus(self, order: Order) -> "Total":
+        return Total(self.orders + 1, self.cents + order.cents)
+
+
+class Gap(NamedTuple):
+    """A time without an acknowledgement from a partition, in seconds since the shop opened."""
+
+    partition: int
+    begin_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.begin_s
+
+
+class Ledger:
+    """The acknowledged orders. Written by the thread of the till alone, read by others."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.acknowledged = 0
+        self.revenue: dict[Window, Total] = {}
+        self.failures: list[str] = []
+        # By tenth of a second since the opening, and partition.
+        self.acknowledgements: Counter[tuple[int, int]] = Counter()
+        self.slowest_s: dict[int, float] = {}
+        self.longest: dict[int, Gap] = {}
+        self._last_s: dict[int, float] = {}
+
+    @property
+    def total(self) -> Total:
+        sold = list(self.revenue.values())
+        return Total(sum(each.orders for each in sold), sum(each.cents for each in sold))
+
+    def note(self, order: Order, partition: int, sent_s: float, now_s: float) -> None:
+        """One order is acknowledged."""
+        self.acknowledged += 1
+        window = order.minute, order.category
+        self.revenue[window] = self.revenue.get(window, Total(0, 0)).plus(order)
+        tick = int(now_s * TICKS_PER_S)
+        self.acknowledgements[tick, partition] += 1
+        self.slowest_s[tick] = max(self.slowest_s.get(tick, 0.0), now_s - sent_s)
+        gap = Gap(partition, self._last_s.get(partition, now_s), now_s)
+        if partition not in self.longest or gap.seconds > self.longest[partition].seconds:
+            self.longest[partition] = gap
+        self._last_s[partition] = now_s
+
+
+class Till:
+    """Sends orders at the shop's pace, in a thread of its own.
+
+    It is never further ahead of the oldest order that is not acknowledged than `most_ahead`
+    orders: whoever counts by the shop's clock then knows how late an order can be, however long
+    a broker is away.
+    """
+
+    def __init__(
+        self, bootstrap: str, shop: Shop, per_second: int, most_ahead: int, stopwatch: Stopwatch
+    ) -> None:
+        self.ledger = Ledger()
+        self._shop = shop
+        self._orders = shop.orders()
+        self._per_second = per_second
+        self._most_ahead = most_ahead
+        self._stopwatch = stopwatch
+        self._opened_ns = stopwatch()
+        self._producer = Producer({"bootstrap.servers": bootstrap, **_RELIABLE})
+        self._waiting: dict[int, None] = {}  # numbers in the order they were sent
+        self._stopped = threading.Event()
+
+    @property
+    def open_s(self) -> float:
+        """Seconds since the shop opened."""
+        return self.since(self._stopwatch())
+
+    def since(self, moment_ns: int) -> float:
+        """The seconds from the opening to a moment of the stopwatch."""
+        return (moment_ns - self._opened_ns) / _NS_PER_S
+
+    def sell(self, seconds: float) -> None:
+        """Sell for so long, then wait until all is acknowledged.
+
+        Raises  CommandFailed if an order could not be delivered
+        """
+        last = int(seconds * self._per_second)
+        self._opened_ns = self._stopwatch()
+        while self.ledger.sent < last and not self._stopped.is_set():
+            due = min(last, int(self.open_s * self._per_second))
+            while self.ledger.sent < due and not self._is_far_ahead and not self.ledger.failures:
+                self._send(next(self._orders))
+                self.ledger.sent += 1
+            self._producer.poll(_WAIT_S)
+            self._raise_if_failed()
+        self._deliver_all()
+
+    def close_shop(self, patience: timedelta) -> None:
+        """Tell whoever counts that no order comes any more."""
+        self._send(self._shop.closing(self.ledger.sent, patience))
+        self._deliver_all()
+
+    def stop(self) -> None:
+        """Give up, from another thread; what is on its way may or may not arrive."""
+        self._stopped.set()
+
+    @property
+    def _is_far_ahead(self) -> bool:
+        oldest = next(iter(self._waiting), self.ledger.sent)
+        return self.ledger.sent - oldest >= self._most_ahead
+
+    def _send(self, order: Order) -> None:
+        self._waiting[order.number] = None
+        delivered = partial(self._on_delivery, order, self.open_s)
+        self._producer.produce(ORDERS, order.value(), order.key(), on_delivery=delivered)
+        self._producer.poll(0)
+
+    def _on_delivery(
+        self, order: Order, sent_s: float, error: KafkaError | None, message: Message
+    ) -> None:
+        del self._waiting[order.number]
+        if error is not None:
+            self.ledger.failures.append(f"order {order.number}: {error.str()}")
+        elif order.category != CLOSING:
+            partition = message.partition()
+            assert partition is not None
+            self.ledger.note(order, partition, sent_s, self.open_s)
+
+    def _deliver_all(self) -> None:
+        while self._waiting and not self._stopped.is_set():
+            self._producer.poll(_WAIT_S)
+        self._raise_if_failed()
+
+    def _raise_if_failed(self) -> None:
+        if self.ledger.failures:
+            raise CommandFailed(f"the cluster did not take {self.ledger.failures[0]}")

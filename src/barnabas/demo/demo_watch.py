@@ -1,0 +1,75 @@
+"""Watches the demo's cluster as any operator could: who leads and is in sync, and the lag."""
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli.client import admin, create_topics
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.demo.demo_cluster import BROKERS
+from barnabas.demo.demo_pipeline import GROUP, REVENUE
+from barnabas.demo.demo_sales import ORDERS
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import PartitionMetadata
+
+PARTITIONS: Final = {ORDERS: 6, REVENUE: 3}
+_LOOK_EVERY_S: Final = 0.25
+_ANSWER_WITHIN_S: Final = 2.0
+_MOST_LOOKS: Final = 1_000
+_QUIET: Final = {"log_level": 0}
+
+
+class Watch:
+    """Asks brokers, and gives the last answer while none can answer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.taken = 0  # the orders that the pipeline has taken, as its group says
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+        self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **_QUIET})
+        self._closed = threading.Event()
+        self._looks = 0
+
+    def create_topics(self) -> None:
+        """All topics of the demo, each partition on every broker."""
+        topics = [admin.NewTopic(name, count, BROKERS) for name, count in PARTITIONS.items()]
+        create_topics(self._admin, topics)
+
+    def leaders(self) -> dict[int, int]:
+        """Who leads each partition of the orders. Raises CommandFailed if nobody tells."""
+        while (found := self._partitions()) is None:
+            self._wait("no broker tells who leads the partitions")
+        return {number: each.leader for number, each in found.items()}
+
+    def wait_until_in_sync(self) -> None:
+        """Return when every replica of the orders is in sync. Raises CommandFailed if that fails"""
+        while not (found := self._partitions()) or any(
+            len(each.isrs) < BROKERS for each in found.values()
+        ):
+            self._wait("the broker that was killed does not come back into sync")
+
+    def follow_group(self) -> None:
+        """Keep `taken` up to date, in a thread of its own, until `close`."""
+        asked = [TopicPartition(ORDERS, number) for number in range(PARTITIONS[ORDERS])]
+        while not self._closed.wait(_LOOK_EVERY_S):
+            with contextlib.suppress(KafkaException):  # its coordinator may be the one killed
+                found = self._group.committed(asked, timeout=_ANSWER_WITHIN_S)
+                self.taken = max(self.taken, sum(max(0, each.offset) for each in found))
+
+    def close(self) -> None:
+        """Whoever waits here ends."""
+        self._closed.set()
+
+    def _partitions(self) -> "dict[int, PartitionMetadata] | None":
+        with contextlib.suppress(KafkaException):  # the one that is asked may be the one killed
+            found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
+            return found.partitions if found.error is None else None
+        return None
+
+    def _wait(self, in_vain: str) -> None:
+        self._looks += 1
+        if self._closed.wait(_LOOK_EVERY_S) or self._looks > _MOST_LOOKS:
+            raise CommandFailed(in_vain)

@@ -1,0 +1,1 @@
+"""`barnabas pipeline archive`: topics to Parquet."""

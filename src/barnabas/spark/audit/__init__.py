@@ -1,0 +1,1 @@
+"""`barnabas pipeline audit`: replicas and archives compared."""

@@ -1,0 +1,112 @@
+"""`barnabas pipeline audit`: do all replicas of a log agree, and is the archive what the log is?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.exit_codes import FAILED
+from barnabas.cli.options import Json, check_topics
+from barnabas.cli.show import counted, show_json
+from barnabas.spark.pipeline_options import Conf, Master, Remote, spark_place
+from barnabas.spark.spark_session import EMBEDDED, spark_session
+
+if TYPE_CHECKING:
+    from barnabas.spark.audit.audit_findings import Audited
+
+
+def audit(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FOLDER...", help="Brokers' data folders, or what holds them, as a cluster's."
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only this; may be repeated.", callback=check_topics),
+    ] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option("--archive", metavar="FOLDER", help="One of `pipeline archive`, to compare."),
+    ] = None,
+    report: Annotated[
+        Path, typer.Option("--report", metavar="FILE", help="Where the HTML report goes.")
+    ] = Path("barnabas-audit.html"),
+    master: Master = EMBEDDED,
+    remote: Remote = None,
+    conf: Conf = None,
+    json: Json = False,
+) -> None:
+    """Read the segments of all replicas in parallel, and compare them.
+
+    Looks at CRCs, at whether offsets are dense, at leader epochs, at whether replicas are the same
+    below the high watermark, and with --archive at whether that has what the log has. Brokers may
+    run meanwhile. Writes a report with plots; ends with 1 if something is wrong.
+
+    \b
+    Examples:
+      barnabas pipeline audit ./barnabas-cluster
+      barnabas pipeline audit /data/broker-0 /data/broker-1 --topic orders --archive ./archive
+    """
+    from rich.console import Console
+
+    from barnabas.spark.archive.archive_files import ArchiveFolder
+    from barnabas.spark.audit.audit_archive import audit_archive
+    from barnabas.spark.audit.audit_compare import audit_replicas
+    from barnabas.spark.audit.audit_files import find_replicas
+    from barnabas.spark.audit.audit_report import write_audit_report
+    from barnabas.spark.spark_errors import spark_failures, unless_late
+
+    replicas = find_replicas(folders, topic or ())
+    compared = None if archive is None else ArchiveFolder(archive)
+    if compared is not None:
+        compared.load(must_exist=True)  # what is wrong is said before Spark starts
+    status = f"auditing {counted(len(replicas), 'replica')}"
+    with (
+        Console(stderr=True).status(status),
+        spark_session("barnabas audit", spark_place(master, remote, conf)) as spark,
+    ):
+
+        def compare() -> "Audited":
+            with spark_failures("the audit"):
+                found = audit_replicas(spark, replicas)
+                if compared is not None:
+                    audit_archive(spark, compared, found)
+                return found
+
+        audited = unless_late(compare)
+    write_audit_report(report, audited, compared is not None)
+    _show(audited, report, compared is not None, json)
+    raise typer.Exit(FAILED if audited.findings else 0)
+
+
+def _show(audited: "Audited", report: Path, with_archive: bool, json: bool) -> None:
+    from barnabas.spark.audit.audit_report import claims
+
+    if json:
+        show_json(
+            {
+                "replicas": len(audited.replicas),
+                "records": sum(held.records for held in audited.held.values()),
+                "findings": [
+                    {**finding._asdict(), "kind": finding.kind.name.lower()}
+                    | {"partition": str(finding.partition)}
+                    for finding in audited.findings
+                ],
+                "notes": audited.notes,
+                "report": str(report.absolute()),
+            }
+        )
+        return
+    for finding in audited.findings:
+        print(f"WRONG  {finding}")
+    for note in audited.notes:
+        print(f"note   {note}")
+    for holds, claim in claims(audited, with_archive):
+        print(f"{'ok    ' if holds else 'WRONG '} {claim}")
+    print(
+        f"{counted(len(audited.replicas), 'replica')},"
+        f" {sum(held.records for held in audited.held.values()):,} records;"
+        f" report: {report.absolute()}"
+    )

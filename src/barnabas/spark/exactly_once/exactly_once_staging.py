@@ -1,0 +1,108 @@
+"""The topic of a query in which its tasks write aside, and in which is decided what counts.
+
+Partition 0 is the log of decisions, the others hold what tasks wrote. Nothing of it is deleted by
+time: it is deleted once it is published.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from barnabas.base.clock import Clock
+from barnabas.spark.exactly_once.exactly_once_log import Entry, History, decode, encode
+from barnabas.spark.side_topics import SINK_PREFIX
+from barnabas.spark.sink.batch_sender import Sender
+from barnabas.spark.sink.sink_cluster import create_topic, delete_records, delete_topic, until
+from barnabas.spark.source.aborted_batches import Batches
+from barnabas.spark.source.offset_ranges import OffsetRange
+from barnabas.spark.source.partition_fetcher import PartitionFetcher
+from barnabas.spark.source.source_options import EARLIEST, LATEST, SourceOptions, TopicPartition
+from barnabas.spark.spark_cluster import Cluster, Topic
+from barnabas.wire.records.records import Record, build_batch, read_records
+
+DECISIONS: Final = 0
+DATA_PARTITIONS: Final = 8
+
+_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "max.message.bytes": str(16 * 1024 * 1024),
+    "segment.bytes": str(64 * 1024 * 1024),
+}
+
+
+class Staging:
+    """One query's topic; made by the first task that has something to write aside."""
+
+    def __init__(self, query: str, options: SourceOptions) -> None:
+        self.topic = SINK_PREFIX + query
+        self._options = options
+
+    # -- the topic -----------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the topic, unless it is there. Raises SparkFailure."""
+        if self.found() is None:
+            create_topic(self._options, self.topic, 1 + DATA_PARTITIONS, _CONFIG)
+
+    def delete(self) -> None:
+        """Forget everything about the query; what cannot be deleted now is left behind."""
+        if self.found() is not None:
+            delete_topic(self._options, self.topic)
+
+    def trim(self, topic: Topic, before: Mapping[int, int]) -> None:
+        """Delete what comes before these offsets; if that fails now, the next batch does it."""
+        delete_records(self._options, topic, before)
+
+    def found(self) -> Topic | None:
+        with Cluster(self._options) as cluster:
+            return cluster.topics((self.topic,)).get(self.topic)
+
+    def awaited(self) -> Topic:
+        """The topic that tasks have written to; a broker may hear of it later than they did.
+
+        Raises  SparkFailure, if it is not there
+        """
+        return until(
+            self._options,
+            self.found,
+            f"topic {self.topic} is gone, and with it what tasks wrote; it must not be deleted"
+            " while its query may go on",
+        )
+
+    # -- what is in it -------------------------------------------------------
+
+    def history(self, topic: Topic) -> tuple[History, int]:
+        """What was decided so far, and the offset before which nothing is needed to know it."""
+        partition = TopicPartition(self.topic, DECISIONS)
+        with Cluster(self._options) as cluster:
+            start = cluster.offsets({partition: EARLIEST})[partition].offset
+            end = cluster.offsets({partition: LATEST})[partition].offset
+        history, needed_from = History(), start
+        for batches in self.read(topic, DECISIONS, start, end):
+            for record in (record for _, batch in batches for record in read_records(batch)):
+                before = history.published_id
+                history.apply(decode(record.value or b""))
+                if history.published_id != before:
+                    needed_from = record.offset
+        return history, needed_from
+
+    def append(self, entry: Entry, clock: Clock) -> None:
+        """Return when no failure that replicas can bear makes it undone. Raises SparkFailure."""
+        record = Record(0, clock.now_ms(), None, encode(entry))
+        with Sender(self._options) as sender:
+            sender.send(TopicPartition(self.topic, DECISIONS), build_batch([record]))
+            sender.flush()
+
+    def read(self, topic: Topic, partition: int, start: int, end: int) -> Iterator[Batches]:
+        """The batches in these offsets. Raises SparkFailure, if they are not there."""
+        wanted = OffsetRange(
+            TopicPartition(self.topic, partition),
+            topic.topic_id,
+            start,
+            end,
+            topic.leaders.get(partition),
+        )
+        with PartitionFetcher(wanted, self._options) as fetcher:
+            yield from fetcher

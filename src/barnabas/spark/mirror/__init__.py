@@ -1,0 +1,1 @@
+"""`barnabas pipeline mirror`: topics of one cluster in another."""

@@ -1,0 +1,32 @@
+"""`barnabas pipeline`: projects on Spark Declarative Pipelines, and pipelines that are ready."""
+
+from barnabas.cli.subcommands import command_group
+from barnabas.spark.archive.archive_command import archive
+from barnabas.spark.audit.audit_command import audit
+from barnabas.spark.mirror.mirror_command import mirror
+from barnabas.spark.project.project_command import init, list_pipelines, run
+from barnabas.spark.replay.replay_command import replay
+from barnabas.spark.transform.transform_command import transform
+
+app = command_group(
+    """Move and transform records with Apache Spark, in this machine or on a cluster of Spark.
+
+    \b
+    Examples:
+      barnabas pipeline init shop                    a project of your own, in SQL and Python
+      barnabas pipeline run shop                     runs it; --continuous keeps it running
+      barnabas pipeline archive orders --to ./archive
+      barnabas pipeline replay orders --from ./archive --to orders-again
+      barnabas pipeline mirror orders --to other:9092
+      barnabas pipeline audit ./barnabas-cluster --archive ./archive
+    """
+)
+
+app.command()(init)
+app.command()(run)
+app.command("list")(list_pipelines)
+app.command()(archive)
+app.command()(replay)
+app.command()(mirror)
+app.command()(audit)
+app.command()(transform)

@@ -1,0 +1,1 @@
+"""`barnabas pipeline init`, `run` and `list`: Spark Declarative Pipelines."""

@@ -1,0 +1,1 @@
+"""`barnabas pipeline replay`: an archive back into a topic."""

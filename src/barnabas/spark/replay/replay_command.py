@@ -1,0 +1,143 @@
+"""`barnabas pipeline replay`: an archive, or a part of it, back into a topic."""
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.io.start_positions import parse_moment, parse_partitions
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic, parse_pairs
+from barnabas.cli.show import counted, show_json, show_table
+from barnabas.spark.pipeline_options import Conf, Master, Remote, sink_options, source_options
+from barnabas.spark.spark_errors import unless_late
+from barnabas.spark.spark_session import EMBEDDED, SparkPlace, spark_session
+from barnabas.spark.terminal import Progress, Rate, shown
+
+if TYPE_CHECKING:
+    from barnabas.spark.replay.replay_plan import ReplayPlan, Selection
+    from barnabas.spark.replay.replay_run import Replayer
+
+
+def replay(
+    topic: Topic,
+    source: Annotated[
+        str, typer.Option("--from", metavar="FOLDER", help="The archive: a path, s3://, hdfs://...")
+    ],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TOPIC", help="Else of the same name.")
+    ] = None,
+    partitions: Annotated[
+        list[str] | None, typer.Option("--partitions", "-p", help="Only these, as 0,2 or 0-3.")
+    ] = None,
+    offsets: Annotated[
+        str | None, typer.Option("--offsets", metavar="A..B", help="From A to before B.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Of this time and later.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Of before this time.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Write once more what was replayed before.")
+    ] = False,
+    step: Annotated[
+        int, typer.Option("--step", min=1, metavar="RECORDS", help="At most so many at a time.")
+    ] = 1_000_000,
+    master: Master = EMBEDDED,
+    remote: Remote = None,
+    conf: Conf = None,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Write archived records to a topic, with their keys, headers, timestamps and partitions.
+
+    The same command goes on where the last one ended, and once all is written does nothing, until
+    the archive has more. Nobody else may write to the topic meanwhile. A topic that is not there is
+    made, without a time limit to what it keeps.
+
+    \b
+    Examples:
+      barnabas pipeline replay orders --from ./archive --to orders-again
+      barnabas pipeline replay orders --from ./archive --to test --since 2026-01-31T12:00:00Z
+      barnabas pipeline replay orders --from ./archive --to test -p 0 --offsets 1000..2000
+    """
+    from barnabas.cli.client import Cluster
+    from barnabas.spark.archive.archive_files import ArchiveFolder
+    from barnabas.spark.replay.replay_run import Replayer, Replaying, ensure_target
+
+    selection = _selection(topic, partitions, offsets, since, until)
+    folder, cluster = ArchiveFolder(source), Cluster(bootstrap, properties)
+    manifest = folder.load(must_exist=True)
+    if topic not in manifest.topics:
+        known = ", ".join(sorted(manifest.topics)) or "nothing"
+        raise CommandFailed(f"{folder} has no topic {topic}, only {known}")
+    # A task that Spark repeats by itself would write some records twice; we repeat what is missing.
+    once = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
+    place = SparkPlace(master, remote, {**once, **parse_pairs(conf, "--conf")})
+    options = sink_options(source_options(bootstrap, properties), place)
+    wanted = Replaying(selection, to or topic, options, step)
+    target_id = ensure_target(cluster, manifest, wanted)
+    with spark_session("barnabas replay", place) as spark:
+        replayer = Replayer(spark, cluster, folder, wanted)
+        plan = unless_late(lambda: replayer.begin(target_id, again=again))
+        rate, records = Rate(), 0
+        if not plan.is_done:
+            records = _write(replayer, plan)
+            unless_late(lambda: replayer.finish(plan, target_id))
+    _summarize(plan, records, rate, json)
+
+
+def _selection(
+    topic: str,
+    partitions: list[str] | None,
+    offsets: str | None,
+    since: str | None,
+    until: str | None,
+) -> "Selection":
+    from barnabas.spark.replay.replay_plan import Selection
+
+    first = end = None
+    if offsets is not None:
+        match = re.fullmatch(r"([0-9]{0,19})\.\.([0-9]{0,19})", offsets)
+        if match is None:
+            raise Misused(f"--offsets {offsets}: expected A..B, A.. or ..B")
+        first, end = (int(bound) if bound else None for bound in match.groups())
+    return Selection(
+        topic,
+        tuple(parse_partitions(partitions or ())),
+        first,
+        end,
+        None if since is None else parse_moment(since, "--since "),
+        None if until is None else parse_moment(until, "--until "),
+    )
+
+
+def _write(replayer: "Replayer", plan: "ReplayPlan") -> int:
+    """All steps that are left; returns how many records they wrote."""
+    before = replayer.written(plan)
+    with shown(f"replaying to {plan.target}") as show:
+        while (step := unless_late(lambda: replayer.step(plan))) is not None:
+            show(Progress(step.records - before, step.left))
+    return plan.records - before
+
+
+def _summarize(plan: "ReplayPlan", records: int, rate: Rate, json: bool) -> None:
+    columns = ("partition", "records", "from", "to", "base_offset")
+    rows = [
+        (number, each.records, each.first_offset, each.last_offset, each.base_offset)
+        for number, each in sorted(plan.partitions.items())
+    ]
+    if json:
+        listed = [dict(zip(columns, row, strict=True)) for row in rows]
+        show_json({"topic": plan.target, "records": records, "partitions": listed})
+        return
+    if rows:
+        show_table(columns, rows)
+    whole = f"{plan.target} has {counted(plan.records, 'record')} of the archive, checked"
+    if plan.is_done:
+        print(f"replayed nothing, all was written before: {whole}; --again writes it once more")
+    else:
+        print(f"replayed {counted(records, 'record')} in {rate.seconds:.1f} s: {whole}")

@@ -1,0 +1,258 @@
+"""An archive back into a topic: keys, values, headers, timestamps and partitions as they were."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.cli.client import Cluster, admin, await_all, create_topics
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.spark.archive.archive_checksum import checksum_column
+from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_manifest import Manifest, Partition
+from barnabas.spark.archive.archive_run import read_files, read_ranges
+from barnabas.spark.archive.archive_source import Bounds, Range, topics_now
+from barnabas.spark.replay.replay_plan import (
+    PartitionPlan,
+    ReplayPlan,
+    Selection,
+    parse_plan,
+    plan_path,
+)
+from barnabas.spark.spark_errors import spark_failures
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WRITTEN: Final = ("key", "value", "headers", "partition", "timestamp")
+
+
+class Replaying(NamedTuple):
+    """What goes where, and in which steps."""
+
+    selection: Selection
+    target: str
+    options: Mapping[str, str]  # of the data source and sink: where the brokers are
+    step_records: int = 1_000_000
+
+
+class Step(NamedTuple):
+    records: int  # written so far
+    left: int
+
+
+def ensure_target(cluster: Cluster, manifest: Manifest, wanted: Replaying) -> str:
+    """The id of the topic to write to, which is made if it is not there.
+
+    Raises  CommandFailed if it has too few partitions, gives records its own timestamps, or is the
+            one that was archived
+    """
+    archived = manifest.topics[wanted.selection.topic]
+    client, metadata = cluster.admin()
+    if wanted.target not in metadata.topics:
+        # Old records would be due for deletion at once, hence no limit of time.
+        config = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+        topic = admin.NewTopic(
+            wanted.target,
+            num_partitions=archived.partition_count,
+            replication_factor=-1,
+            config=config,
+        )
+        create_topics(client, [topic])
+    else:
+        resource = admin.ConfigResource(admin.RESOURCE_TOPIC, wanted.target)
+        [configs] = await_all(client.describe_configs([resource]))
+        if configs["message.timestamp.type"].value == "LogAppendTime":
+            raise CommandFailed(
+                f"topic {wanted.target} gives records the time of their arrival, so they would lose"
+                " their own; set message.timestamp.type=CreateTime, or replay to another topic"
+            )
+    now = topics_now(cluster, [wanted.target])[wanted.target]
+    if now.topic_id == archived.topic_id:
+        raise CommandFailed(
+            f"topic {wanted.target} is the one that was archived, and has its records already;"
+            " name another with --to"
+        )
+    if len(now.bounds) < archived.partition_count:
+        raise CommandFailed(
+            f"topic {wanted.target} has {len(now.bounds)} partitions, the archived one"
+            f" {archived.partition_count}; add partitions, or replay to another topic"
+        )
+    return now.topic_id
+
+
+class Replayer:
+    """Writes what a plan says; the plan is made when there is none yet, and kept in the archive."""
+
+    def __init__(
+        self, spark: "SparkSession", cluster: Cluster, folder: ArchiveFolder, wanted: Replaying
+    ) -> None:
+        self._spark = spark
+        self._cluster = cluster
+        self._folder = folder
+        self._wanted = wanted
+        self._manifest = folder.load(must_exist=True)
+        self._next: dict[int, int] = {}  # the offset in the archive to go on with
+
+    def begin(self, target_id: str, *, again: bool = False) -> ReplayPlan:
+        """The plan as it was written down, or a new one; with `again` always a new one.
+
+        Once a plan is done, what the archive has got since is another plan.
+        """
+        selection = self._wanted.selection
+        path = plan_path(selection, self._wanted.target, target_id)
+        text = None if again else self._folder.read(path)
+        before = None if text is None else parse_plan(text)
+        if before is not None and not (
+            before.is_done and before.may_grow(selection, self._manifest)
+        ):
+            return before
+        with spark_failures("reading the archive"):
+            plan = self._plan(self._bounds(), before)
+        if before is not None and not plan.records:
+            return before
+        self._folder.write(path, plan.to_json())
+        return plan
+
+    def finish(self, plan: ReplayPlan, target_id: str) -> None:
+        """Compare all that was written with the archive, and note that the replay is done.
+
+        Raises  CommandFailed if they differ
+        """
+        with spark_failures("reading what was replayed"):
+            found = self._checksums(plan)
+        for number, each in plan.partitions.items():
+            if found.get(number, (0, 0)) != (each.records, each.checksum):
+                raise CommandFailed(
+                    f"{plan.target} [{number}] does not hold what was replayed from offset"
+                    f" {each.base_offset} on: somebody else has written to it"
+                )
+        path = plan_path(self._wanted.selection, plan.target, target_id)
+        self._folder.write(path, plan.done().to_json())
+
+    def written(self, plan: ReplayPlan) -> int:
+        """How many records the topic has got."""
+        return sum(self._written(plan).values())
+
+    def step(self, plan: ReplayPlan) -> Step | None:
+        """Write the next records of every partition; None if all are written.
+
+        Raises  CommandFailed; what is written by then is a beginning of each partition
+        """
+        written = self._written(plan)
+        left = {n: each.records - written[n] for n, each in plan.partitions.items()}
+        if not any(left.values()):
+            return None
+        with spark_failures(f"replaying to {plan.target}"):
+            # Unknown again should the write fail: then some of it may be written.
+            start, self._next = self._next or self._resume(plan, written), {}
+            _check_rest(plan, left, start)
+            share = max(1, self._wanted.step_records // sum(map(bool, left.values())))
+            # The archive may have more by now than when the plan was made.
+            until = {
+                n: min(start[n] + share, plan.partitions[n].last_offset + 1)
+                for n, missing in left.items()
+                if missing
+            }
+            self._write(start, until)
+            self._next = {**start, **until}
+        done = min(plan.records, sum(written.values()) + share * len(until))
+        return Step(done, plan.records - done)
+
+    # -- with Spark ----------------------------------------------------------
+
+    def _rows(self) -> "DataFrame":
+        selection = self._wanted.selection
+        files = selection.files(self._manifest)
+        return read_files(self._spark, self._folder, files).where(selection.condition())
+
+    def _plan(self, bounds: Mapping[int, Bounds], before: ReplayPlan | None) -> ReplayPlan:
+        from pyspark.sql import functions as f
+
+        if not self._wanted.selection.files(self._manifest):
+            return ReplayPlan(self._wanted.target, {})
+        rows = (
+            self._rows()
+            .where("true" if before is None else before.rest())
+            .groupBy("partition")
+            .agg(
+                f.count(f.lit(1)),
+                f.min("offset"),
+                f.max("offset"),
+                f.sum(checksum_column(offsets=False)),
+            )
+            .collect()
+        )
+        partitions = {
+            number: PartitionPlan(records, first, last, checksum, bounds[number].end)
+            for number, records, first, last, checksum in sorted(rows)
+        }
+        for number, each in before.partitions.items() if before is not None else ():
+            # Nothing new; how far it was replayed is kept.
+            partitions.setdefault(number, each.nothing_after(bounds[number].end))
+        return ReplayPlan(self._wanted.target, partitions)
+
+    def _resume(self, plan: ReplayPlan, written: Mapping[int, int]) -> dict[int, int]:
+        """The offset in the archive of the first record of each partition that is not written."""
+        first = {number: each.first_offset for number, each in plan.partitions.items()}
+        begun = {number: count for number, count in written.items() if count}
+        if not begun:
+            return first
+        from pyspark.sql import functions as f
+        from pyspark.sql.window import Window
+
+        place = f.row_number().over(Window.partitionBy("partition").orderBy("offset"))
+        wanted = " OR ".join(f"(partition = {n} AND place = {c})" for n, c in begun.items())
+        last = self._rows().where(plan.condition()).withColumn("place", place).where(wanted)
+        found = {row[0]: row[1] + 1 for row in last.select("partition", "offset").collect()}
+        return {**first, **found}
+
+    def _write(self, start: Mapping[int, int], until: Mapping[int, int]) -> None:
+        """One task for each partition, in the order of offsets: what it leaves is a beginning."""
+        ranges = " OR ".join(
+            f"(partition = {number} AND offset >= {start[number]} AND offset < {end})"
+            for number, end in until.items()
+        )
+        (
+            self._rows()
+            .where(ranges)
+            .repartition(len(until), "partition")
+            .sortWithinPartitions("partition", "offset")
+            .select(*_WRITTEN)
+            .write.format("barnabas")
+            .options(**self._wanted.options)
+            .option("topic", self._wanted.target)
+            .mode("append")
+            .save()
+        )
+
+    def _checksums(self, plan: ReplayPlan) -> dict[int, tuple[int, int]]:
+        from pyspark.sql import functions as f
+
+        ranges = [
+            Range(Partition(plan.target, n), each.base_offset, each.base_offset + each.records)
+            for n, each in plan.partitions.items()
+            if each.records
+        ]
+        if not ranges:
+            return {}
+        rows = (
+            read_ranges(self._spark, self._wanted.options, ranges)
+            .groupBy("partition")
+            .agg(f.count(f.lit(1)), f.sum(checksum_column(offsets=False)))
+            .collect()
+        )
+        return {number: (count, checksum) for number, count, checksum in rows}
+
+    def _written(self, plan: ReplayPlan) -> dict[int, int]:
+        return plan.written({number: bounds.end for number, bounds in self._bounds().items()})
+
+    def _bounds(self) -> dict[int, Bounds]:
+        return topics_now(self._cluster, [self._wanted.target])[self._wanted.target].bounds
+
+
+def _check_rest(plan: ReplayPlan, left: Mapping[int, int], start: Mapping[int, int]) -> None:
+    for number, missing in left.items():
+        if missing and start[number] > plan.partitions[number].last_offset:
+            raise CommandFailed(
+                f"{plan.target} [{number}] lacks {missing} records of those that were written"
+                " to it: it was truncated, or deletes what is old. Replay to another topic"
+            )

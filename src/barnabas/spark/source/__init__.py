@@ -1,0 +1,1 @@
+"""The read side of format("barnabas"): batch and streaming."""

@@ -1,0 +1,98 @@
+"""Batch reads: `spark.read.format("barnabas")`, planned by the driver, done by tasks."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from barnabas.spark.source.filters import Selection, take
+from barnabas.spark.source.offset_ranges import OffsetRange
+from barnabas.spark.source.read_task import ALL_TIMES, Times, read_range
+from barnabas.spark.source.source_options import SourceOptions, include_headers
+from barnabas.spark.user_errors import plain_errors, told_plainly
+
+RecordBatch = Any  # of pyarrow, which has no types
+
+_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+COLUMNS: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
+    " timestampType int"
+)
+HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
+
+
+@told_plainly
+def schema(options: Mapping[str, str]) -> str:
+    """The columns of Spark's Kafka source. Raises WrongOption."""
+    return COLUMNS + (HEADERS if include_headers(options) else "")
+
+
+@told_plainly
+def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
+    """Raises  WrongOption"""
+    kind = FilteringReader if _filters_are_pushed() else BatchReader
+    return kind(SourceOptions.of(options, streaming=False), schema)
+
+
+def _filters_are_pushed() -> bool:
+    """Whether this process is the one in which Spark pushes filters.
+
+    Elsewhere it refuses a reader that takes filters, unless they are switched on, with
+    `spark.sql.python.filterPushdown.enabled`; that they are, a reader cannot find out otherwise.
+    """
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(main, "name", None) == _PUSHING_WORKER
+
+
+class BatchReader(DataSourceReader):
+    """One read: the ranges of offsets are fixed when it is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._times = ALL_TIMES
+
+    @told_plainly
+    def partitions(self) -> list[OffsetRange]:
+        from barnabas.spark.source.read_plan import plan  # tasks do not need it
+
+        return plan(self._options, Selection())
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        return arrow_batches(partition, self._options, self._schema, self._times)
+
+
+class FilteringReader(BatchReader):
+    """A read that takes filters on partition, offset and timestamp."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._selection = Selection()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._selection, left = take(filters)
+        self._times = Times(*self._selection.times_ms)
+        return left
+
+    @told_plainly
+    def partitions(self) -> list[OffsetRange]:
+        from barnabas.spark.source.read_plan import plan
+
+        return plan(self._options, self._selection)
+
+
+def arrow_batches(
+    wanted: InputPartition, options: SourceOptions, schema: StructType, times: Times
+) -> Iterator[RecordBatch]:
+    """A task's records as Spark takes them. Raises SparkFailure."""
+    from barnabas.spark.source.arrow_columns import Batches
+
+    if not isinstance(wanted, OffsetRange):  # Spark's own, where no task was planned
+        return
+    batches = Batches(to_arrow_schema(schema, timezone="UTC"), *wanted.partition)
+    with plain_errors():
+        for taken in read_range(wanted, options, times):
+            yield batches.batch(taken)

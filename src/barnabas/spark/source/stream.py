@@ -1,0 +1,102 @@
+"""Streaming reads: `spark.readStream.format("barnabas")`, micro-batch by micro-batch.
+
+The reader lives on the driver as long as the query. Spark asks it where a batch shall end, then
+what each task shall read, and keeps both ends in the checkpoint. By the time Spark asks for the
+next end, all before the one it starts from is processed: that is when progress is committed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from barnabas.spark.source.offset_ranges import OffsetRange
+from barnabas.spark.source.read_task import ALL_TIMES
+from barnabas.spark.source.source_options import SourceOptions
+from barnabas.spark.source.spark_source import RecordBatch, arrow_batches
+from barnabas.spark.source.telling import Ear, tell
+from barnabas.spark.user_errors import told_plainly
+
+if TYPE_CHECKING:
+    from barnabas.spark.source.query import Query
+
+
+@told_plainly
+def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamReader":
+    """Raises  WrongOption"""
+    return StreamReader(SourceOptions.of(options, streaming=True), schema)
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """What one task reads, and where it tells the query's name if that is not known yet."""
+
+    wanted: OffsetRange
+    ear: Ear | None
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark's side of a query's source; tasks get a copy of it that has asked nothing yet."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._query: Query | None = None
+
+    @property
+    def query(self) -> "Query":
+        if self._query is None:
+            from barnabas.spark.source.query import Query  # tasks do not need it
+
+            self._query = Query(self._options)
+        return self._query
+
+    @told_plainly
+    def initialOffset(self) -> dict[str, Any]:
+        return self.query.initial()
+
+    @told_plainly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self.query.latest(start, limit)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self.query.last_seen()
+
+    @told_plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.query.fix_end()
+
+    @told_plainly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
+        ranges, ear = self.query.ranges(start, end)
+        return [Task(each, ear if number == 0 else None) for number, each in enumerate(ranges)]
+
+    @told_plainly
+    def commit(self, end: dict[str, Any]) -> None:
+        self.query.done(end)
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.close()
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        assert isinstance(partition, Task)
+        if partition.ear is not None:
+            tell(partition.ear)
+        return arrow_batches(partition.wanted, self._options, self._schema, ALL_TIMES)

@@ -1,0 +1,1 @@
+"""`barnabas pipeline transform`: a topic through SQL into a topic."""

@@ -1,0 +1,181 @@
+"""`barnabas pipeline transform`: a topic through SQL into another topic."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic
+from barnabas.cli.show import counted, show_json
+from barnabas.spark.pipeline_options import (
+    Conf,
+    Continuous,
+    Every,
+    Master,
+    Remote,
+    source_options,
+    spark_place,
+)
+from barnabas.spark.spark_session import EMBEDDED, spark_session
+from barnabas.spark.terminal import Rate, shown
+
+if TYPE_CHECKING:
+    from barnabas.spark.transform.transform_queries import Transforming
+    from barnabas.spark.transform.transform_run import Transformation
+
+_MODES: Final = ("append", "complete")
+
+
+def transform(
+    topic: Topic,
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where results go.")],
+    sql: Annotated[
+        str | None, typer.Option("--sql", metavar="SELECT", help="The topic's name is its table.")
+    ] = None,
+    sql_file: Annotated[
+        Path | None, typer.Option("--sql-file", metavar="FILE", help="The same, in a file.")
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="DDL", help="Of JSON values: 'id BIGINT, at TIMESTAMP'."),
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="CONDITION", help="Else a record is bad; repeatable."),
+    ] = None,
+    watermark: Annotated[
+        str | None,
+        typer.Option("--watermark", metavar="COLUMN:DELAY", help="As 'at: 10 minutes'."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="COLUMN", help="Of the result, as its key.")
+    ] = None,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option("--dead-letters", metavar="TOPIC", help="Else <source>-dead-letters."),
+    ] = None,
+    output_mode: Annotated[
+        str,
+        typer.Option(
+            "--output-mode", help="append, or complete: all results, again with each batch."
+        ),
+    ] = "append",
+    starting: Annotated[
+        str, typer.Option("--starting", help="The first time: earliest or latest.")
+    ] = "earliest",
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, metavar="RECORDS", help="At most in a batch.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="FOLDER", help="Keeps how far it is.")
+    ] = None,
+    continuous: Continuous = False,
+    every: Every = 1.0,
+    master: Master = EMBEDDED,
+    remote: Remote = None,
+    conf: Conf = None,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Send a topic through SQL into another, each record once, with windows and watermarks.
+
+    With --schema values are read as JSON and its fields are columns, beside key, topic, partition,
+    offset, timestamp and headers. What does not fit, or fails an --expect, goes to the dead letters
+    with the reason in its headers. Results are JSON, unless they have a column `value`.
+
+    \b
+    Examples:
+      barnabas pipeline transform orders --to large --schema 'id BIGINT, cents BIGINT' \\
+          --expect 'cents > 0' --sql 'SELECT * FROM orders WHERE cents > 10000' --key id
+      barnabas pipeline transform orders --to per-minute --schema 'at TIMESTAMP, cents BIGINT' \\
+          --watermark 'at: 10 minutes' --continuous \\
+          --sql "SELECT window.start, sum(cents) FROM orders GROUP BY window(at, '1 minute')"
+    """
+    from barnabas.cli.client import Cluster
+    from barnabas.spark.small_files import Folder
+    from barnabas.spark.transform.transform_queries import Transforming
+    from barnabas.spark.transform.transform_run import Transformation, claim_state, ensure_topics
+
+    if output_mode not in _MODES:
+        raise Misused(f"--output-mode {output_mode}: expected {', '.join(_MODES)}")
+    if starting not in ("earliest", "latest"):
+        raise Misused(f"--starting {starting}: expected earliest or latest")
+    judged = schema is not None or expect
+    wanted = Transforming(
+        topic,
+        to,
+        _text(sql, sql_file),
+        source_options(bootstrap, properties),
+        schema,
+        tuple(expect or ()),
+        _watermark(watermark),
+        key,
+        (dead_letters or f"{topic}-dead-letters") if judged else None,
+        output_mode,
+        starting,
+        batch,
+    )
+    _check_topics(wanted)
+    place = spark_place(master, remote, conf)
+    if state is None and not place.is_embedded:
+        raise Misused(
+            "--state is missing: on a cluster of Spark it must be a folder that all of its machines"
+            " see, such as hdfs://... or s3://..."
+        )
+    folder = Folder(state or f".barnabas-transform/{topic}-to-{to}")
+    ensure_topics(Cluster(bootstrap, properties), wanted)
+    claim_state(folder, wanted)
+    trigger: dict[str, Any] = (
+        {"processingTime": f"{every:g} seconds"} if continuous else {"availableNow": True}
+    )
+    rate = Rate()
+    with spark_session("barnabas transform", place) as spark:
+        running = Transformation(spark, wanted, folder)
+        running.start(trigger)
+        try:
+            with shown(f"{topic} to {to}") as show:
+                running.watch(show)
+        finally:
+            running.stop()
+            _summarize(wanted, running, rate, json)
+
+
+def _text(sql: str | None, file: Path | None) -> str:
+    if (sql is None) == (file is None):
+        raise Misused("give the SQL, either as --sql SELECT or as --sql-file FILE")
+    if file is None:
+        return str(sql)
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _watermark(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    column, colon, delay = text.partition(":")
+    if not colon or not column.strip() or not delay.strip():
+        raise Misused(f"--watermark {text}: expected COLUMN:DELAY, as 'at: 10 minutes'")
+    return column.strip(), delay.strip()
+
+
+def _check_topics(wanted: "Transforming") -> None:
+    if wanted.source in (wanted.target, wanted.dead_letters):
+        raise Misused(f"{wanted.source} would be read and written; results need another topic")
+
+
+def _summarize(wanted: "Transforming", running: "Transformation", rate: Rate, json: bool) -> None:
+    result, bad = running.result, running.bad
+    read, made = (result.records, result.written) if result is not None else (0, 0)
+    letters = bad.written if bad is not None else 0
+    if json:
+        show_json({"records": read, "results": made, "bad": letters, "to": wanted.target})
+        return
+    rejected = f", {letters} bad to {wanted.dead_letters}" if bad is not None else ""
+    print(
+        f"{counted(read, 'record')} of {wanted.source} in {rate.seconds:.1f} s:"
+        f" {counted(made, 'result')} to {wanted.target}{rejected}"
+    )

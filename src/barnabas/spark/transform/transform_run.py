@@ -1,0 +1,184 @@
+"""Runs the queries of a transformation side by side, tells how far they are, and ends them."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.cli.client import Cluster, admin, create_topics, find_topic
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.spark.small_files import Folder
+from barnabas.spark.source.query_lag import lag_of
+from barnabas.spark.spark_errors import LATE, STARTS, spark_failures
+from barnabas.spark.terminal import Progress, Show
+from barnabas.spark.transform.transform_queries import (
+    Transforming,
+    check_streaming,
+    dead_letters,
+    records,
+    results,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOOK_EVERY_S: Final = 0.5
+_QUERY: Final = "query.json"
+_WRITTEN: Final = "written"
+
+
+@dataclass
+class Running:
+    """One streaming query, and what it has told so far; `start` starts it again."""
+
+    start: Callable[[], Any]
+    query: Any
+    records: int = 0
+    written: int = 0
+    lag: int | None = None
+    starts: int = 0
+    _seen: int = field(default=-1)
+
+    def look(self) -> None:
+        for progress in self.query.recentProgress:
+            if progress.batchId <= self._seen:
+                continue
+            self._seen = progress.batchId
+            self.records += progress.numInputRows
+            self.written += _count(progress.observedMetrics.get(_WRITTEN))
+            self.lag = lag_of(progress.sources)
+
+    def check(self) -> bool:
+        """Raise what has ended the query; true if it only had no luck, and was started again."""
+        failure = self.query.exception()
+        if failure is None:
+            return False
+        self.starts += 1
+        if LATE not in str(failure) or self.starts >= STARTS:
+            raise failure
+        self.query = self.start()
+        return True
+
+
+def _count(metrics: Any) -> int:
+    """The one number that is observed; through Connect a row of them is a list, and its schema."""
+    if metrics is None:
+        return 0
+    return int(metrics[0][0] if isinstance(metrics[0], list) else metrics[0])
+
+
+def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
+    """Make the topics that are written to, with as many partitions as the one that is read.
+
+    Returns those that were made. Raises CommandFailed if there is none to read.
+    """
+    client, metadata = cluster.admin()
+    partitions = len(find_topic(metadata, wanted.source).partitions)
+    names = [wanted.target, *([wanted.dead_letters] if wanted.dead_letters else [])]
+    missing = [name for name in dict.fromkeys(names) if name not in metadata.topics]
+    if missing:
+        made = [
+            admin.NewTopic(name, num_partitions=partitions, replication_factor=-1)
+            for name in missing
+        ]
+        create_topics(client, made)
+    return missing
+
+
+def claim_state(folder: Folder, wanted: Transforming) -> None:
+    """Note whose checkpoints the folder has.
+
+    Raises  CommandFailed if they are of another transformation, which cannot go on from them
+    """
+    said = json.dumps(
+        [wanted.source, wanted.target, wanted.sql, wanted.schema, wanted.expectations,
+         wanted.watermark, wanted.key, wanted.output_mode]
+    )  # fmt: skip
+    digest = hashlib.sha256(said.encode()).hexdigest()
+    try:
+        text = folder.read(_QUERY)
+        if text is None:
+            text = json.dumps({"sql": wanted.sql, "digest": digest})
+            folder.write(_QUERY, text)
+        known = json.loads(text)["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandFailed(f"{folder}/{_QUERY}: {error}") from None
+    if known != digest:
+        raise CommandFailed(
+            f"{folder} has the state of another transformation: its SQL or options were different;"
+            " name another folder with --state, or remove this one to begin anew"
+        )
+
+
+class Transformation:
+    """The queries of one transformation; they go on from where the last run ended."""
+
+    def __init__(self, spark: "SparkSession", wanted: Transforming, state: Folder) -> None:
+        self._spark = spark
+        self._wanted = wanted
+        self._state = state
+        self.result: Running | None = None
+        self.bad: Running | None = None
+
+    def start(self, trigger: Mapping[str, Any]) -> None:
+        """Begin; `trigger` says whether to stop at what is there now.
+
+        Raises  CommandFailed, nothing running, if the SQL makes no sense
+        """
+        wanted = self._wanted
+        with spark_failures("transforming"):
+            rows = records(self._spark, wanted)
+            made = results(self._spark, rows, wanted)
+            check_streaming(made, wanted)
+            self.result = self._run(made, "result", wanted.target, wanted.output_mode, trigger)
+            if wanted.dead_letters is not None:
+                letters = dead_letters(rows)
+                self.bad = self._run(letters, "bad", wanted.dead_letters, "append", trigger)
+
+    def watch(self, show: Show) -> None:
+        """Return when all queries have ended. Raises CommandFailed if one has failed."""
+        with spark_failures("transforming"):
+            while True:
+                # Asked before they are checked: one that fails after that is seen the next time.
+                active = any(each.query.isActive for each in self._queries())
+                self._tell(show)
+                restarted = [each.check() for each in self._queries()]
+                if not active and not any(restarted):
+                    return
+                Event().wait(_LOOK_EVERY_S)
+
+    def stop(self) -> None:
+        with spark_failures("stopping"):
+            for each in self._queries():
+                if each.query.isActive:
+                    each.query.stop()
+
+    def _run(
+        self, rows: "DataFrame", name: str, topic: str, mode: str, trigger: Mapping[str, Any]
+    ) -> Running:
+        from pyspark.sql import functions as f
+
+        writer = (
+            rows.observe(_WRITTEN, f.count(f.lit(1)))
+            .writeStream.format("barnabas")
+            .options(**self._wanted.options)
+            .option("topic", topic)
+            .option("exactlyOnce", "true")
+            .option("checkpointLocation", self._state.uri_of(name))
+            .queryName(f"{self._wanted.source}-to-{topic}")
+            .outputMode(mode)
+            .trigger(**trigger)
+        )
+        return Running(writer.start, writer.start())
+
+    def _queries(self) -> list[Running]:
+        return [each for each in (self.result, self.bad) if each is not None]
+
+    def _tell(self, show: Show) -> None:
+        for each in self._queries():
+            each.look()
+        assert self.result is not None, "told before it was started"
+        bad = f"{self.bad.written:,} bad" if self.bad is not None and self.bad.written else ""
+        show(Progress(self.result.records, self.result.lag, bad))

@@ -1,0 +1,113 @@
+"""The demo tells its story to the end, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.spark.commands import barnabas
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def start_demo(
+    folder: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> "subprocess.Popen[str]":
+    """All that the demo writes without being told where goes to `folder`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "barnabas.cli.main", "demo", *options],
+        env={**os.environ, "TMPDIR": str(folder), **(environment or {})},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: "subprocess.Popen[str]", folder: Path) -> tuple[str, str]:
+    """All that the demo said; what it started has ended when it ends.
+
+    What is said to the end comes only when everything that writes there has ended, so it is read
+    after the look at what is running; a pipe has room for all of it.
+    """
+    process.wait()
+    assert running_in(folder) == []
+    return process.communicate()
+
+
+def running_in(folder: Path) -> list[str]:
+    """The command lines of running processes that name the folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes().decode(errors="replace").replace("\0", " ")
+        except OSError:
+            continue
+        if str(folder) in command:
+            found.append(command)
+    return found
+
+
+def test_every_acknowledged_order_is_counted_once_though_a_broker_is_killed(tmp_path: Path) -> None:
+    with start_demo(tmp_path, "--seconds", "10", "--rate", "1500") as process:
+        out, err = end(process, tmp_path)
+    assert (process.returncode, err) == (0, ""), out
+    assert "SIGKILL for broker" in out
+    assert out.count("✓") == 8
+    assert "✗" not in out
+    assert [path.name for path in tmp_path.iterdir()] == ["barnabas-demo.html"]
+    report = (tmp_path / "barnabas-demo.html").read_text()
+    assert "Every acknowledged order was counted exactly once: 15,000 orders" in report
+    assert report.count("<svg") == 4
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "after"),
+    [
+        (signal.SIGINT, 130, "1. "),
+        pytest.param(signal.SIGTERM, 143, "SIGKILL for broker", marks=pytest.mark.long),
+    ],
+)
+def test_an_interrupted_demo_stops_all_that_it_started(
+    number: signal.Signals, code: int, after: str, tmp_path: Path
+) -> None:
+    with start_demo(tmp_path) as process:
+        assert process.stdout is not None
+        while after not in (line := process.stdout.readline()):
+            assert line, "the demo ended before it could be interrupted"
+        process.send_signal(number)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (code, "")
+    assert list(tmp_path.iterdir()) == []
+    assert running_in(tmp_path) == []
+
+
+def test_without_java_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with start_demo(tmp_path, environment={"PATH": str(tmp_path)}) as process:
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.count("\n") == 1
+    assert "needs Java 17" in err
+
+
+def test_without_spark_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.demo.demo_command.find_spec", lambda name: None)
+    ended = barnabas("demo")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "pip install '.[spark]'" in ended.err
+
+
+def test_a_folder_that_is_used_is_not_kept_over(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, told in (
+        (tmp_path, "there is something in it already"),
+        (tmp_path / "file", "file"),
+    ):
+        ended = barnabas("demo", "--keep", folder)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert told in ended.err
