@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers import check
-from barnabas.sim.history import (
+from barnabas.sim.checkers.all_checkers import check
+from barnabas.sim.checkers.history import (
     Asked,
     Commit,
     Got,
@@ -22,7 +22,7 @@ from barnabas.sim.history import (
     Send,
     Sent,
 )
-from barnabas.sim.violations import Final, FinalPartition, Kind
+from barnabas.sim.checkers.violations import Final, FinalPartition, Kind
 
 AT = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)

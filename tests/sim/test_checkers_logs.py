@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers import check
-from barnabas.sim.history import COMPACTED, FADING, RETAINED_BYTES, Trim, key_of
-from barnabas.sim.violations import Final, FinalPartition, Kind
+from barnabas.sim.checkers.all_checkers import check
+from barnabas.sim.checkers.history import COMPACTED, FADING, RETAINED_BYTES, Trim, key_of
+from barnabas.sim.checkers.violations import Final, FinalPartition, Kind
 from barnabas.wire.records.records import Record, build_batch
 from tests.sim.histories import GROUP, TOPIC_ID, Ideal, found, with_replicas
 

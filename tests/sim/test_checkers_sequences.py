@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.history import FADING, Trim
-from barnabas.sim.violations import Final, Kind
+from barnabas.sim.checkers.history import FADING, Trim
+from barnabas.sim.checkers.violations import Final, Kind
 from tests.sim.histories import UNKNOWN, Ideal, found
 
 AT = TopicPartition(FADING, 0)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.history import (
+from barnabas.sim.checkers.history import (
     NOT_OURS,
     Delete,
     History,

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.base.safeguards import Safeguards
-from barnabas.sim.mutations import FIRST_SEED, MOST_SEEDS, MUTATIONS, find
+from barnabas.sim.faults.mutations import FIRST_SEED, MOST_SEEDS, MUTATIONS, find
 
 pytestmark = pytest.mark.timeout(600)
 

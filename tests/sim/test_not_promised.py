@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers import check
-from barnabas.sim.clients_admin import Admin
-from barnabas.sim.clients_consumer import Consumer
-from barnabas.sim.clients_producer import Producer
-from barnabas.sim.ending import read_all
-from barnabas.sim.history import Outcome, Poll, Send
-from barnabas.sim.machine import Machine
-from barnabas.sim.setting import broker_stream, setting_of
-from barnabas.sim.world import World
+from barnabas.sim.checkers.all_checkers import check
+from barnabas.sim.checkers.final_read import read_all
+from barnabas.sim.checkers.history import Outcome, Poll, Send
+from barnabas.sim.clients.admin_client import Admin
+from barnabas.sim.clients.consumer_client import Consumer
+from barnabas.sim.clients.producer_client import Producer
+from barnabas.sim.world.machine import Machine
+from barnabas.sim.world.seed_settings import broker_stream, setting_of
+from barnabas.sim.world.sim_world import World
 
 AT = TopicPartition("orders", 0)
 CLIENT = "client"

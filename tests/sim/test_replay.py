@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from barnabas.sim.runner import play
+from barnabas.sim.seed_runner import play
 
 pytestmark = pytest.mark.timeout(600)
 
 SEEDS = (2, 19, 23)
 _REPLAY = """
 import json
-from barnabas.sim.runner import play
+from barnabas.sim.seed_runner import play
 print(json.dumps([[r.digest, [str(line) for line in r.lines], r.steps, list(r.broken)]
                   for r in map(play, {seeds})]))
 """

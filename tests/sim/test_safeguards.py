@@ -23,7 +23,7 @@ from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.log.batches import CONFIG, fill, open_partition
 from tests.log.test_producer_state import batch
 from tests.replication.leading import F2, ME, leadership
-from tests.sim.test_disk import Noon
+from tests.sim.test_sim_disk import Noon
 
 PARTITION = TopicPartition("orders", 0)
 LAG_MS = 1000

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from barnabas.sim.runner import play, search
+from barnabas.sim.seed_runner import play, search
 
 pytestmark = pytest.mark.timeout(900)
 

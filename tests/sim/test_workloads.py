@@ -3,10 +3,8 @@
 import asyncio
 
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers import check
-from barnabas.sim.clients import partitions
-from barnabas.sim.clients_consumer import Consumer
-from barnabas.sim.history import (
+from barnabas.sim.checkers.all_checkers import check
+from barnabas.sim.checkers.history import (
     FADING,
     Commit,
     Create,
@@ -18,11 +16,13 @@ from barnabas.sim.history import (
     Recall,
     Send,
 )
-from barnabas.sim.violations import Final, FinalPartition
-from barnabas.sim.workloads_chosen import choose
+from barnabas.sim.checkers.violations import Final, FinalPartition
+from barnabas.sim.clients.client_connections import partitions
+from barnabas.sim.clients.consumer_client import Consumer
+from barnabas.sim.workloads.chosen_workloads import choose
 from barnabas.testing import Cluster
 from tests.server.raw import until
-from tests.sim.test_clients import bootstrap, polled, run
+from tests.sim.test_client_connections import bootstrap, polled, run
 
 SEED = 2  # one that has all kinds of clients
 EVERYTHING = {Create, Send, Poll, Own, Hold, Recall, Commit}

@@ -1,0 +1,1 @@
+"""Checkers: the history of a run against the promises."""

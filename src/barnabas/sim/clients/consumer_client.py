@@ -1,0 +1,224 @@
+"""A consumer of partitions that it was given: reads on where it stopped, as far as is committed."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.client.requests import MalformedResponse
+from barnabas.sim.checkers.history import History, Operation, Outcome, Poll, Polled, value_of
+from barnabas.sim.clients.client_connections import REQUEST_S, Address, Connections, Leader, parts
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
+from barnabas.wire.fetch.follower_fetch_codec import (
+    FetchedPartition,
+    FollowerFetch,
+    read_fetch_response,
+    write_fetch_request,
+)
+from barnabas.wire.records.batch import check_crc, headers
+from barnabas.wire.records.records import read_records
+
+MAX_WAIT_MS: Final = 500
+_EARLIEST: Final = -2
+_E = ErrorCode
+# Whom to ask is to be found out again; nothing is wrong with what was asked.
+_LOOK_AGAIN: Final = (
+    _E.not_leader_or_follower,
+    _E.fenced_leader_epoch,
+    _E.unknown_leader_epoch,
+    _E.leader_not_available,
+    _E.replica_not_available,
+    _E.offset_not_available,
+    _E.kafka_storage_error,
+    _E.unknown_topic_or_partition,
+    _E.unknown_topic_id,
+    _E.inconsistent_topic_id,
+)
+
+
+class Consumer:
+    """Positions in some partitions, and the polls that move them; one task uses it."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: History,
+        group: str = "",
+        *,
+        by_name: bool = False,
+    ) -> None:
+        """With `by_name` it asks as librdkafka does, always in the same words: only for topics
+        whose names are never used again."""
+        self.connections = Connections(name, bootstrap, random)
+        self.positions: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self._random = random
+        self._history = history
+        self._group = group
+        self._by_name = by_name
+        # Partitions that have to be read from their beginning, wherever that is.
+        self._begins_anew: dict[TopicPartition, None] = {}
+
+    def close(self) -> None:
+        self.connections.close()
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these positions on, and no others."""
+        self.positions = dict(positions)
+        self.high_watermarks.clear()
+
+    async def poll(self) -> int:
+        """Ask each leader once for what comes next; how many records came.
+
+        A partition of which nothing came, for whatever reason, is asked for again next time.
+        """
+        for at in list(self._begins_anew):
+            await self._find_beginning(at)
+        by_leader = self._by_leader()
+        if len(by_leader) == 0 or sum(map(len, by_leader.values())) < len(self.positions):
+            await self.connections.refresh()
+            by_leader = self._by_leader()
+        counts = await asyncio.gather(
+            *(self._fetch(broker, wanted) for broker, wanted in by_leader.items())
+        )
+        if -1 in counts or not by_leader:
+            await self.connections.back_off()
+            await self.connections.refresh()
+        return sum(count for count in counts if count > 0)
+
+    def _by_leader(self) -> dict[int, dict[TopicPartition, Leader]]:
+        found: dict[int, dict[TopicPartition, Leader]] = {}
+        for at in self.positions:
+            leader = self.connections.leader(at)
+            if leader is not None:
+                self._begin_anew_if_another(at, leader.topic_id)
+                found.setdefault(leader.broker, {})[at] = leader
+        return found
+
+    def _begin_anew_if_another(self, at: TopicPartition, topic_id: uuid.UUID) -> None:
+        """A topic that was deleted and made again is another one, with other offsets."""
+        if self._topic_ids.setdefault(at, topic_id) != topic_id:
+            self._topic_ids[at] = topic_id
+            self.positions[at] = 0
+
+    async def _find_beginning(self, at: TopicPartition) -> None:
+        """Go to the first offset that its leader has; if nobody tells, try again next time."""
+        leader = self.connections.leader(at)
+        if leader is None or at not in self.positions:
+            del self._begins_anew[at]
+            return
+        wanted = parts(
+            partition_index=at.partition, current_leader_epoch=leader.epoch, timestamp=_EARLIEST
+        )
+        try:
+            answer = await self.connections.ask(
+                leader.broker,
+                ApiKey.LIST_OFFSETS,
+                replica_id=NO_REPLICA,
+                isolation_level=0,
+                topics=(parts(name=at.topic, partitions=(wanted,)),),
+            )
+        except PeerGone:
+            return
+        found = answer.topics[0].partitions[0]
+        if found.error_code is _E.none:
+            self.positions[at] = found.offset
+        del self._begins_anew[at]
+
+    async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
+        """The number of records that came; -1, if someone else should be asked."""
+        began = self._history.now()
+        asked = {
+            at: Poll(at, leader.topic_id, self.positions[at], self._group)
+            for at, leader in wanted.items()
+        }
+        request = self._request(wanted)
+        try:
+            peer = await self.connections.peer(self.connections.address(broker))
+            answer = await peer.exchange(
+                lambda number: write_fetch_request(number, self.connections.name, request),
+                REQUEST_S,
+            )
+            fetched = read_fetch_response(answer, by_name=self._by_name)
+        except (PeerGone, MalformedResponse):
+            return -1
+        names: dict[uuid.UUID | str, str] = {}
+        for at, leader in wanted.items():
+            names[at.topic] = names[leader.topic_id] = at.topic
+        counts = [
+            self._take(asked[TopicPartition(names[each.topic], each.partition)], each, began)
+            for each in fetched.partitions
+        ]
+        return -1 if -1 in counts or fetched.error is not _E.none else sum(counts)
+
+    def _request(self, wanted: Mapping[TopicPartition, Leader]) -> FollowerFetch:
+        topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
+        for at, leader in wanted.items():
+            # Sometimes less than a batch: one is given whole all the same.
+            most = 1 << (5 + (9 if self._by_name else self._random.below(10)))
+            of_topic = topics.setdefault((at.topic, leader.topic_id), [])
+            of_topic.append(FetchPartition(at.partition, self.positions[at], most, leader.epoch))
+        return FollowerFetch(
+            replica_id=NO_REPLICA,
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchTopic(*topic, asked) for topic, asked in topics.items()],
+            by_name=self._by_name,
+        )
+
+    def _take(self, asked: Poll, fetched: FetchedPartition, began: float) -> int:
+        """Keep what came in the history and move on; as `_fetch` counts."""
+        if fetched.error in _LOOK_AGAIN:
+            return -1
+        if self.positions.get(asked.at) != asked.position:
+            return 0  # assigned anew since
+        if fetched.error is not _E.none:
+            self._note(asked, began, Outcome.FAILED, why=fetched.error.name)
+            if fetched.error is _E.offset_out_of_range:
+                self._begins_anew[asked.at] = None
+            return -1
+        self.high_watermarks[asked.at] = fetched.high_watermark
+        decoded = decode(fetched.records, asked.position)
+        if decoded is None:
+            self._note(asked, began, Outcome.FAILED, why="corrupt")
+            return -1
+        records, self.positions[asked.at] = decoded
+        if records:
+            got = Polled(tuple(records), fetched.high_watermark, fetched.log_start_offset)
+            self._note(asked, began, Outcome.OK, got)
+        return len(records)
+
+    def _note(
+        self, asked: Poll, began: float, outcome: Outcome, got: Polled | None = None, why: str = ""
+    ) -> Operation:
+        operation = self._history.begin(self.connections.name, asked, began)
+        self._history.end(operation, outcome, got, why)
+        return operation
+
+
+def decode(buffer: memoryview, position: int) -> tuple[list[tuple[int, int]], int] | None:
+    """Offset and value of each record from `position` on, and where to go on from.
+
+    That is after the last batch, which compaction may have emptied. None, if a batch is damaged.
+    """
+    found, next_position = [], position
+    for start, header in headers(buffer):
+        batch = buffer[start : start + header.size]
+        if not check_crc(batch):
+            return None
+        if not header.is_control:
+            found += [
+                (record.offset, value_of(record.value))
+                for record in read_records(batch)
+                if record.offset >= position
+            ]
+        next_position = max(next_position, header.next_offset)
+    return found, next_position

@@ -1,0 +1,173 @@
+"""What members of any group share: finding the coordinator, and how far the group has read.
+
+A commit of which nothing was heard may still arrive, so nothing else is committed by that member
+in its generation: it has to join again, and the coordinator refuses what is older.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.sim.checkers.history import (
+    NO_OFFSET,
+    Commit,
+    History,
+    Outcome,
+    Owned,
+    Recall,
+    Recalled,
+)
+from barnabas.sim.clients.client_connections import Address, Connections, parts
+from barnabas.wire.apis import ApiKey
+
+ANSWERS_WITHIN_S: Final = 8.0
+_E = ErrorCode
+_FORGOTTEN: Final = (
+    _E.unknown_member_id,
+    _E.fenced_instance_id,
+    _E.illegal_generation,
+    _E.fenced_member_epoch,
+    _E.stale_member_epoch,
+)
+# With these nothing was written: someone else has taken over, or the group is between two
+# generations.
+_REFUSED: Final = (*_FORGOTTEN, _E.rebalance_in_progress)
+
+
+class MustJoin(BarnabasError):
+    """The member is none any more, or not in this generation, or its coordinator is not found."""
+
+
+class Membership:
+    """One member, as far as its coordinator is concerned; one task uses it.
+
+    Whatever raises MustJoin leaves it outside of the group: joining is what can be done next.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: History,
+    ) -> None:
+        self.connections = Connections(name, bootstrap, random)
+        self.group = group
+        self.owned: Owned | None = None
+        self._coordinator: Address | None = None
+        self._member_id = ""
+        self._history = history
+
+    def close(self) -> None:
+        self.connections.close()
+
+    def forget(self) -> None:
+        """Be another member from now on; the group finds out by itself that the former is gone."""
+        self._member_id, self.owned = "", None
+
+    async def recall(
+        self, wanted: tuple[TopicPartition, ...] | None = None
+    ) -> dict[TopicPartition, int]:
+        """How far the group has read these, or all that this member owns. Raises MustJoin"""
+        owned = self._owned().partitions if wanted is None else wanted
+        operation = self._history.begin(self.connections.name, Recall(self.group, owned))
+        topics = tuple(
+            parts(name=topic, partition_indexes=tuple(p for t, p in owned if t == topic))
+            for topic in dict.fromkeys(at.topic for at in owned)
+        )
+        try:
+            answer = await self._ask(
+                ApiKey.OFFSET_FETCH, groups=(parts(group_id=self.group, topics=topics),)
+            )
+            (found,) = answer.groups
+            self._check(found.error_code)
+            offsets = {
+                TopicPartition(topic.name, partition.partition_index): partition
+                for topic in found.topics
+                for partition in topic.partitions
+            }
+            for partition in offsets.values():
+                self._check(partition.error_code)
+        except MustJoin as must:
+            self._history.end(operation, Outcome.UNKNOWN, why=str(must))
+            raise
+        recalled = {
+            at: offsets[at].committed_offset if at in offsets else NO_OFFSET for at in owned
+        }
+        self._history.end(operation, Outcome.OK, Recalled(tuple(recalled.items())))
+        return recalled
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raises MustJoin, if it was refused, or nobody knows"""
+        owned = self._owned()
+        asked = Commit(self.group, owned.member, owned.generation, tuple(offsets.items()))
+        operation = self._history.begin(self.connections.name, asked)
+        topics = tuple(
+            parts(
+                name=topic,
+                partitions=tuple(
+                    parts(partition_index=at.partition, committed_offset=offset)
+                    for at, offset in offsets.items()
+                    if at.topic == topic
+                ),
+            )
+            for topic in dict.fromkeys(at.topic for at in offsets)
+        )
+        try:
+            answer = await self._ask(
+                ApiKey.OFFSET_COMMIT,
+                group_id=self.group,
+                generation_id_or_member_epoch=owned.generation,
+                member_id=owned.member,
+                topics=topics,
+            )
+        except MustJoin as must:
+            self._history.end(operation, Outcome.UNKNOWN, why=str(must))
+            raise
+        errors = [p.error_code for topic in answer.topics for p in topic.partitions]
+        if all(error is _E.none for error in errors):
+            self._history.end(operation, Outcome.OK)
+            return
+        outcome = Outcome.FAILED if all(e in _REFUSED for e in errors) else Outcome.UNKNOWN
+        worst = next(error for error in errors if error is not _E.none)
+        self._history.end(operation, outcome, why=worst.name)
+        self._check(worst)
+
+    # -- the coordinator -----------------------------------------------------
+
+    def _owned(self) -> Owned:
+        if self.owned is None:
+            raise MustJoin("not a member")
+        return self.owned
+
+    async def _ask(self, key: ApiKey, **fields: object) -> Any:
+        try:
+            address = await self._find()
+            return await self.connections.ask_at(address, key, parts(**fields), ANSWERS_WITHIN_S)
+        except PeerGone as gone:
+            self.owned = self._coordinator = None
+            raise MustJoin(str(gone)) from gone
+
+    async def _find(self) -> Address:
+        if self._coordinator is None:
+            answer = await self.connections.ask_any(
+                ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=(self.group,)
+            )
+            (found,) = answer.coordinators
+            if found.error_code is not _E.none:
+                raise PeerGone(f"no coordinator: {found.error_code.name}")
+            self._coordinator = (found.host, found.port)
+        return self._coordinator
+
+    def _check(self, error: ErrorCode) -> None:
+        if error is _E.none:
+            return
+        self.owned = None
+        if error in _FORGOTTEN:
+            self.forget()
+        elif error is not _E.rebalance_in_progress:
+            self._coordinator = None
+        raise MustJoin(error.name)

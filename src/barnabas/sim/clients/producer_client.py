@@ -1,0 +1,251 @@
+"""A producer that numbers what it sends, and tells of each batch whether the log has it.
+
+Theory of operation. Some batches of one partition go out together, on one connection; those that
+were not acknowledged are sent again, unchanged and one by one, until the time for it is over. Then
+it is told of each what is known, and the producer takes a new epoch, or another id: the sequence
+of a batch whose fate is unknown must not be used for another. A broker that knows nothing of a
+producer takes whatever sequence comes first, so the first batch of an epoch goes out alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.client.requests import write_request
+from barnabas.sim.checkers.history import (
+    NO_OFFSET,
+    History,
+    Operation,
+    Outcome,
+    Send,
+    Sent,
+    key_of,
+    payload,
+)
+from barnabas.sim.clients.client_connections import (
+    REQUEST_S,
+    Address,
+    ClientPeer,
+    Connections,
+    parts,
+)
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.records.records import Record, build_batch
+from barnabas.wire.schema import Message, duration
+
+MOST_IN_FLIGHT: Final = 5  # how many batches a broker can recognize, so as many as may be retried
+DELIVERY_S: Final = 10.0
+PRODUCE_TIMEOUT_MS: Final = 3_000
+EPOCH_MS: Final = 1_790_000_000_000  # when time begins, for the records' timestamps
+_E = ErrorCode
+
+# With these, the batch was refused before anything was written.
+NOT_APPENDED: Final = (
+    _E.not_enough_replicas,
+    _E.out_of_order_sequence_number,
+    _E.invalid_producer_epoch,
+    _E.unknown_producer_id,
+    _E.message_too_large,
+    _E.record_list_too_large,
+    _E.invalid_required_acks,
+    _E.invalid_record,
+    _E.corrupt_message,
+)
+# With these, sending it again would not help.
+HOPELESS: Final = (
+    _E.invalid_producer_epoch,
+    _E.unknown_producer_id,
+    _E.message_too_large,
+    _E.record_list_too_large,
+    _E.invalid_required_acks,
+    _E.invalid_record,
+    _E.unknown_server_error,
+)
+
+
+@dataclass(slots=True)
+class _InFlight:
+    operation: Operation
+    send: Send
+    message: Message
+    may_be_there: bool = False  # an attempt ended without saying that the batch was refused
+    is_hopeless: bool = False  # sending it again would not help
+    why: str = ""
+
+
+class Producer:
+    """One producer; one task uses it."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: History,
+        *,
+        acks: int,
+    ) -> None:
+        self.connections = Connections(name, bootstrap, random)
+        self._random = random
+        self._history = history
+        self._acks = acks
+        self._producer_id = -1
+        self._producer_epoch = 0
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def close(self) -> None:
+        self.connections.close()
+
+    async def send(self, at: TopicPartition, counts: Sequence[int]) -> bool:
+        """Send batches of so many new values each; return when the fate of all is decided.
+
+        False, if not all were acknowledged: those after the first that was not may be missing too.
+        Batches with acks=0 are sent once, and their fate stays unknown.
+        """
+        if self._producer_id < 0 and not await self._identify():
+            return False
+        waiting = [self._begin(at, count) for count in counts]
+        if self._acks == 0:
+            is_done = await self._tell(at, waiting)
+        else:
+            waiting = await self._deliver(at, waiting)
+            is_done = not waiting
+        for each in waiting:
+            outcome = Outcome.UNKNOWN if each.may_be_there else Outcome.FAILED
+            self._history.end(each.operation, outcome, why=each.why)
+        if not is_done:
+            self._renew()
+        return is_done
+
+    def _begin(self, at: TopicPartition, count: int) -> _InFlight:
+        sequence = self._sequences.get(at, 0)
+        self._sequences[at] = sequence + count
+        values = tuple(self._history.new_value() for _ in range(count))
+        send = Send(at, values, self._acks, self._producer_id, self._producer_epoch, sequence)
+        operation = self._history.begin(self.connections.name, send)
+        return _InFlight(operation, send, _message(send, EPOCH_MS + round(operation.began * 1000)))
+
+    # -- with answers --------------------------------------------------------
+
+    async def _deliver(self, at: TopicPartition, waiting: list[_InFlight]) -> list[_InFlight]:
+        """Send until all are acknowledged, or one cannot be, or time is over; what is left.
+
+        A topic that has gone is not waited for.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + DELIVERY_S
+        together = 1 if waiting[0].send.sequence == 0 else len(waiting)
+        while True:
+            await self._attempt(at, waiting[:together])
+            waiting = [each for each in waiting if each.operation.outcome is not Outcome.OK]
+            for behind in waiting[1:]:
+                behind.why = ""  # what it was told was for the sake of the one before it
+            if not waiting or waiting[0].is_hopeless or loop.time() >= until:
+                return waiting
+            together = 1
+            if waiting[0].why:
+                await self.connections.back_off()
+                if await self.connections.refresh() and self.connections.is_gone(at):
+                    return waiting
+
+    async def _attempt(self, at: TopicPartition, batches: Sequence[_InFlight]) -> None:
+        """Send each once, without waiting for one's answer before the next."""
+        try:
+            peer = await self._leader(at)
+        except PeerGone as gone:
+            for each in batches:
+                each.why = str(gone)
+            return
+        await asyncio.gather(*(self._send_one(peer, each) for each in batches))
+
+    async def _leader(self, at: TopicPartition) -> ClientPeer:
+        if self.connections.leader(at) is None:
+            await self.connections.refresh()
+        leader = self.connections.leader(at)
+        if leader is None:
+            raise PeerGone(f"nobody is known to lead {at}")
+        return await self.connections.peer(self.connections.address(leader.broker))
+
+    async def _send_one(self, peer: ClientPeer, each: _InFlight) -> None:
+        version = APIS[ApiKey.PRODUCE].highest
+        try:
+            answer = await peer.request(ApiKey.PRODUCE, version, each.message, REQUEST_S)
+        except PeerGone as gone:
+            each.may_be_there, each.why = True, str(gone)
+            return
+        (topic,) = answer.responses
+        (partition,) = topic.partition_responses
+        error, each.why = partition.error_code, partition.error_code.name
+        if error is _E.none:
+            self._history.end(each.operation, Outcome.OK, Sent(partition.base_offset))
+        elif error is _E.duplicate_sequence_number:
+            self._history.end(each.operation, Outcome.OK, Sent(NO_OFFSET))
+        else:
+            each.may_be_there |= error not in NOT_APPENDED
+            each.is_hopeless = error in HOPELESS
+
+    # -- without answers -----------------------------------------------------
+
+    async def _tell(self, at: TopicPartition, batches: Sequence[_InFlight]) -> bool:
+        try:
+            peer = await self._leader(at)
+            for each in batches:
+                peer.tell(_frame(self.connections.name, each.message))
+                each.may_be_there = True
+        except PeerGone as gone:
+            batches[-1].why = str(gone)
+            await self.connections.refresh()
+            return False
+        return True
+
+    # -- who the producer is -------------------------------------------------
+
+    async def _identify(self) -> bool:
+        try:
+            answer = await self.connections.ask_any(
+                ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=duration(60_000)
+            )
+        except PeerGone:
+            await self.connections.back_off()
+            return False
+        if answer.error_code is not _E.none:
+            await self.connections.back_off()
+            return False
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        return True
+
+    def _renew(self) -> None:
+        """As Kafka's producers: the epoch after this one, without asking; or, as if the program
+        had been started again, another id."""
+        self._sequences.clear()
+        self._producer_epoch += 1
+        if self._random.below(2):
+            self._producer_id = -1
+
+
+def _message(send: Send, now_ms: int) -> Message:
+    records = [
+        Record(n, now_ms, key_of(value), payload(value)) for n, value in enumerate(send.values)
+    ]
+    batch = build_batch(
+        records,
+        producer_id=send.producer_id,
+        producer_epoch=send.producer_epoch,
+        base_sequence=send.sequence,
+    )
+    data = parts(index=send.at.partition, records=bytes(batch))
+    return parts(
+        transactional_id=None,
+        acks=send.acks,
+        timeout=duration(PRODUCE_TIMEOUT_MS),
+        topic_data=(parts(name=send.at.topic, partition_data=(data,)),),
+    )
+
+
+def _frame(client_id: str, message: Message) -> Callable[[int], bytes]:
+    version = APIS[ApiKey.PRODUCE].highest
+    return lambda number: write_request(ApiKey.PRODUCE, version, number, client_id, message)

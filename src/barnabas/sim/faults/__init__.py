@@ -1,0 +1,1 @@
+"""The faults of a simulation, and the safeguards they test."""

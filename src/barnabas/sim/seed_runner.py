@@ -1,0 +1,130 @@
+"""Runs many seeds side by side, adds up what they showed, and shortens one that failed."""
+
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from barnabas.base.clock import machine_stopwatch
+from barnabas.base.safeguards import Safeguards
+from barnabas.sim.sim_run import Report, run
+from barnabas.sim.world.seed_settings import setting_of
+
+# Durations that are tried when a failing run is made shorter.
+MOST_SHORTENINGS: Final = 6
+_NS: Final = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Summary:
+    """What all runs so far showed together."""
+
+    seeds: int = 0
+    operations: int = 0
+    simulated_s: float = 0.0
+    elapsed_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    failing: list[Report] = field(default_factory=list)
+
+    @property
+    def simulated_hours_per_minute(self) -> float:
+        return self.simulated_s / 3600 / (self.elapsed_s / 60) if self.elapsed_s else 0.0
+
+    @property
+    def shortest(self) -> Report | None:
+        """The failing run in which least happens."""
+        return min(self.failing, key=lambda report: (report.steps, report.seed), default=None)
+
+    def add(self, report: Report) -> None:
+        self.seeds += 1
+        self.operations += report.operations
+        self.simulated_s += report.simulated_s
+        self.faults += report.faults
+        if report.broken:
+            self.failing.append(report)
+
+
+def play(seed: int, seconds: float | None = None, safeguards: Safeguards | None = None) -> Report:
+    """Run one seed; with `seconds`, its faults end earlier or later than the seed says."""
+    return run(setting_of(seed, seconds), safeguards)
+
+
+def search(
+    seeds: Iterable[int],
+    *,
+    minutes: float | None = None,
+    seconds: float | None = None,
+    processes: int | None = None,
+    safeguards: Safeguards | None = None,
+    on_report: Callable[[Summary, Report], None] = lambda *_: None,
+    stop_at_first: bool = False,
+) -> Summary:
+    """Run seeds, as many at once as there are processors, until they or the minutes are over.
+
+    The stories of runs that kept every law are not kept.
+    """
+    summary, began = Summary(), machine_stopwatch()
+    left = iter(seeds)
+    count = processes or os.cpu_count() or 1
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, spawning, initializer=leave_signals) as pool:
+        waiting: dict[Future[Report], int] = {}
+        is_over = False
+        while True:
+            while (
+                not is_over and len(waiting) < 2 * count and (seed := next(left, None)) is not None
+            ):
+                waiting[pool.submit(_play_briefly, seed, seconds, safeguards)] = seed
+            if not waiting:
+                return summary
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                report = _report_of(future, waiting.pop(future))
+                summary.add(report)
+                summary.elapsed_s = (machine_stopwatch() - began) / _NS
+                on_report(summary, report)
+            is_late = minutes is not None and summary.elapsed_s > minutes * 60
+            if is_late or (stop_at_first and summary.failing):
+                is_over = True
+                for future in [each for each in waiting if each.cancel()]:
+                    del waiting[future]
+
+
+def shorten(report: Report, safeguards: Safeguards | None = None) -> tuple[Report, float | None]:
+    """The same seed with fewer faults, if it still fails, and its seconds; else as it is."""
+    seconds: float | None = None
+    for tried in _shorter(setting_of(report.seed).duration_s):
+        shorter = play(report.seed, tried, safeguards)
+        if not shorter.broken:
+            continue
+        report, seconds = shorter, tried
+        break
+    return report, seconds
+
+
+def _shorter(duration_s: float) -> Iterator[float]:
+    """Durations from short to long: the first at which the seed fails is nearly the shortest."""
+    for step in range(1, MOST_SHORTENINGS + 1):
+        yield round(duration_s * step / (MOST_SHORTENINGS + 1), 1)
+
+
+def _play_briefly(seed: int, seconds: float | None, safeguards: Safeguards | None) -> Report:
+    report = play(seed, seconds, safeguards)
+    return report if report.broken else replace(report, lines=())
+
+
+def _report_of(future: "Future[Report]", seed: int) -> Report:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    why = f"the simulation itself failed: {error!r}"
+    return Report(seed, (why,), Counter(), 0, 0.0, 0, "", ())
+
+
+def leave_signals() -> None:
+    """Ctrl-C is for the process that started this one, which ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,0 +1,247 @@
+"""`barnabas sim`: a cluster in simulation, one seed to look at or many to search.
+
+What simulates is imported when it is used, so that listing the commands stays quick.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from barnabas.cli.exit_codes import Misused
+from barnabas.cli.show import show_json, show_table
+
+if TYPE_CHECKING:
+    from barnabas.sim.seed_runner import Summary
+    from barnabas.sim.sim_run import Report
+
+MOST_SHOWN: Final = 20
+
+
+def sim(
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Replay this run, with its story.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Search these, as 1..1000.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Search for no longer than this.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Let faults go on for so long, in simulated time.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Runs side by side; one for each processor.")
+    ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(help="Replay without this safeguard, such as min_insync_check."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write what the search showed into docs/reliability.md."),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Tell also what went as it should.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document, for scripts.")] = False,
+) -> None:
+    """Run whole clusters in simulation, with faults, and check that every promise is kept.
+
+    The same seed is the same run, to the last byte, on any machine. Ends with 1 if a law is broken.
+
+    \b
+    Examples:
+      barnabas sim --seed 42                      one run, and what happened in it
+      barnabas sim --seeds 1..1000 --minutes 10   search for a run in which a law is broken
+      barnabas sim --seed 1 --without min_insync_check
+                                                  see what a safeguard is for
+      barnabas sim --seeds 1..500 --report docs/reliability.md
+                                                  and keep what was found
+    """
+    if (seed is None) == (seeds is None):
+        raise Misused("give one run to replay (--seed 42) or several to search (--seeds 1..1000)")
+    if seed is None and without is not None:
+        raise Misused("--without shows one run: say which, as --seed 1")
+    if seed is not None and report is not None:
+        raise Misused("--report tells of many runs: say which, as --seeds 1..500")
+    if seed is not None:
+        broken = _replay(seed, seconds, without, verbose, json)
+    else:
+        broken = _search(parse_seeds(seeds or ""), minutes, seconds, processes, report, json)
+    if broken:
+        raise typer.Exit(1)
+
+
+def parse_seeds(text: str) -> range:
+    """`1..1000`, both included, or a single number. Raises Misused."""
+    first, dots, last = text.partition("..")
+    if not (first.isdecimal() and (last.isdecimal() if dots else not last)):
+        raise Misused(f"--seeds {text}: expected two numbers, as 1..1000")
+    seeds = range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise Misused(f"--seeds {text}: the last seed comes before the first")
+    return seeds
+
+
+# -- one run -----------------------------------------------------------------
+
+
+def _replay(
+    seed: int, seconds: float | None, without: str | None, verbose: bool, json: bool
+) -> bool:
+    from barnabas.sim.seed_runner import play
+
+    report = play(seed, seconds) if without is None else _mutated(seed, without)
+    if json:
+        show_json(_as_json(report))
+        return bool(report.broken)
+    for line in report.lines:
+        if verbose or not line.is_minor:
+            print(line)
+    print()
+    _show_faults(report.faults)
+    print(
+        f"\nseed {seed}: {report.simulated_s:.0f} s simulated, {report.operations} operations"
+        f" checked, history {report.digest}"
+    )
+    _show_broken(report)
+    return bool(report.broken)
+
+
+def _mutated(seed: int, without: str) -> "Report":
+    from barnabas.sim.faults.mutations import MUTATIONS
+
+    if without not in MUTATIONS:
+        raise Misused(f"--without {without}: there is no such safeguard; {', '.join(MUTATIONS)}")
+    return MUTATIONS[without].play(seed)
+
+
+def _as_json(report: "Report") -> dict[str, Any]:
+    return {
+        "seed": report.seed,
+        "broken": list(report.broken),
+        "faults": _sorted(report.faults),
+        "operations": report.operations,
+        "simulated_seconds": round(report.simulated_s, 3),
+        "history": report.digest,
+        "story": [[round(line.at, 6), line.who, line.what] for line in report.lines],
+    }
+
+
+def _show_broken(report: "Report") -> None:
+    if not report.broken:
+        print("every law was kept")
+        return
+    print(f"BROKEN in seed {report.seed}:")
+    for what in report.broken[:MOST_SHOWN]:
+        print(f"  {what}")
+    if len(report.broken) > MOST_SHOWN:
+        print(f"  and {len(report.broken) - MOST_SHOWN} more")
+
+
+# -- many runs ---------------------------------------------------------------
+
+
+def _search(
+    seeds: range,
+    minutes: float | None,
+    seconds: float | None,
+    processes: int | None,
+    report_at: Path | None,
+    json: bool,
+) -> bool:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from barnabas.sim.faults.mutations import find_all
+    from barnabas.sim.seed_runner import search, shorten
+    from barnabas.sim.sim_report import check_writable, write
+
+    if report_at is not None:
+        check_writable(report_at)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting")
+
+        def on_report(summary: "Summary", report: "Report") -> None:
+            progress.update(
+                task,
+                description=f"seeds {summary.seeds} of {len(seeds)}, failing"
+                f" {len(summary.failing)}, operations {summary.operations},"
+                f" simulated {summary.simulated_s / 3600:.1f} h",
+            )
+            if report.broken:
+                progress.console.print(f"seed {report.seed}: {report.broken[0]}", markup=False)
+
+        summary = search(
+            seeds, minutes=minutes, seconds=seconds, processes=processes, on_report=on_report
+        )
+        shortest, shorter_s = summary.shortest, seconds
+        if shortest is not None and seconds is None and shortest.steps:
+            progress.update(task, description=f"making seed {shortest.seed} shorter")
+            shortest, shorter_s = shorten(shortest)
+        if report_at is not None:
+            progress.update(task, description="trying what happens without each safeguard")
+            write(report_at, seeds, summary, list(find_all(processes)))
+    if json:
+        show_json(_summary_as_json(summary, shortest, shorter_s))
+    else:
+        _show_summary(summary, shortest, shorter_s)
+    return bool(summary.failing)
+
+
+def _show_summary(summary: "Summary", shortest: "Report | None", seconds: float | None) -> None:
+    _show_faults(summary.faults)
+    print(
+        f"\n{summary.seeds} seeds tried, {sum(summary.faults.values())} faults injected,"
+        f" {summary.operations} operations checked"
+    )
+    print(
+        f"{summary.simulated_s / 3600:.2f} h simulated in {summary.elapsed_s:.0f} s:"
+        f" {summary.simulated_hours_per_minute:.2f} simulated hours per minute"
+    )
+    if shortest is None:
+        print("every law was kept")
+        return
+    failing = ", ".join(str(each.seed) for each in sorted(summary.failing, key=_seed)[:MOST_SHOWN])
+    print(f"\n{len(summary.failing)} seeds fail: {failing}")
+    _show_broken(shortest)
+    print(f"\nIts story: {_command(shortest, seconds)}")
+
+
+def _summary_as_json(
+    summary: "Summary", shortest: "Report | None", seconds: float | None
+) -> dict[str, Any]:
+    return {
+        "seeds": summary.seeds,
+        "faults": _sorted(summary.faults),
+        "operations": summary.operations,
+        "simulated_seconds": round(summary.simulated_s, 3),
+        "elapsed_seconds": round(summary.elapsed_s, 3),
+        "simulated_hours_per_minute": round(summary.simulated_hours_per_minute, 3),
+        "failing": [
+            {"seed": each.seed, "broken": list(each.broken)}
+            for each in sorted(summary.failing, key=_seed)
+        ],
+        "shortest": None if shortest is None else _command(shortest, seconds),
+    }
+
+
+def _seed(report: "Report") -> int:
+    return report.seed
+
+
+def _command(report: "Report", seconds: float | None) -> str:
+    lasting = "" if seconds is None else f" --seconds {seconds:g}"
+    return f"barnabas sim --seed {report.seed}{lasting}"
+
+
+def _sorted(faults: Mapping[str, int]) -> dict[str, int]:
+    return {kind: faults[kind] for kind in sorted(faults)}
+
+
+def _show_faults(faults: "Counter[str]") -> None:
+    rows = [(kind, count) for kind, count in _sorted(faults).items() if count]
+    show_table(("FAULT", "TIMES"), rows)

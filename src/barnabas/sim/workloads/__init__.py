@@ -1,0 +1,1 @@
+"""Workloads: the operations that simulated clients perform."""

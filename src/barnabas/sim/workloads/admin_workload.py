@@ -1,0 +1,131 @@
+"""An administrator at work: makes the topics that others use, and changes them all the time."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.sim.checkers.history import COMPACTED, FADING, RETAINED_BYTES, History, Outcome
+from barnabas.sim.clients.admin_client import Admin
+from barnabas.sim.clients.client_connections import Address, partitions
+from barnabas.sim.workloads.workloads import Workload
+
+REPLICATION_FACTOR: Final = 3
+# Partitions of topics that nobody deletes.
+LASTING: Final = {"orders": 2, FADING: 1, COMPACTED: 1}
+MOST_PARTITIONS: Final = 4
+MOST_PASSING: Final = 2  # topics that come and go
+MOST_PAUSE_MS: Final = 4_000
+MOST_TRIMMED: Final = 30
+# Nothing but a deletion may take records away.
+CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+# But for these.
+CONFIGS: Final = {
+    COMPACTED: {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.bytes": "4096",
+    },
+    FADING: {
+        "retention.ms": "-1",
+        "retention.bytes": str(RETAINED_BYTES),
+        "segment.bytes": "4096",
+    },
+}
+
+
+class Administering(Workload):
+    """First makes the lasting topics, then changes something every few seconds.
+
+    With `is_quiet` it only makes them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: History,
+        *,
+        is_quiet: bool = False,
+    ) -> None:
+        super().__init__(name, random)
+        self._admin = Admin(name, bootstrap, random, history)
+        self._is_quiet = is_quiet
+        self._passing: list[str] = []
+        self._made = 0
+        self._trimmed = 0
+
+    async def run(self) -> None:
+        for topic, count in LASTING.items():
+            await self._make_surely(topic, count)
+        changes = [
+            self._create,
+            self._delete,
+            self._grow,
+            self._move,
+            self._cancel,
+            self._elect,
+            self._trim,
+        ]
+        while not self.is_over:
+            await self.rest(MOST_PAUSE_MS)
+            if not self._is_quiet and not self.is_over and await self._admin.connections.refresh():
+                await changes[self.random.below(len(changes))]()
+        self._admin.close()
+
+    async def _make_surely(self, topic: str, count: int) -> None:
+        while not self.is_over and topic not in self._admin.connections.topics:
+            config = CONFIGS.get(topic, CONFIG)
+            made = await self._admin.create(topic, count, REPLICATION_FACTOR, config)
+            if made.outcome is not Outcome.OK:
+                await self._admin.connections.back_off()
+            await self._admin.connections.refresh()
+
+    async def _create(self) -> None:
+        """A topic that is not to last; also one with the name of one that was deleted."""
+        number = self.random.below(self._made + 1)
+        if len(self._passing) < MOST_PASSING:
+            topic = f"passing-{number}"
+            self._made = max(self._made, number + 1)
+            await self._admin.create(topic, 1 + self.random.below(2), REPLICATION_FACTOR, CONFIG)
+            if topic not in self._passing:
+                self._passing.append(topic)
+
+    async def _delete(self) -> None:
+        if self._passing:
+            topic = self._passing.pop(self.random.below(len(self._passing)))
+            await self._admin.delete(topic)
+
+    async def _grow(self) -> None:
+        known = self._admin.connections.topics.get("orders", {})
+        if known and len(known) < MOST_PARTITIONS:
+            await self._admin.grow("orders", len(known) + 1)
+
+    async def _move(self) -> None:
+        """To two or three brokers, in any order: the first is preferred to lead."""
+        at = self._any()
+        brokers = sorted(self._admin.connections.brokers)
+        if at is not None and len(brokers) >= 2:
+            start, count = self.random.below(len(brokers)), 2 + self.random.below(2)
+            turned = brokers[start:] + brokers[:start]
+            await self._admin.reassign(at, tuple(turned[:count]))
+
+    async def _cancel(self) -> None:
+        if (at := self._any()) is not None:
+            await self._admin.reassign(at, None)
+
+    async def _elect(self) -> None:
+        if (at := self._any()) is not None:
+            await self._admin.elect(at)
+
+    async def _trim(self) -> None:
+        """A little more than the last time; refused, if so much is not committed."""
+        before = self._trimmed + 1 + self.random.below(MOST_TRIMMED)
+        trimmed = await self._admin.trim(TopicPartition(FADING, 0), before)
+        if trimmed.outcome is Outcome.OK:
+            self._trimmed = before
+
+    def _any(self) -> TopicPartition | None:
+        known = partitions(self._admin.connections)
+        return known[self.random.below(len(known))] if known else None

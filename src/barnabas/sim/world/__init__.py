@@ -1,0 +1,1 @@
+"""The simulated machine room: loop, hosts, network, disks, clocks, coordination tree."""

@@ -1,0 +1,284 @@
+"""The coordination tree of a simulated cluster, and sessions with it that suffer as real ones do.
+
+Theory of operation. One tree serves all, on no host at all. A broker's side of its session
+(`SimSession`) and the tree's side (`Seat`) send each other messages that take time and arrive in
+order. A session lives as long as its seat hears from it: it sends a sign of life three times per
+session time-out, so it also ends, with no help, when its host is dead, paused or cut off for that
+long. Whoever hears nothing for two thirds of it knows as much as a ZooKeeper client does then: it
+is SUSPENDED, what it asked may or may not have happened, and it tries again to connect. News that
+were lost with a connection are told again on the next one.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
+from typing import Any
+
+from barnabas.base.randomness import Random
+from barnabas.sim.world.tree_sessions import Ask, Connection, Seat, Servers, Watched
+from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
+from barnabas.znodes.tree import (
+    ANY_VERSION,
+    ConnectionLoss,
+    Operation,
+    Result,
+    SessionExpired,
+    SessionState,
+    Stat,
+    StateListener,
+    Watch,
+    ZnodeError,
+)
+
+
+class Ensemble:
+    """The tree, its servers, and the present session of each host, with the faults of all."""
+
+    def __init__(self, random: Random, session_timeout_s: float = 6.0) -> None:
+        self.tree = Tree()
+        self.own = self.tree.session()  # for the simulation itself, which is never suspended
+        self.servers = Servers(random)
+        self._timeout_s = session_timeout_s
+        self._sessions: dict[str, SimSession] = {}
+
+    def session(self, host: str) -> "SimSession":
+        """Begin a session for a host, on which this is called."""
+        seat = Seat(self.servers, self.tree.session(), self._timeout_s)
+        self._sessions[host] = session = SimSession(self.servers, host, seat, self._timeout_s)
+        return session
+
+    def cut(self, host: str) -> None:
+        """Let nothing pass between a host and the tree; it notices after a while."""
+        self.servers.cut_off[host] = None
+        if host in self._sessions:
+            self._sessions[host].connection.is_open = False
+
+    def heal(self, host: str) -> None:
+        """Let it connect again, which it does at once."""
+        if host in self.servers.cut_off:
+            del self.servers.cut_off[host]
+            self.disconnect(host)
+
+    def disconnect(self, host: str) -> None:
+        """Break the connection, now and for both sides; the next one may be there in no time."""
+        if host in self._sessions:
+            self._sessions[host].break_off()
+
+    def stop(self) -> None:
+        """Serve nobody. Sessions do not expire meanwhile: there is nobody to say so."""
+        self.servers.is_down = True
+        for host in self._sessions:
+            self.disconnect(host)
+
+    def start(self) -> None:
+        """Serve again; whoever had a session has the whole time-out to come back."""
+        self.servers.is_down = False
+        for session in self._sessions.values():
+            session.seat.hear_of()
+
+    def expire(self, host: str) -> None:
+        """End the host's session, as if nothing had been heard of it for too long."""
+        if host in self._sessions:
+            self.servers.do(self._sessions[host].seat.expire())
+
+
+class SimSession:
+    """A host's side of its session: Coordination over connections that break."""
+
+    def __init__(self, servers: Servers, host: str, seat: Seat, timeout_s: float) -> None:
+        self.seat = seat
+        self._servers = servers
+        self._host = host
+        self._timeout_s = timeout_s
+        self._listeners: list[StateListener] = []
+        self._id = seat.session.session_id
+        self._state = SessionState.CONNECTED
+        self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
+        self._asked = 0
+        self._news = 0
+        self._is_closed = False
+        self._context = copy_context()
+        self.connection = Connection(servers, host)
+        self._connect()
+        self._beat()
+
+    @property
+    def session_id(self) -> int:
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def listen(self, listener: StateListener, /) -> None:
+        self._listeners.append(listener)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        def ask(session: EmbeddedSession) -> Coroutine[Any, Any, str]:
+            return session.create(
+                path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
+            )
+
+        created: str = await self._ask(path, ask)
+        return created
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        got: tuple[bytes, Stat] = await self._ask(path, lambda s: s.get(path, self._seated(watch)))
+        return got
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        found: list[tuple[bytes, Stat] | None] = await self._ask("/", lambda s: s.get_many(paths))
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        stat: Stat | None = await self._ask(path, lambda s: s.exists(path, self._seated(watch)))
+        return stat
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names: list[str] = await self._ask(path, lambda s: s.children(path, self._seated(watch)))
+        return names
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        stat: Stat = await self._ask(path, lambda s: s.set(path, data, version))
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._ask(path, lambda s: s.delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
+        path = operations[0].path if operations else "/"
+        results: list[Result] = await self._ask(path, lambda s: s.multi(operations))
+        return results
+
+    async def renew(self) -> None:
+        """Raises ConnectionLoss, if the tree does not answer in time."""
+        if self._state is not SessionState.EXPIRED:
+            return
+        self._reconnect()
+        number, answer = self._expect("/")
+        self.connection.up(self.seat.on_renew, self, self.connection, number)
+        try:
+            async with asyncio.timeout(self._timeout_s / 3):
+                await answer
+        except TimeoutError:
+            raise ConnectionLoss("/", "no answer") from None
+        finally:
+            self._waiting.pop(number, None)
+
+    async def close(self) -> None:
+        self._listeners.clear()
+        if self._state is SessionState.CONNECTED:
+            await self._ask("/", EmbeddedSession.close)
+        self._is_closed = True
+        self._enter(SessionState.EXPIRED)
+
+    # -- asking --------------------------------------------------------------
+
+    async def _ask(self, path: str, ask: Ask) -> Any:
+        if self._state is SessionState.EXPIRED:
+            raise SessionExpired(path, f"session {self._id} is over")
+        if self._state is SessionState.SUSPENDED:
+            raise ConnectionLoss(path, "not connected")
+        number, answer = self._expect(path)
+        self.connection.up(self.seat.on_ask, self.connection, number, ask)
+        return await answer
+
+    def _expect(self, path: str) -> tuple[int, "asyncio.Future[Any]"]:
+        self._asked += 1
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[self._asked] = path, answer
+        return self._asked, answer
+
+    def _seated(self, watch: Watch | None) -> Watch | None:
+        return None if watch is None else Watched(self.seat, watch)
+
+    # -- what the seat sends -------------------------------------------------
+
+    def on_answer(self, number: int, answer: Any, error: Exception | None) -> None:
+        self.on_sign()
+        _, future = self._waiting.pop(number, ("", None))
+        if future is None or future.done():
+            return  # who asked was cancelled
+        if error is not None:
+            future.set_exception(error)
+            return
+        future.set_result(answer)
+        if self._state is SessionState.EXPIRED:  # then nothing but to renew can be asked
+            self._id = answer
+            self._enter(SessionState.CONNECTED)
+
+    def on_news(self, number: int, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if number > self._news and self._state is not SessionState.EXPIRED:
+            self._news = number
+            callback(*args)
+
+    def on_sign(self) -> None:
+        self._heard = asyncio.get_running_loop().time()
+
+    def on_connected(self) -> None:
+        self.on_sign()
+        if self._state is SessionState.SUSPENDED:
+            self._enter(SessionState.CONNECTED)
+
+    def on_expired(self) -> None:
+        self._enter(SessionState.EXPIRED)
+
+    # -- living --------------------------------------------------------------
+
+    def break_off(self) -> None:
+        """Let both sides know that the connection is no more; called by the simulation."""
+        self.connection.is_open = False
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._lost, self.connection, context=self._context)
+
+    def _lost(self, connection: Connection) -> None:
+        if connection is self.connection and self._state is not SessionState.EXPIRED:
+            self._enter(SessionState.SUSPENDED)
+            self._connect()
+
+    def _reconnect(self) -> None:
+        self.connection.is_open = False
+        self.connection = Connection(self._servers, self._host)
+
+    def _connect(self) -> None:
+        """Go on with the session on another connection."""
+        self._reconnect()
+        self.on_sign()
+        self.connection.up(self.seat.on_connect, self, self.connection, self._news)
+
+    def _beat(self) -> None:
+        """Give a sign of life, and see whether the tree does."""
+        if self._is_closed:
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._timeout_s / 3, self._beat)
+        is_connected = self._state is SessionState.CONNECTED
+        if not is_connected or loop.time() - self._heard > self._timeout_s * 0.6:
+            self._lost(self.connection)
+        else:
+            self.connection.up(self.seat.on_sign, self.connection, self._news)
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        if state is not SessionState.CONNECTED:
+            self._fail_waiting(
+                ConnectionLoss if state is SessionState.SUSPENDED else SessionExpired
+            )
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _fail_waiting(self, error: type[ZnodeError]) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for path, future in waiting.values():
+            if not future.done():
+                future.set_exception(error(path, "the answer was lost"))
