@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from barnabas.base.errors import BarnabasError, ErrorCode, LawBroken
-from barnabas.testing.coordination import CUT, PAUSED, Hub
-from barnabas.testing.disk import Volume
-from barnabas.testing.faults import Faults
-from barnabas.testing.incarnation import Incarnation, World
+from barnabas.testing.broker_properties import broker_config
+from barnabas.testing.broker_thread import Incarnation, World
+from barnabas.testing.cluster_view import Observer
+from barnabas.testing.cuttable_network import CLIENTS, COORDINATION, HOST, Network, Party
+from barnabas.testing.failing_disk import Volume
 from barnabas.testing.misuse import Misuse, find_api, find_error
-from barnabas.testing.network import CLIENTS, COORDINATION, HOST, Network, Party
-from barnabas.testing.observing import Observer
-from barnabas.testing.properties import broker_config
+from barnabas.testing.request_faults import Faults
+from barnabas.testing.shared_tree import CUT, PAUSED, Hub
 from barnabas.wire.apis import ApiKey
 
 SESSION_TIMEOUT_MS: Final = 1_000

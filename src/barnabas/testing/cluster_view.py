@@ -14,9 +14,9 @@ from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.client.peer import Peer
 from barnabas.server.broker import Broker
-from barnabas.testing.coordination import Hub
-from barnabas.testing.incarnation import Incarnation
+from barnabas.testing.broker_thread import Incarnation
 from barnabas.testing.misuse import Misuse, NotInTime, check_topic
+from barnabas.testing.shared_tree import Hub
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type
 from barnabas.znodes import layout, paths

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from barnabas.base.offload import InlineOffload
-from barnabas.testing.disk import Mount, Volume
+from barnabas.testing.failing_disk import Mount, Volume
 from barnabas.testing.misuse import NotInTime
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import (

@@ -20,10 +20,10 @@ from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.compose import RunningBroker, Seams, start
-from barnabas.testing.coordination import Hub
-from barnabas.testing.disk import Mount, Volume
-from barnabas.testing.faults import Faults
-from barnabas.testing.network import BrokerLoop, Network
+from barnabas.testing.cuttable_network import BrokerLoop, Network
+from barnabas.testing.failing_disk import Mount, Volume
+from barnabas.testing.request_faults import Faults
+from barnabas.testing.shared_tree import Hub
 
 log = logging.getLogger("barnabas.testing")
 

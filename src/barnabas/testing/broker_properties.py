@@ -6,8 +6,8 @@ from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.testing.cuttable_network import HOST
 from barnabas.testing.misuse import Misuse
-from barnabas.testing.network import HOST
 
 # What the cluster itself must decide, and what to do instead.
 _NOT_FOR_TESTS: Final = {

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from barnabas.testing.coordination import CUT, PAUSED, BridgedSession, Hub
+from barnabas.testing.shared_tree import CUT, PAUSED, BridgedSession, Hub
 from barnabas.znodes.tree import (
     ConnectionLoss,
     Coordination,

@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.client.requests import read_response
+from barnabas.testing.error_responses import refuse
 from barnabas.testing.misuse import Misuse, find_api
-from barnabas.testing.refused import refuse
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type, write_response
 
