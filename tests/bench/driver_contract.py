@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.bench.client_driver import ClientFailed, Driver, Unavailable, answer, run
-from barnabas.bench.processes import Server, broker
-from barnabas.bench.topics import client_settings, create_topic
+from barnabas.bench.clusters.bench_topics import client_settings, create_topic
+from barnabas.bench.compare.client_driver import ClientFailed, Driver, Unavailable, answer, run
+from barnabas.bench.server_processes import Server, broker
 
 PATIENCE_S = 60.0
 PARTITIONS = 3

@@ -18,14 +18,14 @@ from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.serial import entity_reader
 
-from barnabas.bench.command import NAMES, chosen, measure
-from barnabas.bench.load import Load, LoadFailed, drive, ideal_server, write_log
-from barnabas.bench.messages import BATCH_OVERHEAD, TOPIC, batch_of, fetch, produce
-from barnabas.bench.native_build import NoCompiler, program
-from barnabas.bench.plan import SMOKE, Bench
-from barnabas.bench.processes import ServerFailed, running
-from barnabas.bench.report import ratio_row
+from barnabas.bench.bench_command import NAMES, chosen, measure
+from barnabas.bench.bench_plan import SMOKE, Bench
+from barnabas.bench.bench_report import ratio_row
+from barnabas.bench.limits.load_generator import Load, LoadFailed, drive, ideal_server, write_log
+from barnabas.bench.limits.load_messages import BATCH_OVERHEAD, TOPIC, batch_of, fetch, produce
+from barnabas.bench.limits.native_build import NoCompiler, program
 from barnabas.bench.sections import SECTIONS
+from barnabas.bench.server_processes import ServerFailed, running
 
 LOAD = Load(connections=3, window=4, requests=100, seconds=10.0)
 

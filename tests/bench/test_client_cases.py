@@ -9,17 +9,23 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.bench import client_cases, compare_clients, compare_run, kafka_release, sections
-from barnabas.bench.client_cases import BASE, KIP_848, SKEWED, SMALL, Client, Data, messages
-from barnabas.bench.client_driver import Driver, Unavailable
-from barnabas.bench.client_registry import CLIENTS, find, named
-from barnabas.bench.command import app
-from barnabas.bench.compare_cases import FULL_BYTES, Case, Effort, Metric
-from barnabas.bench.compare_run import Compared, Comparison
-from barnabas.bench.compare_sites import Site
-from barnabas.bench.kafka_release import find_kafka
-from barnabas.bench.processes import broker
-from barnabas.bench.topics import log_end_offset
+from barnabas.bench import sections
+from barnabas.bench.bench_command import app
+from barnabas.bench.clusters.bench_topics import log_end_offset
+from barnabas.bench.compare.client_cases import BASE, KIP_848, SKEWED, SMALL, Client, Data, messages
+from barnabas.bench.compare.client_driver import Driver, Unavailable
+from barnabas.bench.compare.client_registry import CLIENTS, find, named
+from barnabas.bench.compare.compare_cases import FULL_BYTES, Case, Effort, Metric
+from barnabas.bench.compare.compare_command import (
+    client_cases,
+    compare_clients,
+    compare_run,
+    kafka_release,
+)
+from barnabas.bench.compare.compare_run import Compared, Comparison
+from barnabas.bench.compare.compare_sites import Site
+from barnabas.bench.compare.kafka_release import find_kafka
+from barnabas.bench.server_processes import broker
 
 FULL = Effort(3, FULL_BYTES, 4.0, 0, 2.0)
 LITTLE = Effort(1, FULL_BYTES // 1000, 0.1, 0, 0.0)
@@ -154,7 +160,7 @@ def test_only_a_whole_run_of_all_clients_replaces_the_results(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(kafka_release, "find_kafka", lambda: None)
     monkeypatch.setattr(compare_run, "compare", lambda *_: found)
-    monkeypatch.setattr("barnabas.bench.compare_latency.idle_delay_ms", lambda _: 1.0)
+    monkeypatch.setattr("barnabas.bench.compare.compare_latency.idle_delay_ms", lambda _: 1.0)
     one = [Driver("aiokafka", ())], {"franz-go": Unavailable("there is no go")}
     monkeypatch.setattr(compare_clients, "find", lambda _: one)
     told = asked(*arguments)

@@ -6,9 +6,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from barnabas.bench.client_show import as_html, as_markdown, by_client, draw, ratios, show, write
-from barnabas.bench.compare_cases import Metric
-from barnabas.bench.compare_run import Compared, Comparison
+from barnabas.bench.compare.client_show import (
+    as_html,
+    as_markdown,
+    by_client,
+    draw,
+    ratios,
+    show,
+    write,
+)
+from barnabas.bench.compare.compare_cases import Metric
+from barnabas.bench.compare.compare_run import Compared, Comparison
 
 JAVA = Metric("consume", "MB/s", goal=1.0, client="Java")
 GO = Metric("consume", "MB/s", goal=1.0, client="<go>")

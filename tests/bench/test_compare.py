@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench import compare_cases
-from barnabas.bench.clients import RecordsMissing
-from barnabas.bench.compare_cases import CASES, Case, Effort, Metric, Turns
-from barnabas.bench.compare_cold import StillCached, cached_share, forget
-from barnabas.bench.compare_run import Compared, compare
-from barnabas.bench.compare_show import as_html, cells, draw, write
-from barnabas.bench.compare_sites import Site, System
+from barnabas.bench.compare.compare_cases import CASES, Case, Effort, Metric, Turns
+from barnabas.bench.compare.compare_cold import StillCached, cached_share, forget
+from barnabas.bench.compare.compare_command import compare_cases
+from barnabas.bench.compare.compare_run import Compared, compare
+from barnabas.bench.compare.compare_show import as_html, cells, draw, write
+from barnabas.bench.compare.compare_sites import Site, System
+from barnabas.bench.limits.clients_bench import RecordsMissing
 
 EFFORT = Effort(3, 1_000, 0.1, 10, 0.0)
 RATE = Metric("rate", "1/s", goal=2.0)

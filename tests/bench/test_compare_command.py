@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.bench import compare as compare_command
-from barnabas.bench import (
+from barnabas.bench import sections
+from barnabas.bench.bench_command import app
+from barnabas.bench.compare.compare_cases import CASES, Case, Metric
+from barnabas.bench.compare.compare_command import (
     compare_cases,
+    compare_command,
     compare_latency,
     compare_limits,
     compare_run,
     kafka_release,
-    sections,
 )
-from barnabas.bench.command import app
-from barnabas.bench.compare_cases import CASES, Case, Metric
-from barnabas.bench.compare_run import Compared, Comparison
-from barnabas.bench.compare_sites import System
-from barnabas.bench.kafka_release import Unavailable, find_kafka
-from barnabas.bench.processes import broker
+from barnabas.bench.compare.compare_run import Compared, Comparison
+from barnabas.bench.compare.compare_sites import System
+from barnabas.bench.compare.kafka_release import Unavailable, find_kafka
+from barnabas.bench.server_processes import broker
 
 RATE = Metric("rate", "1/s", goal=2.0)
 

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from barnabas.bench import compare_load
-from barnabas.bench.clients import RecordsMissing
-from barnabas.bench.compare_load import AT_ONCE, Load, produce, topic
-from barnabas.bench.compare_sites import Site
-from barnabas.bench.processes import broker
-from barnabas.bench.topics import log_end_offset
+from barnabas.bench.clusters.bench_topics import log_end_offset
+from barnabas.bench.compare.compare_command import compare_load
+from barnabas.bench.compare.compare_load import AT_ONCE, Load, produce, topic
+from barnabas.bench.compare.compare_sites import Site
+from barnabas.bench.limits.clients_bench import RecordsMissing
+from barnabas.bench.server_processes import broker
 
 
 @pytest.fixture(scope="module")

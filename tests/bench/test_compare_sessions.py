@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.bench.compare_sessions import wait_for_sign_of_life
-from barnabas.bench.waiting import NotInTime
+from barnabas.bench.clusters.waiting import NotInTime
+from barnabas.bench.compare.compare_sessions import wait_for_sign_of_life
 
 DUMP = """SessionTracker dump:
 Session Sets (1)/(2):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench.client_driver import Driver, Unavailable
-from barnabas.bench.driver_cache import SOURCES
-from barnabas.bench.driver_go import franz_go
+from barnabas.bench.compare.client_driver import Driver, Unavailable
+from barnabas.bench.compare.driver_cache import SOURCES
+from barnabas.bench.compare.driver_go import franz_go
 from tests.bench.driver_contract import DriverContract, Tools, available
 
 

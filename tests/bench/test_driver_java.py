@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.bench.client_driver import ClientFailed, Driver, run
-from barnabas.bench.client_members import Readers
-from barnabas.bench.driver_java import java
+from barnabas.bench.clusters.bench_topics import create_topic, log_end_offset
+from barnabas.bench.compare.client_driver import ClientFailed, Driver, run
+from barnabas.bench.compare.client_members import Readers
+from barnabas.bench.compare.driver_java import java
 from barnabas.bench.drivers.drive_java import consumed, mean_latency, produced, progress
-from barnabas.bench.drivers.program import MessagesMissing
-from barnabas.bench.processes import Server, broker
-from barnabas.bench.topics import create_topic, log_end_offset
+from barnabas.bench.drivers.driver_program import MessagesMissing
+from barnabas.bench.server_processes import Server, broker
 from tests.bench.driver_contract import available
 
 PRODUCED = """INFO ProducerConfig values: (org.apache.kafka.clients.producer.ProducerConfig)

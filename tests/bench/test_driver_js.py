@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench.client_driver import ClientFailed, Driver, Unavailable, run
-from barnabas.bench.driver_cache import SOURCES
-from barnabas.bench.driver_js import kafkajs
+from barnabas.bench.compare.client_driver import ClientFailed, Driver, Unavailable, run
+from barnabas.bench.compare.driver_cache import SOURCES
+from barnabas.bench.compare.driver_js import kafkajs
 from tests.bench.driver_contract import DriverContract, Tools, available
 
 PUBLIC = "https://registry.npmjs.org/"

@@ -8,7 +8,8 @@ from kio.schema.fetch.v12 import FetchRequest, FetchResponse
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
-from barnabas.bench.fetch_frames import (
+from barnabas.bench.bench_plan import SMOKE, Bench
+from barnabas.bench.limits.fetch_frames import (
     FetchAnswered,
     FetchAsked,
     Limits,
@@ -17,11 +18,10 @@ from barnabas.bench.fetch_frames import (
     read_answered,
     write_asked,
 )
-from barnabas.bench.java_fetcher import FETCH_SESSION_ID_NOT_FOUND, JavaFetcher, hash_code
-from barnabas.bench.load import LoadFailed
-from barnabas.bench.messages import Batch, batch_of
-from barnabas.bench.plan import SMOKE, Bench
-from barnabas.bench.sessions import sessions_section
+from barnabas.bench.limits.java_fetcher import FETCH_SESSION_ID_NOT_FOUND, JavaFetcher, hash_code
+from barnabas.bench.limits.load_generator import LoadFailed
+from barnabas.bench.limits.load_messages import Batch, batch_of
+from barnabas.bench.limits.sessions_bench import sessions_section
 from barnabas.wire.fetch.fetch_codec import PartitionFetched, TopicFetched, write_fetch
 
 BATCH = batch_of(1024)

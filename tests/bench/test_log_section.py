@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench.log import ROWS, WrongResult, demand, log_section
-from barnabas.bench.log_files import BATCH_BYTES, sparse_log
-from barnabas.bench.plan import SMOKE, Bench
+from barnabas.bench.bench_plan import SMOKE, Bench
+from barnabas.bench.limits.bench_logs import BATCH_BYTES, sparse_log
+from barnabas.bench.limits.log_bench import ROWS, WrongResult, demand, log_section
 
 
 def test_every_row_has_figures_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.bench.client_cases import READ
-from barnabas.bench.compare_cases import CASES
+from barnabas.bench.compare.client_cases import READ
+from barnabas.bench.compare.compare_cases import CASES
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"

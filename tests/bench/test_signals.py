@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.bench.signals import signalled_once, uninterrupted
+from barnabas.bench.compare.signals import signalled_once, uninterrupted
 
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])

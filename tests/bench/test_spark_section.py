@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench import spark as section
-from barnabas.bench.plan import SMOKE, Bench
-from barnabas.bench.spark import OURS, THEIRS, Measured
+from barnabas.bench import spark_bench as section
+from barnabas.bench.bench_plan import SMOKE, Bench
+from barnabas.bench.spark_bench import OURS, THEIRS, Measured
 from barnabas.bench.spark_connector import Connector, NoConnector
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from barnabas.bench.fetch_frames import (
+from barnabas.bench.limits.fetch_frames import (
     MIB,
     FetchAnswered,
     FetchAsked,
@@ -23,8 +23,8 @@ from barnabas.bench.fetch_frames import (
     read_answered,
     write_asked,
 )
-from barnabas.bench.java_fetcher import JavaFetcher
-from barnabas.bench.messages import batch_of
+from barnabas.bench.limits.java_fetcher import JavaFetcher
+from barnabas.bench.limits.load_messages import batch_of
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from tests.server.raw import Insight, RawClient, broker, produce, until
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.bench.fetch_frames import MIB, FetchAsked, Limits
+from barnabas.bench.limits.fetch_frames import MIB, FetchAsked, Limits
 from tests.replication.leading import F2, ME
 from tests.server.fairness import (
     NEVER_MS,

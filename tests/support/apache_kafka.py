@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from barnabas.bench import kafka_release
-from barnabas.bench.kafka_release import VERSION, Unavailable, find_kafka
+from barnabas.bench.compare.compare_command import kafka_release
+from barnabas.bench.compare.kafka_release import VERSION, Unavailable, find_kafka
 
 __all__ = ["RUN_WITHIN_S", "VERSION", "ApacheKafka", "apache_kafka"]
 

@@ -9,32 +9,31 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from barnabas.base.errors import ConfigError, PeerGone
-from barnabas.bench import timers
-from barnabas.bench.clients import RecordsMissing, clients_section
-from barnabas.bench.failover import failover_section
-from barnabas.bench.group_members import GroupFailed
-from barnabas.bench.groups import groups_section
-from barnabas.bench.idle import idle_section
-from barnabas.bench.limits import raw_section
-from barnabas.bench.load import LoadFailed
-from barnabas.bench.log import WrongResult, log_section
-from barnabas.bench.native_build import NoCompiler
-from barnabas.bench.plan import Bench, Plan
-from barnabas.bench.processes import ServerFailed
-from barnabas.bench.replication import replication_section
-from barnabas.bench.report import Section, show
-from barnabas.bench.restart import restart_section
-from barnabas.bench.sessions import sessions_section
-from barnabas.bench.spark import spark_section
-from barnabas.bench.subscribed import subscribed_section
-from barnabas.bench.throughput import fetch_section, latency_section, produce_section
-from barnabas.bench.waiting import NotInTime
+from barnabas.bench.bench_plan import Bench, Plan
+from barnabas.bench.bench_report import Section, show
+from barnabas.bench.clusters.failover_bench import failover_section
+from barnabas.bench.clusters.group_members import GroupFailed
+from barnabas.bench.clusters.groups_bench import groups_section
+from barnabas.bench.clusters.replication_bench import replication_section
+from barnabas.bench.clusters.restart_bench import restart_section
+from barnabas.bench.clusters.subscribed_bench import subscribed_section
+from barnabas.bench.clusters.waiting import NotInTime
+from barnabas.bench.limits.clients_bench import RecordsMissing, clients_section
+from barnabas.bench.limits.idle import idle_section
+from barnabas.bench.limits.limits_section import raw_section, timers_bench
+from barnabas.bench.limits.load_generator import LoadFailed
+from barnabas.bench.limits.log_bench import WrongResult, log_section
+from barnabas.bench.limits.native_build import NoCompiler
+from barnabas.bench.limits.sessions_bench import sessions_section
+from barnabas.bench.limits.throughput import fetch_section, latency_section, produce_section
+from barnabas.bench.server_processes import ServerFailed
+from barnabas.bench.spark_bench import spark_section
 from barnabas.znodes.tree import ZnodeError
 
 
 def timers_section(bench: Bench) -> Section:
     bench.say("timers")
-    return timers.section(bench.plan.timers)
+    return timers_bench.section(bench.plan.timers)
 
 
 SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.bench.maven import Artifact, Unavailable, fetched
+from barnabas.bench.compare.maven import Artifact, Unavailable, fetched
 
 # Connector and token provider: what belongs to our Spark, then what runs on it too, since not every
 # mirror of Maven Central has all of them.

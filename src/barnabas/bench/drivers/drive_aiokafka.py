@@ -8,7 +8,7 @@ from typing import Any
 
 import aiokafka
 
-from barnabas.bench.drivers.program import POLL_S, Paced, Spec, Tally, main
+from barnabas.bench.drivers.driver_program import POLL_S, Paced, Spec, Tally, main
 
 library: Any = aiokafka  # it is only partly typed
 POLL_MS = int(1000 * POLL_S)

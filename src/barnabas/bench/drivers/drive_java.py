@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from barnabas.bench.drivers.program import MessagesMissing, Spec, main
+from barnabas.bench.drivers.driver_program import MessagesMissing, Spec, main
 
 TOOLS: Final = "org.apache.kafka.tools"
 ENDS_AFTER_SILENCE_MS: Final = 60_000

@@ -7,7 +7,7 @@ from typing import Any
 import kafka
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 
-from barnabas.bench.drivers.program import POLL_S, Paced, Spec, Tally, main, sending
+from barnabas.bench.drivers.driver_program import POLL_S, Paced, Spec, Tally, main, sending
 
 library: Any = kafka  # it is not typed
 POLL_MS = int(1000 * POLL_S)

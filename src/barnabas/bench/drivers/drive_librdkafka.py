@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.bench.drivers.program import (
+from barnabas.bench.drivers.driver_program import (
     POLL_S,
     MessagesMissing,
     Paced,

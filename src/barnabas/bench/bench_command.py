@@ -1,0 +1,98 @@
+"""`barnabas bench`: which sections run, how often, and where the figures go.
+
+What measures is imported when it is used, so that listing the commands stays quick.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import typer
+
+from barnabas.bench.bench_guard import guard
+from barnabas.bench.bench_options import FOLDER
+from barnabas.bench.bench_plan import FULL, SMOKE
+from barnabas.bench.compare.compare_command import compare
+
+NAMES: Final = (
+    "raw",
+    "produce",
+    "fetch",
+    "sessions",
+    "clients",
+    "latency",
+    "idle",
+    "subscribed",
+    "log",
+    "timers",
+    "replication",
+    "failover",
+    "restart",
+    "groups",
+    "spark",
+)
+STDOUT: Final = Path("-")
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.command()(compare)
+app.command()(guard)
+
+
+def chosen(only: str) -> list[str]:
+    """The sections to run, in the order of the report. Raises BadParameter for an unknown name."""
+    wanted = [name.strip() for name in only.split(",") if name.strip()] or list(NAMES)
+    for name in wanted:
+        if name not in NAMES:
+            raise typer.BadParameter(f"no section {name!r}; there are: {', '.join(NAMES)}")
+    return [name for name in NAMES if name in wanted]
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    ctx: typer.Context,
+    only: Annotated[str, typer.Option(help=f"Sections: {','.join(NAMES)}.")] = "",
+    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds of each measurement.")] = None,
+    smoke: Annotated[bool, typer.Option(help="A few seconds, to see that it runs.")] = False,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the figures to this file too; - is stdout.")
+    ] = None,
+    folder: Annotated[Path | None, FOLDER] = None,
+) -> None:
+    """How fast Barnabas is on this machine, beside what the machine itself can do.
+
+    \b
+    Examples:
+      barnabas bench
+      barnabas bench --only produce,fetch --repeat 9 --json figures.json
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    measure(only, repeat, smoke, json, folder)
+
+
+def measure(
+    only: str, repeat: int | None, smoke: bool, json: Path | None, folder: Path | None
+) -> None:
+    """Run the sections and show them. Raises Exit(1) if an answer was wrong."""
+    names = chosen(only)
+    plan = SMOKE if smoke else FULL
+    if repeat is not None:
+        plan = replace(plan, repeat=repeat)
+    from rich.console import Console
+
+    from barnabas.bench.bench_report import as_json, in_one_line, machine
+    from barnabas.bench.sections import run
+
+    facts, console = machine(), Console(stderr=json == STDOUT)
+    console.print(in_one_line(facts), highlight=False)
+    if smoke:
+        console.print("Smoke run: too short for its figures to mean anything.", style="yellow")
+    console.print()
+    with TemporaryDirectory(prefix="barnabas-bench-", dir=folder) as data:
+        outcome = run(names, plan, Path(data), console)
+    if json is not None:
+        text = as_json(facts, outcome.sections)
+        typer.echo(text, nl=False) if json == STDOUT else json.write_text(text)
+    if outcome.failures:
+        raise typer.Exit(1)

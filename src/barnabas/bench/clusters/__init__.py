@@ -1,0 +1,1 @@
+"""Benchmarks of clusters: failover, restart, replication, groups."""

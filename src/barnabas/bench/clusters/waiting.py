@@ -1,0 +1,78 @@
+"""Waits for what a cluster does by itself: a leader, a write that is acknowledged, a replica."""
+
+import asyncio
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from barnabas.base.errors import PeerGone
+from barnabas.base.ids import TopicPartition
+from barnabas.bench.clusters.bench_cluster import Cluster, state_of
+from barnabas.bench.limits.load_messages import CLIENT_ID, batch_of, produce
+from barnabas.client.peer import Peer
+from barnabas.znodes.tree import Coordination
+
+LOOKS_EVERY_S: Final = 0.002
+PATIENCE_S: Final = 60.0
+ANSWERED_WITHIN_S: Final = 1.0
+CORRELATION_AT: Final = 8  # in a request; an answer is given from behind its own on
+PROBE: Final = batch_of(200)
+
+
+class NotInTime(Exception):
+    """What was waited for did not happen; the message says what."""
+
+
+async def until(
+    happened: Callable[[], Awaitable[bool]],
+    what: str,
+    every_s: float = LOOKS_EVERY_S,
+    patience_s: float = PATIENCE_S,
+) -> float:
+    """When it was seen to have happened. Raises NotInTime after a minute, if not told otherwise."""
+    deadline = time.perf_counter() + patience_s
+    while not await happened():
+        if time.perf_counter() > deadline:
+            raise NotInTime(f"{what}: not within {patience_s:g} s")
+        await asyncio.sleep(every_s)
+    return time.perf_counter()
+
+
+async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
+    """Whether this broker takes a record with acks=all, and says so soon."""
+    exchange = produce(PROBE, topic, acks=-1)
+    request = exchange.request_for(partition)
+    head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
+    try:
+        peer = await Peer.connect(
+            "127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=ANSWERED_WITHIN_S
+        )
+    except PeerGone:
+        return False
+    try:
+        answer = await peer.exchange(
+            lambda number: head + struct.pack(">i", number) + tail, ANSWERED_WITHIN_S
+        )
+    except PeerGone:
+        return False
+    finally:
+        peer.close()
+    (error,) = struct.unpack_from(">h", answer, exchange.error_at - CORRELATION_AT)
+    return bool(error == 0)
+
+
+async def until_led(
+    cluster: Cluster, tree: Coordination, partition: TopicPartition, not_by: int = -1
+) -> float:
+    """Until a broker other than `not_by` acknowledges writes to the partition."""
+
+    async def is_led() -> bool:
+        leader = (await state_of(tree, partition)).leader
+        if leader in (-1, not_by):
+            return False
+        return await acknowledges(
+            cluster.members[leader].port, partition.topic, partition.partition
+        )
+
+    return await until(is_led, f"a leader of {partition}")

@@ -1,0 +1,1 @@
+"""`barnabas bench compare`: Barnabas beside Apache Kafka."""

@@ -1,0 +1,259 @@
+"""The comparison's cases for one client each: what it gets out of a cluster with its defaults.
+
+One factor at a time is varied from a base of 6 partitions, messages of 1,000 B, one consumer, a
+classic group and equal partitions.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from statistics import median
+from typing import Any, Final
+from uuid import uuid4
+
+from barnabas.bench.clusters.bench_topics import delete_topic, log_end_offset
+from barnabas.bench.compare.client_driver import Driver, run
+from barnabas.bench.compare.client_members import Readers
+from barnabas.bench.compare.compare_cases import Case, Effort, Metric, Turns
+from barnabas.bench.compare.compare_load import Load, new_topic, produce, topic
+from barnabas.bench.compare.compare_sites import Site
+from barnabas.bench.compare.group_gate import begin_together, has_consumer_groups
+from barnabas.bench.compare.paced import paced_writer
+from barnabas.bench.limits.clients_bench import RecordsMissing
+
+GROUP: Final = 3
+LATENCY_RATE: Final = 200
+NEW_MESSAGES_PER_SECOND: Final = 5_000
+# A member reports at times only, so not every message that it got is known of while it reads.
+KNOWN_OF: Final = 0.7
+MOST_MESSAGES: Final = {100: 600_000, 1000: 150_000}
+# Where one partition has nearly all messages, some clients get 1 MiB in half a second: a fetch of
+# the others waits for fetch.max.wait.ms, and this partition is not in it.
+SKEWED_SHARE: Final = 0.2
+FEWEST_MESSAGES: Final = 3_000
+# Of these messages, for clients that take much longer over one; a measurement is to take a second.
+SHARES: Final = {"kafka-python": 0.3, "aiokafka": 0.5, "kafkajs": 0.5}
+
+BASE: Final = Load(record_bytes=1000, partitions=6)
+SMALL: Final = replace(BASE, record_bytes=100)
+SKEWED: Final = replace(BASE, skewed=True)
+READ: Final = (
+    ("consume, 1 partition", replace(BASE, partitions=1)),
+    ("consume, 6 partitions", BASE),
+    ("consume, 10 partitions", replace(BASE, partitions=10)),
+    ("consume, 100 partitions", replace(BASE, partitions=100)),
+    ("consume, 6 partitions, 100 B", SMALL),
+    ("consume, 6 partitions, 90 % in one", SKEWED),
+)
+KIP_848: Final = "consume, 6 partitions, KIP-848 group"
+_OURS: Final = uuid4().hex[:8]  # others may compare there, too
+_GROUPS = count()
+Measure = Callable[[Site, Effort], Sequence[float]]
+
+
+class Data:
+    """Topics that all clients read, written once for a cluster and each kind of messages."""
+
+    def __init__(self) -> None:
+        self._topics: dict[tuple[Site, Load, str], str] = {}
+
+    def topic(self, site: Site, load: Load, effort: Effort, use: str = "") -> str:
+        """Its name; it is written when it is first asked for. Raises RecordsMissing."""
+        key = (site, load, use)
+        if key not in self._topics:
+            name = new_topic(site, load.partitions)
+            produce(site, name, load, load.record_bytes * messages(load, effort))
+            os.sync()  # or the disk would still write while the first client reads
+            self._topics[key] = name
+        return self._topics[key]
+
+    def delete(self) -> None:
+        """Delete what was written to clusters that run on; others end with all their topics."""
+        for (site, *_), name in self._topics.items():
+            if not site.brokers:
+                delete_topic(site.bootstrap, name)
+
+
+def messages(load: Load, effort: Effort, client: str = "") -> int:
+    """The messages that a client sends or reads for a figure."""
+    wanted = MOST_MESSAGES[load.record_bytes] * effort.share * SHARES.get(client, 1.0)
+    if load.skewed:
+        wanted *= SKEWED_SHARE
+    return max(FEWEST_MESSAGES, int(wanted) // 500 * 500)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client's measurements; each gives the figures of a case for one cluster."""
+
+    driver: Driver
+    data: Data
+
+    def produced(self, load: Load, site: Site, effort: Effort) -> tuple[float]:
+        """MB/s until the last message is acknowledged. Raises RecordsMissing if some are not in
+        the log."""
+        with topic(site, load.partitions) as name:
+            return (self._produce(site, name, load, effort),)
+
+    def consumed(
+        self, load: Load, site: Site, effort: Effort, use: str = "", protocol: str = "classic"
+    ) -> tuple[float]:
+        """MB/s from the first assignment on."""
+        found = self._run(
+            site,
+            role="consume",
+            topic=self.data.topic(site, load, effort, use),
+            group=_group(),
+            messages=messages(load, effort, self.driver.name),
+            protocol=protocol,
+            shared=False,
+        )
+        return (found["messages"] * load.record_bytes / 1e6 / found["seconds"],)
+
+    def consumed_in_new_protocol(self, site: Site, effort: Effort) -> tuple[float]:
+        """MB/s in a group of KIP-848, or where the cluster has none in a classic one."""
+        protocol = "consumer" if has_consumer_groups(site.bootstrap) else "classic"
+        return self.consumed(BASE, site, effort, protocol=protocol)
+
+    def consumed_by_three(self, site: Site, effort: Effort) -> tuple[float]:
+        """MB/s of all members together, from the first message that one of them got."""
+        name = self.data.topic(site, BASE, effort)
+        wanted = messages(BASE, effort, self.driver.name)
+        return (self._shared(site, name, wanted, GROUP)[0],)
+
+    def at_once(self, site: Site, effort: Effort) -> tuple[float, float]:
+        """MB/s in, and out again by a consumer that waits for the first message."""
+        wanted = messages(BASE, effort, self.driver.name)
+        with topic(site, BASE.partitions) as name:
+            out, into = self._shared(
+                site, name, wanted, 1, lambda: self._produce(site, name, BASE, effort)
+            )
+        return into, out
+
+    def consumed_behind_a_writer(self, site: Site, effort: Effort) -> tuple[float]:
+        """MB/s of old messages while others write new ones to the same partitions."""
+        use = "old and new"
+        name = self.data.topic(site, BASE, effort, use)
+        with paced_writer(site, name, BASE, NEW_MESSAGES_PER_SECOND):
+            return self.consumed(BASE, site, effort, use)
+
+    def latencies(self, site: Site, effort: Effort) -> list[float]:
+        """Milliseconds from a send until the message is read."""
+        with topic(site, 1) as name:
+            found = self._run(
+                site,
+                role="latency",
+                topic=name,
+                message_bytes=BASE.record_bytes,
+                rate=LATENCY_RATE,
+                seconds=effort.seconds,
+            )
+        return [found[f"{each}_ms"] for each in self.driver.latencies]
+
+    def _produce(self, site: Site, name: str, load: Load, effort: Effort) -> float:
+        wanted = messages(load, effort, self.driver.name)
+        found = self._run(
+            site,
+            role="produce",
+            topic=name,
+            partitions=load.partitions,
+            messages=wanted,
+            message_bytes=load.record_bytes,
+        )
+        if (end := log_end_offset(site.bootstrap, name, load.partitions)) != wanted:
+            raise RecordsMissing(f"{wanted} messages were sent, {end} are in the log")
+        return wanted * load.record_bytes / 1e6 / float(found["seconds"])
+
+    def _shared(
+        self,
+        site: Site,
+        name: str,
+        wanted: int,
+        members: int,
+        meanwhile: Callable[[], float] = lambda: 0.0,
+    ) -> tuple[float, float]:
+        """MB/s that a group got, and what `meanwhile` returned, which begins with the group."""
+        group = _group()
+        spec = {"bootstrap": site.bootstrap, "topic": name, "group": group}
+        spec |= {"protocol": "classic"}
+        with Readers(self.driver, spec).running() as readers:
+            begin_together(site.bootstrap, group, members, lambda: readers.start(members))
+            other = meanwhile()
+            progress = readers.wait_for(int(KNOWN_OF * wanted))
+        (begun, had), (ended, have) = progress[0], progress[-1]
+        return (have - had) * BASE.record_bytes / 1e6 / (ended - begun), other
+
+    def _run(self, site: Site, **spec: object) -> dict[str, Any]:
+        return run(self.driver, {"bootstrap": site.bootstrap, **spec})
+
+
+def client_cases(drivers: Sequence[Driver], data: Data) -> list[Case]:
+    """All cases of these clients, those of one kind beside each other."""
+    by_client = [_cases_of(driver, data) for driver in drivers]
+    kinds = list(dict.fromkeys(kind for cases in by_client for kind in cases))
+    return [cases[kind] for kind in kinds for cases in by_client if kind in cases]
+
+
+def prepare(site: Site, effort: Effort, data: Data) -> None:
+    """Write what all clients read, before the first round."""
+    for _, load in READ:
+        data.topic(site, load, effort)
+    data.topic(site, BASE, effort, "old and new")
+
+
+def _cases_of(driver: Driver, data: Data) -> dict[str, Case]:
+    client = Client(driver, data)
+    found: dict[str, Measure] = {
+        "produce, 1,000 B": partial(client.produced, BASE),
+        "produce, 100 B": partial(client.produced, SMALL),
+        **{name: partial(client.consumed, load) for name, load in READ},
+        "consume, 6 partitions, group of three": client.consumed_by_three,
+        "consume, old messages while new come": client.consumed_behind_a_writer,
+    }
+    if "consumer" in driver.protocols:
+        found[KIP_848] = client.consumed_in_new_protocol
+    # Kafka 3.9 has such groups with KRaft only, as a preview: the other side is a classic group.
+    rows = {name: replace(_rate(name), goal=None if name == KIP_848 else 1.0) for name in found}
+    cases = {name: _case(driver, name, measure, rows[name]) for name, measure in found.items()}
+    both = (_rate("produce while consuming"), _rate("consume while producing"))
+    cases["at once"] = _case(driver, "at once", client.at_once, *both)
+    latencies = (
+        Metric(f"end-to-end latency, {each}", "ms", less=True, goal=1.0)
+        for each in driver.latencies
+    )
+    cases["latency"] = _case(driver, "latency", client.latencies, *latencies)
+    return cases
+
+
+def in_turns(measure: Measure, site: Site, effort: Effort) -> Turns:
+    """The median of as many measurements as there is time for, in turns with the other system.
+
+    A fast client needs a fraction of a second for one, in which much can happen to a machine.
+    """
+    found: list[Sequence[float]] = []
+    took_s: list[float] = []
+    while effort.has_time(took_s):
+        if found:
+            yield
+        start = time.perf_counter()
+        found.append(measure(site, effort))
+        took_s.append(time.perf_counter() - start)
+    return [median(values) for values in zip(*found, strict=True)]
+
+
+def _case(driver: Driver, name: str, measure: Measure, *rows: Metric) -> Case:
+    metrics = tuple(replace(row, client=driver.name) for row in rows)
+    return Case(
+        f"{driver.name}: {name}", metrics, partial(in_turns, measure), set_up_s=3.0, work_s=4.0
+    )
+
+
+def _rate(name: str) -> Metric:
+    return Metric(name, "MB/s", goal=1.0)
+
+
+def _group() -> str:
+    return f"compared-{_OURS}-{next(_GROUPS)}"

@@ -1,0 +1,86 @@
+"""Client programs that a comparison runs: each client in a process and a runtime of its own.
+
+A driver is a command line to which one argument is appended: a JSON object, the *spec*. It
+connects, measures, prints one JSON object as its last line of stdout, and exits with 0. Where it
+fails it exits with another code and says why in one line on stderr. Clients run with their own
+defaults, apart from what the spec names and `auto.offset.reset=earliest`. The Java client comes by
+Kafka's own tools, which have no `skew`, `first_s`, `p50_ms` and `p99_ms`, but a `mean_ms`.
+
+`produce`  bootstrap, topic, partitions, messages, message_bytes, skew
+    {"seconds"} from the first send until all messages are acknowledged. The driver sends to each
+    partition in turn, or the client's own partitioner chooses; with `skew` nine of ten messages
+    go to partition 0.
+`consume`  bootstrap, topic, group, messages, protocol ("classic" or "consumer"), shared
+    {"seconds", "messages", "bytes", "first_s"} from the first assignment until that many messages
+    came, and until the first of them.
+    `shared`: it reads, and ignores `messages`, until stdin has a line or ends. Meanwhile it prints
+    a line [seconds since the epoch, messages so far] after polls that brought messages, flushed;
+    not more than one every 10 ms, but what came last is reported within 0.2 s. Its last line is
+    {"messages", "bytes"}.
+`latency`  bootstrap, topic, rate, seconds
+    {"p50_ms", "p99_ms", "messages"} from the send of a message to partition 0 until the same
+    process read it; the consumer is assigned the partition, without a group.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.bench.compare.kafka_release import ENDING_WITH_US, Unavailable
+
+__all__ = ["ROLES", "ClientFailed", "Driver", "Unavailable", "answer", "run"]
+
+ROLES: Final = frozenset({"produce", "consume", "latency"})
+ENDS_WITHIN_S: Final = 120.0
+
+
+class ClientFailed(Exception):
+    """A client's program failed, or did not say what it measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A client that can be had here; `version` is for the results, empty if nobody knows.
+
+    `latencies`: the fields of its answer, without their unit.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    version: str = ""
+    roles: frozenset[str] = ROLES
+    protocols: frozenset[str] = frozenset({"classic"})
+    latencies: tuple[str, ...] = ("p50", "p99")
+
+
+def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
+    """One measurement in a process of its own. Raises ClientFailed."""
+    try:
+        ended = subprocess.run(
+            [*ENDING_WITH_US, *driver.command, json.dumps(spec)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ENDS_WITHIN_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise ClientFailed(f"{driver.name} did not end within {ENDS_WITHIN_S:.0f} s") from None
+    return answer(driver, ended.returncode, ended.stdout, ended.stderr)
+
+
+def answer(driver: Driver, code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    """The object in the last line of stdout. Raises ClientFailed with the last line of stderr."""
+    lines = stdout.split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    if code != 0:
+        said = next((line for line in reversed(stderr.splitlines()) if line.strip()), last)
+        raise ClientFailed(f"{driver.name} ended with {code}: {said.strip()[:300]}")
+    try:
+        found = json.loads(last)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ClientFailed(f"{driver.name} printed no result, but {last[:100]!r}")
+    return found

@@ -1,0 +1,399 @@
+"""What is compared, as one table of cases; each is a run that gives one number or several."""
+
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from confluent_kafka import Producer
+
+from barnabas.bench.bench_plan import CONNECTIONS, WINDOW
+from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings
+from barnabas.bench.compare.compare_cold import forget
+from barnabas.bench.compare.compare_latency import latencies_ms
+from barnabas.bench.compare.compare_load import (
+    Load,
+    consume,
+    produce,
+    rebalance_seconds,
+    topic,
+    unbatched_per_second,
+)
+from barnabas.bench.compare.compare_outages import leaderless_seconds, without_controller_seconds
+from barnabas.bench.compare.compare_sites import Site
+from barnabas.bench.limits.load_generator import Load as Connections
+from barnabas.bench.limits.load_generator import drive
+from barnabas.bench.limits.load_messages import batch_of
+from barnabas.bench.limits.load_messages import produce as produce_frame
+from barnabas.bench.server_processes import Server, cpu_seconds, most_resident_bytes, resident_bytes
+
+SETTLED_S: Final = 6.0  # after which a broker has done what its start left for later, and is idle
+COLD_TOPICS: Final = 3
+FULL_BYTES: Final = 200_000_000
+PREPARED_BYTES: Final = 16 * 1024
+WARM_SHARE: Final = 20.0  # brokers are warmed by a load for so many times `load_s` at most
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done for one number, how often, and for how long in all (None: for ever).
+
+    `load_s`: for so long each system is written to, and read, in a round of a case of throughput.
+    """
+
+    repeat: int
+    total_bytes: int
+    seconds: float
+    requests: int
+    load_s: float
+    minutes: float | None = None
+
+    @property
+    def share(self) -> float:
+        return self.total_bytes / FULL_BYTES
+
+    def has_time(self, took_s: Sequence[float]) -> bool:
+        """Whether one more turn like the last ends in time; the first is always had.
+
+        So both systems get the same time, and the faster one does the same more often.
+        """
+        return not took_s or sum(took_s) + took_s[-1] <= self.load_s
+
+
+# A measurement that lets the other system go on after each of its turns.
+Turns = Generator[None, None, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row; `goal` is the least ratio of ours to theirs, or the greatest if less is better.
+
+    `client`: with which it is measured, where there are several.
+    """
+
+    name: str
+    unit: str
+    less: bool = False
+    goal: float | None = None
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run, and the rows that it fills, in the order of what `measure` returns, at once or in
+    turns; those that are `fresh` at once.
+
+    `fresh`: it wants a cluster of its own. `local`: it looks at processes and files. `crossed`: it
+    is one of many combinations. `compiled`: it wants a C compiler. `set_up_s` and `work_s` are what
+    a round of both systems was seen to take on two cores; the latter grows with the effort. `most`
+    is how many rounds it is worth.
+    """
+
+    key: str
+    metrics: tuple[Metric, ...]
+    measure: Callable[[Site, Effort], Sequence[float] | Turns]
+    brokers: int = 1
+    fresh: bool = False
+    local: bool = False
+    crossed: bool = False
+    compiled: bool = False
+    set_up_s: float = 2.0
+    work_s: float = 6.0
+    most: int = 1_000
+
+    def expected_s(self, effort: Effort) -> float:
+        return self.set_up_s + self.work_s * effort.share
+
+    def rounds(self, effort: Effort) -> int:
+        return min(effort.repeat, self.most)
+
+    def without_goals(self) -> "Case":
+        """For others than Barnabas beside Apache Kafka, to whom they do not apply."""
+        return replace(self, metrics=tuple(replace(each, goal=None) for each in self.metrics))
+
+
+def moved(load: Load, site: Site, effort: Effort) -> Turns:
+    """MB a second in, and out again: the median of many readers, who come in turn with those of
+    the other system, so that a machine that is slower for a while is so for both."""
+    written_s: list[float] = []
+    read_s: list[float] = []
+    sent = 0
+    with ExitStack() as last:
+        while effort.has_time(written_s):
+            last.close()
+            name = last.enter_context(topic(site, load.partitions))
+            count, seconds = produce(site, name, load, _total_bytes(load, effort))
+            sent += count
+            written_s.append(seconds)
+            os.sync()  # or the faster writer would have more of its log on the way to the disk
+        while effort.has_time(read_s):
+            yield
+            read_s.append(consume(site, name, load.partitions, count))
+    megabyte = 1e6 / load.record_bytes  # of messages
+    return sent / megabyte / sum(written_s), count / megabyte / median(read_s)
+
+
+def warm_up(site: Site, effort: Effort) -> None:
+    """What is not counted: Java is slow before it has seen some work of a kind."""
+    for _ in moved(BASE, site, effort):
+        pass
+    once = replace(effort, load_s=0.0)
+    for load in WARMING:
+        _warm(partial(_produced, load, site, once), effort.load_s * WARM_SHARE)
+    os.sync()  # the first figure is not of a disk that still writes this
+
+
+def warm_up_seconds(cases: Sequence[Case], effort: Effort) -> float:
+    """What warming up both systems was seen to take on two cores."""
+    return 90.0 * effort.share if any(not case.fresh for case in cases) else 0.0
+
+
+def replicated(site: Site, effort: Effort) -> tuple[float, float]:
+    """MB a second in of one producer, and of ten, by brokers that have copied for a while."""
+    load = replace(BASE, acks=-1)
+    few = replace(effort, total_bytes=effort.total_bytes // 4)
+    _warm(lambda: _produced(load, site, replace(few, load_s=0.0)), effort.load_s * WARM_SHARE)
+    return _produced(load, site, few), _produced(replace(load, producers=10), site, few)
+
+
+def _warm(work: Callable[[], float], most_s: float) -> None:
+    """Until it was twice not a tenth faster than ever before, but not much longer than that."""
+    start, best, same = time.perf_counter(), work(), 0
+    while same < 2 and time.perf_counter() - start < most_s:
+        rate = work()
+        same = 0 if rate > 1.1 * best else same + 1
+        best = max(best, rate)
+
+
+def _produced(load: Load, site: Site, effort: Effort) -> float:
+    sent = 0
+    written_s: list[float] = []
+    while effort.has_time(written_s):
+        with topic(site, load.partitions) as name:
+            count, seconds = produce(site, name, load, _total_bytes(load, effort))
+            sent += count
+            written_s.append(seconds)
+    return sent * load.record_bytes / 1e6 / sum(written_s)
+
+
+def _total_bytes(load: Load, effort: Effort) -> int:
+    # Small messages cost the client more than the brokers.
+    return effort.total_bytes // (2 if load.record_bytes < 1024 else 1)
+
+
+def cost(site: Site, effort: Effort) -> tuple[float, float]:
+    """CPU seconds of the brokers for a GB in and out, and bytes on disk for a byte of messages."""
+    load = Load(partitions=1)
+    before = sum(cpu_seconds(broker.pid) for broker in site.brokers)
+    with topic(site, load.partitions) as name:
+        count, _ = produce(site, name, load, effort.total_bytes)
+        consume(site, name, load.partitions, count)
+        used = sum(cpu_seconds(broker.pid) for broker in site.brokers) - before
+        on_disk = sum(_blocks(path) for path in _files(site, name))
+    payload = count * load.record_bytes
+    return used / (payload / 1e9), on_disk / payload
+
+
+def started(site: Site, effort: Effort) -> tuple[float, float, float]:
+    """Seconds to the first acknowledged message, then MB of memory: idle, and at its most while
+    messages were written and read."""
+    load = Load(partitions=1)
+    with topic(site, load.partitions) as name:
+        producer = Producer(client_settings(site.bootstrap, acks=1))
+        producer.produce(name, b"first", partition=0)
+        producer.flush(PATIENCE_S)
+        first_s = time.perf_counter() - site.launched_at
+    time.sleep(SETTLED_S)
+    idle = sum(resident_bytes(broker.pid) for broker in site.brokers)
+    with topic(site, load.partitions) as name:
+        consume(site, name, load.partitions, produce(site, name, load, effort.total_bytes)[0])
+    most = sum(most_resident_bytes(broker.pid) for broker in site.brokers)
+    return first_s, idle / 1e6, most / 1e6
+
+
+def prepared(site: Site, effort: Effort) -> tuple[float]:
+    """MB a second of requests that are there already, so that the client does next to nothing."""
+    batch = batch_of(PREPARED_BYTES)
+    (broker,) = site.brokers
+    server = Server(broker.pid, broker.port, 0.0)
+    count = effort.total_bytes // PREPARED_BYTES
+    with topic(site, CONNECTIONS) as name, TemporaryDirectory() as folder:
+        found = drive(
+            server,
+            produce_frame(batch, name),
+            Connections(CONNECTIONS, WINDOW, count, PATIENCE_S),
+            Path(folder),
+        )
+    return (found.requests_per_second * PREPARED_BYTES / 1e6,)
+
+
+def cold(site: Site, effort: Effort) -> tuple[float]:
+    """MB a second out of files of which the page cache holds nothing any more."""
+    load, megabytes, seconds = Load(partitions=1), 0.0, 0.0
+    for _ in range(COLD_TOPICS):  # each read once: to read it brings it into the page cache
+        with topic(site, load.partitions) as name:
+            count, _ = produce(site, name, load, effort.total_bytes)
+            for path in _files(site, name):
+                forget(path)
+            seconds += consume(site, name, load.partitions, count)
+            megabytes += count * load.record_bytes / 1e6
+    return (megabytes / seconds,)
+
+
+def _files(site: Site, name: str) -> Iterator[Path]:
+    for broker in site.brokers:
+        yield from (path for path in broker.data.glob(f"{name}-*/*") if path.is_file())
+
+
+def _blocks(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def _throughput(load: Load, *, crossed: bool = False) -> Case:
+    work_s = 11.0 + 0.04 * load.partitions + 0.3 * load.producers
+    into = Metric(f"produce, {load.name}", "MB/s", goal=2.0 if load.batch_bytes < 100_000 else 1.0)
+    out_again = Metric(f"consume, {load.name}", "MB/s", goal=1.0)
+    return Case(
+        f"produce {load.name}",
+        (into, out_again),
+        partial(moved, load),
+        crossed=crossed,
+        work_s=work_s,
+    )
+
+
+def _latency(site: Site, effort: Effort) -> Turns:
+    return latencies_ms(site, effort.seconds)
+
+
+def _controller(partitions: int, *, seconds: float, most: int) -> Case:
+    return Case(
+        f"controller {partitions}",
+        (Metric(f"controller killed, partitions: {partitions:,}", "s", less=True),),
+        lambda site, effort: (without_controller_seconds(site, partitions),),
+        brokers=3,
+        fresh=True,
+        local=True,
+        set_up_s=seconds,
+        work_s=0.0,
+        most=most,
+    )
+
+
+BASE: Final = Load()
+# What costs a broker different work: many messages, and such as it may have to decompress.
+WARMING: Final = (BASE, replace(BASE, record_bytes=100), replace(BASE, codec="lz4"))
+# Each factor by itself; all of them together are more than a person waits for.
+VARIED: Final = (
+    replace(BASE, record_bytes=100),
+    replace(BASE, record_bytes=10 * 1024),
+    replace(BASE, acks=0),
+    replace(BASE, acks=-1),
+    replace(BASE, acks=-1, idempotent=True),
+    replace(BASE, codec="lz4"),
+    replace(BASE, partitions=1),
+    replace(BASE, partitions=100),
+    replace(BASE, producers=10),
+)
+CROSSED: Final = tuple(
+    Load(*factors)
+    for factors in product(
+        (100, 1024, 10 * 1024), (0, 1, -1), ("none", "lz4"), (1, 10, 100), (1, 10)
+    )
+)
+CASES: Final = (
+    *(_throughput(load) for load in (BASE, *VARIED)),
+    _throughput(replace(BASE, record_bytes=10 * 1024, batch_bytes=1_000_000)),
+    *(_throughput(load, crossed=True) for load in CROSSED if load not in (BASE, *VARIED)),
+    Case(
+        "latency",
+        (
+            Metric("end-to-end latency, p50", "ms", less=True, goal=0.8),
+            Metric("end-to-end latency, p99", "ms", less=True, goal=1.0),
+            Metric("end-to-end latency, p99.9", "ms", less=True, goal=0.5),
+        ),
+        _latency,
+        work_s=48.0,
+    ),
+    Case(
+        "prepared",
+        (Metric("produce, 100 B, requests prepared, 4 connections", "MB/s", goal=2.0),),
+        prepared,
+        local=True,
+        compiled=True,
+    ),
+    Case(
+        "unbatched",
+        (Metric("requests of one message of 100 B", "/s"),),
+        lambda site, effort: (unbatched_per_second(site, effort.requests),),
+    ),
+    Case(
+        "rebalance",
+        (Metric("a fourth member joins a group", "s", less=True),),
+        lambda site, effort: (rebalance_seconds(site),),
+        set_up_s=9.0,
+        work_s=0.0,
+    ),
+    Case(
+        "cost",
+        (
+            Metric("CPU for a GB in and out", "s", less=True, goal=0.7),
+            Metric("disk for a byte of messages", "B", less=True),
+        ),
+        cost,
+        local=True,
+    ),
+    Case(
+        "cold",
+        (Metric("consume, not in the page cache", "MB/s", goal=1.0),),
+        cold,
+        local=True,
+        work_s=14.0,
+    ),
+    Case(
+        "start",
+        (
+            Metric("start to first acknowledged message", "s", less=True, goal=0.2),
+            Metric("memory, idle", "MB", less=True, goal=0.2),
+            Metric("memory, at its most under a load", "MB", less=True, goal=0.3),
+        ),
+        started,
+        fresh=True,
+        local=True,
+        set_up_s=20.0,
+    ),
+    Case(
+        "replicated",
+        (
+            Metric("produce, three brokers, acks=all", "MB/s", goal=1.5),
+            Metric("produce, three brokers, acks=all, 10 producers", "MB/s", goal=1.5),
+        ),
+        replicated,
+        brokers=3,
+        fresh=True,
+        set_up_s=16.0,
+        work_s=44.0,
+        most=4,
+    ),
+    Case(
+        "leader",
+        (Metric("no writes after a leader's SIGKILL", "s", less=True),),
+        lambda site, effort: (leaderless_seconds(site),),
+        brokers=3,
+        fresh=True,
+        local=True,
+        set_up_s=28.0,
+        work_s=0.0,
+        most=3,
+    ),
+    _controller(1, seconds=28.0, most=3),
+    _controller(1_000, seconds=42.0, most=3),
+    _controller(10_000, seconds=240.0, most=1),
+)

@@ -1,0 +1,221 @@
+"""The systems that are compared, started by the same rules: Barnabas, Apache Kafka, or neither.
+
+Of a cluster that was started elsewhere only its address is known; what needs its processes or
+its files is then not measured.
+"""
+
+import compileall
+import ctypes
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from barnabas.base.ports import free_port
+from barnabas.bench.clusters.bench_topics import client_settings
+from barnabas.bench.compare.kafka_release import AS_SHIPPED, ENDING_WITH_US, ApacheKafka
+from barnabas.bench.server_processes import BROKER, ServerFailed
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+
+HOST: Final = "127.0.0.1"
+READY_WITHIN_S: Final = 90.0
+LOOKS_EVERY_S: Final = 0.005
+SESSION_TIMEOUT_MS: Final = 6_000
+# A broker's own default is the session's length: too short where three start at once on two cores.
+CONNECTED_WITHIN_MS: Final = 60_000
+_PACKAGE: Final = Path(__file__).parents[1]
+_LIBC: Final = ctypes.CDLL(None)
+_DEATH_SIGNAL, _SIGKILL = 1, 9
+
+
+class BrokerProcess:
+    """One broker of either system; after `kill` it stays dead."""
+
+    def __init__(self, broker_id: int, command: list[str], port: int, data: Path) -> None:
+        self.broker_id = broker_id
+        self.port = port
+        self.data = data
+        self._log = data.with_suffix(".log")
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for us: the brokers end when we say so, or with us at the latest.
+                process_group=0,
+                preexec_fn=_end_with_us if sys.platform == "linux" else None,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_listening(self) -> None:
+        """Until it takes connections. Raises ServerFailed with its last words."""
+        deadline = time.perf_counter() + READY_WITHIN_S
+        while not _listens(self.port):
+            if not self.is_running or time.perf_counter() > deadline:
+                raise ServerFailed(f"broker {self.broker_id} does not listen: {_why(self._log)}")
+            time.sleep(LOOKS_EVERY_S)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster that serves; `brokers` is empty if it was started elsewhere."""
+
+    bootstrap: str
+    brokers: tuple[BrokerProcess, ...] = ()
+    launched_at: float = 0.0  # of the same clock as time.perf_counter
+
+    @property
+    def replicas(self) -> int:
+        return min(3, len(self.brokers)) or 1
+
+
+Command = Callable[[int, int, Path, Mapping[str, str], str], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is compared; `start` gives a cluster of so many brokers with its data in a folder."""
+
+    name: str
+    start: Callable[[Path, int], AbstractContextManager[Site]]
+    is_ours_to_start: bool = True
+
+
+def barnabas() -> System:
+    """As `barnabas server` starts it; alone it needs no ZooKeeper.
+
+    Its modules are compiled first, as whoever installs a package has them.
+    """
+    compileall.compile_dir(_PACKAGE, quiet=2)
+
+    def command(
+        broker_id: int, port: int, data: Path, properties: Mapping[str, str], zookeeper: str
+    ) -> list[str]:
+        arguments = [str(BROKER), "server", "--node-id", str(broker_id), "--data", str(data)]
+        arguments += ["--listen", f"{HOST}:{port}"]
+        arguments += ["--zookeeper", zookeeper] if zookeeper else []
+        for key, value in properties.items():
+            arguments += ["--override", f"{key}={value}"]
+        return arguments
+
+    return System("Barnabas", lambda folder, count: _site(folder, count, command, count > 1))
+
+
+def apache_kafka(release: ApacheKafka) -> System:
+    """As Kafka's own script starts it, with the heap and the collector that this gives it."""
+
+    def command(
+        broker_id: int, port: int, data: Path, properties: Mapping[str, str], zookeeper: str
+    ) -> list[str]:
+        written = {
+            "broker.id": broker_id,
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": data,
+            "zookeeper.connect": zookeeper,
+            **properties,
+        }
+        path = data.with_suffix(".properties")
+        path.write_text("".join(f"{key}={value}\n" for key, value in written.items()))
+        # Libraries that it unpacks are gone with its folder: who is killed removes nothing.
+        options = (*AS_SHIPPED, f"-Djava.io.tmpdir={data.parent}")
+        return release.java_command("kafka.Kafka", path, options=options)
+
+    return System("Apache Kafka", lambda folder, count: _site(folder, count, command, True))
+
+
+def elsewhere(bootstrap: str) -> System:
+    """A cluster that somebody else has started."""
+    return System(bootstrap, lambda folder, count: nullcontext(Site(bootstrap)), False)
+
+
+def _properties(brokers: int) -> dict[str, str]:
+    replicas = min(3, brokers)
+    return {
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": str(replicas),
+        "min.insync.replicas": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+        "log.segment.delete.delay.ms": "0",
+        "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "zookeeper.connection.timeout.ms": str(CONNECTED_WITHIN_MS),
+    }
+
+
+@contextmanager
+def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> Iterator[Site]:
+    """Brokers with ids from 0 on, until the block ends. Nothing is left running.
+
+    They are killed: nobody needs their data, and Kafka's last one takes long to say goodbye.
+    """
+    where = folder / "zookeeper"
+    zookeeper = ZooKeeperServer(where, launcher=ENDING_WITH_US) if needs_zookeeper else None
+    brokers: list[BrokerProcess] = []
+    try:
+        if zookeeper is not None:
+            zookeeper.start()
+        address = f"{zookeeper.address}/bench" if zookeeper is not None else ""
+        launched_at = time.perf_counter()
+        for number in range(count):
+            port, data = free_port(), folder / f"broker-{number}"
+            arguments = command(number, port, data, _properties(count), address)
+            brokers.append(BrokerProcess(number, arguments, port, data))
+        for broker in brokers:
+            broker.wait_listening()
+        bootstrap = ",".join(f"{HOST}:{broker.port}" for broker in brokers)
+        _wait_joined(bootstrap, count)
+        yield Site(bootstrap, tuple(brokers), launched_at)
+    finally:
+        for broker in brokers:
+            broker.kill()
+        if zookeeper is not None:
+            zookeeper.kill()
+
+
+def _wait_joined(bootstrap: str, count: int) -> None:
+    admin = AdminClient(client_settings(bootstrap))
+    deadline = time.perf_counter() + READY_WITHIN_S
+    while True:
+        metadata = admin.list_topics(timeout=READY_WITHIN_S)
+        if len(metadata.brokers) == count and metadata.controller_id >= 0:
+            return
+        if time.perf_counter() > deadline:
+            raise ServerFailed(f"{len(metadata.brokers)} of {count} brokers joined")
+        time.sleep(LOOKS_EVERY_S)
+
+
+def _why(log: Path) -> str:
+    """The first error that a broker told of, or the last line that it wrote."""
+    lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
+    errors = [line for line in lines if line.startswith(("ERROR", "FATAL", "barnabas:"))]
+    return (errors or lines[-1:])[0][:300]
+
+
+def _end_with_us() -> None:
+    _LIBC.prctl(_DEATH_SIGNAL, _SIGKILL)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Benchmarks of one broker beside the machine's own limits."""

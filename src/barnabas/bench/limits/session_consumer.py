@@ -1,0 +1,135 @@
+"""A consumer with a fetch session (KIP-227) that asks as the Java consumer does.
+
+A full Fetch opens the session. Every following Fetch names only partitions whose offset moved
+since the last one, one Fetch is in flight at a time, and an idle consumer's Fetch is empty.
+"""
+
+import asyncio
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final, Self
+
+from barnabas.base.errors import ErrorCode
+from barnabas.bench.clusters.group_members import ask
+from barnabas.bench.limits.clients_bench import RecordsMissing
+from barnabas.bench.limits.load_messages import CLIENT_ID
+from barnabas.client.peer import Peer
+from barnabas.client.requests import request_header, sized
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch.follower_fetch_codec import VERSION, FetchedPartition, read_fetch_response
+from barnabas.wire.varint import uvarint
+
+# Defaults of the Java consumer: fetch.max.wait.ms, fetch.min.bytes, fetch.max.bytes and
+# max.partition.fetch.bytes.
+MAX_WAIT_MS: Final = 500
+MIN_BYTES: Final = 1
+MAX_BYTES: Final = 50 * 1024 * 1024
+PARTITION_MAX_BYTES: Final = 1024 * 1024
+PATIENCE_S: Final = 60.0
+_LIMITS: Final = struct.Struct(">iiibii")  # with isolation level, session id and epoch
+_PARTITION: Final = struct.Struct(">iiqiqib")
+_NO_FORGOTTEN_NO_RACK_NO_TAGS: Final = b"\1\1\0"
+_BASE_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT: Final = 23
+
+Key = tuple[uuid.UUID, int]
+# Called with topic name, partition, the offset of a batch's last record and the time of arrival.
+Arrived = Callable[[str, int, int, float], None]
+
+
+class SessionConsumer:
+    """Reads all partitions of some topics from offset 0 until it is closed."""
+
+    def __init__(self, peer: Peer, topics: Mapping[str, int], arrived: Arrived) -> None:
+        """`topics` maps names to numbers of partitions."""
+        self._peer = peer
+        self._wanted = topics
+        self._arrived = arrived
+        self._names: dict[uuid.UUID, str] = {}
+        self._offsets: dict[Key, int] = {}
+        self._session = (0, 0)
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, port: int, topics: Mapping[str, int], arrived: Arrived) -> Self:
+        peer = await Peer.connect(
+            "127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S
+        )
+        consumer = cls(peer, topics, arrived)
+        await consumer._find_topics()
+        consumer._task = asyncio.create_task(consumer._run())
+        return consumer
+
+    async def close(self) -> None:
+        """Raises RecordsMissing if a Fetch was refused meanwhile."""
+        assert self._task is not None
+        self._task.cancel()
+        try:
+            with suppress(asyncio.CancelledError):
+                await self._task
+        finally:
+            self._peer.close()
+
+    async def _find_topics(self) -> None:
+        answer = await ask(self._peer, ApiKey.METADATA, topics=None)
+        self._names = {each.topic_id: each.name for each in answer.topics}
+        self._offsets = {
+            (each.topic_id, partition): 0
+            for each in answer.topics
+            for partition in range(self._wanted.get(each.name, 0))
+        }
+
+    async def _run(self) -> None:
+        moved = list(self._offsets)
+        while True:
+            moved = await self._fetch(moved)
+
+    async def _fetch(self, moved: list[Key]) -> list[Key]:
+        """Return the partitions whose offset moved by the answer to this Fetch."""
+        answer = await self._peer.exchange(lambda number: self._request(number, moved), PATIENCE_S)
+        fetched, now = read_fetch_response(answer), time.perf_counter()
+        if fetched.error is not ErrorCode.none or fetched.session_id == 0:
+            raise RecordsMissing(f"Fetch in a session: {fetched.error.name}")
+        self._session = (fetched.session_id, self._session[1] + 1)
+        return [each for part in fetched.partitions if (each := self._advance(part, now))]
+
+    def _advance(self, fetched: FetchedPartition, now: float) -> Key | None:
+        assert isinstance(fetched.topic, uuid.UUID)
+        if fetched.error is not ErrorCode.none:
+            raise RecordsMissing(f"Fetch of a partition: {fetched.error.name}")
+        if not fetched.records:
+            return None
+        key = fetched.topic, fetched.partition
+        for last in last_offsets(fetched.records):
+            self._offsets[key] = last + 1
+            self._arrived(self._names[fetched.topic], fetched.partition, last, now)
+        return key
+
+    def _request(self, correlation_id: int, moved: list[Key]) -> bytes:
+        topics: dict[uuid.UUID, list[int]] = {}
+        for topic, partition in moved:
+            topics.setdefault(topic, []).append(partition)
+        out = request_header(ApiKey.FETCH, VERSION, correlation_id, self._peer.client_id)
+        out += _LIMITS.pack(MAX_WAIT_MS, MIN_BYTES, MAX_BYTES, 0, *self._session)
+        out += uvarint(len(topics) + 1)
+        for topic, partitions in topics.items():
+            out += topic.bytes + uvarint(len(partitions) + 1)
+            for partition in partitions:
+                offset = self._offsets[topic, partition]
+                out += _PARTITION.pack(partition, -1, offset, -1, -1, PARTITION_MAX_BYTES, 0)
+            out += b"\0"
+        return sized(out + _NO_FORGOTTEN_NO_RACK_NO_TAGS)
+
+
+def last_offsets(records: memoryview) -> Iterator[int]:
+    """The offset of the last record of each of some whole batches of format v2."""
+    position = 0
+    while position < len(records):
+        base, length = _BASE_OFFSET_AND_LENGTH.unpack_from(records, position)
+        (delta,) = _LAST_OFFSET_DELTA.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)
+        yield base + delta
+        position += _BASE_OFFSET_AND_LENGTH.size + length

@@ -1,0 +1,171 @@
+"""Consuming in a fetch session as the Java consumer does: six partitions beside one.
+
+Both topics hold the same data and the same client reads them, with one fetch in flight and the
+Java consumer's rules (`java_fetcher`). Of six partitions it should read no slower than of one. If
+answers leave partitions behind, the client names only those that it has drained, waits for
+`fetch.max.wait.ms`, and the ratio falls below a tenth.
+"""
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from barnabas.bench.bench_plan import Bench
+from barnabas.bench.bench_report import Section, rate, ratio_row
+from barnabas.bench.clusters.bench_topics import create_topic, log_end_offset
+from barnabas.bench.limits.fetch_frames import Limits, read_answered, write_asked
+from barnabas.bench.limits.java_fetcher import JavaFetcher
+from barnabas.bench.limits.load_generator import LoadFailed
+from barnabas.bench.limits.load_messages import batch_of, produce
+from barnabas.bench.server_processes import Server, broker, settle
+
+PARTITIONS: Final = 6
+BATCH_BYTES: Final = 16 * 1024
+PATIENCE_S: Final = 60.0
+# Less than Java's 500 ms: near the end one partition may by chance be drained before the others,
+# whatever the broker, and that one wait must not outweigh a run of some 20 ms.
+LIMITS: Final = Limits(max_wait_ms=20)
+_SIZE = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """One reading of a whole topic."""
+
+    seconds: float
+    fetches: int
+    empty_fetches: int
+
+
+def sessions_section(bench: Bench) -> Section:
+    batches = max(1, bench.plan.fetch_log_bytes // BATCH_BYTES // PARTITIONS)
+    topics = {"one": 1, "six": PARTITIONS}
+    size = batches * PARTITIONS * BATCH_BYTES
+    rounds: list[dict[str, Consumed]] = []
+    with bench.scratch() as folder, broker(folder) as server:
+        settle(server, bench.plan.settle_seconds)
+        for topic, partitions in topics.items():
+            fill(server, topic, partitions, batches * PARTITIONS // partitions)
+            consume(server, topic, partitions)  # once before it counts
+        for number in bench.rounds("sessions"):
+            order = list(topics.items())[:: 1 if number % 2 else -1]
+            rounds.append({topic: consume(server, topic, count) for topic, count in order})
+    one = median(each["one"].seconds for each in rounds)
+    six = median(each["six"].seconds for each in rounds)
+    row = ratio_row(
+        f"{PARTITIONS} partitions",
+        rate(size / six),
+        rate(size / one),
+        median(each["one"].seconds / each["six"].seconds for each in rounds),
+        bytes_per_second=size / six,
+        one_partition_bytes_per_second=size / one,
+        fetches=median(each["six"].fetches for each in rounds),
+        empty_fetches=median(each["six"].empty_fetches for each in rounds),
+    )
+    notes = (
+        f"{size / 1e6:.0f} MB of 100 B records; one connection, one fetch in flight, the Java"
+        f" consumer's rules; medians of {bench.plan.repeat}",
+        f"{row.numbers['fetches']:.0f} fetches, {row.numbers['empty_fetches']:.0f} of them"
+        " answered without a record",
+    )
+    title = "Consume in a fetch session"
+    return Section("sessions", title, f"{PARTITIONS} partitions", "1 partition", [row], notes)
+
+
+def fill(server: Server, topic: str, partitions: int, batches: int) -> None:
+    """Create a topic with so many batches in each partition."""
+    create_topic(server.bootstrap, topic, partitions)
+    batch = batch_of(BATCH_BYTES)
+    exchange = produce(batch, topic)
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
+        for partition in range(partitions):
+            request = exchange.request_for(partition)
+            for _ in range(batches):
+                connection.sendall(request)
+                _read(connection, _SIZE.unpack(_read(connection, _SIZE.size))[0])
+    end = log_end_offset(server.bootstrap, topic, partitions)
+    if end != partitions * batches * batch.records:
+        raise LoadFailed(f"{partitions * batches * batch.records} records sent, {end} in the log")
+
+
+def consume(server: Server, topic: str, partitions: int) -> Consumed:
+    """Read the topic from its first record to its last.
+
+    Raises LoadFailed if an answer is wrong, late, or repeats or leaves out a record.
+    """
+    records = log_end_offset(server.bootstrap, topic, partitions)
+    fetcher = JavaFetcher(topic, range(partitions), LIMITS)
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
+        frames = _Frames(connection)
+        start = time.perf_counter()
+        _consume(fetcher, records, connection.sendall, frames.receive)
+        seconds = time.perf_counter() - start
+    return Consumed(seconds, fetcher.fetches, fetcher.empty_fetches)
+
+
+def _consume(
+    fetcher: JavaFetcher,
+    records: int,
+    send: Callable[[bytes], object],
+    receive: Callable[[float], memoryview | None],
+) -> None:
+    """The poll loop: it waits for an answer only where nothing is buffered."""
+    while records > 0:
+        taken = fetcher.poll()
+        records -= taken
+        if (asked := fetcher.next_fetch()) is not None:
+            send(write_asked(fetcher.topic, asked, fetcher.limits))
+        frame = receive(0.0 if taken else PATIENCE_S)
+        if frame is not None:
+            fetcher.on_answer(read_answered(frame))
+        elif not taken:
+            raise LoadFailed(f"no answer to a fetch within {PATIENCE_S:.0f} s")
+    if records < 0:
+        raise LoadFailed(f"{-records} records came twice")
+
+
+class _Frames:
+    """Frames that arrive on a connection while the client has other work."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._frame: memoryview = memoryview(bytearray(_SIZE.size))
+        self._have = 0
+        self._is_size = True
+
+    def receive(self, wait_s: float) -> memoryview | None:
+        """The next frame without its size; None if it is not complete in that time."""
+        deadline = time.perf_counter() + wait_s
+        while True:
+            left = max(0.0, deadline - time.perf_counter()) if wait_s else 0.0
+            if not select.select([self._connection], [], [], left)[0]:
+                return None
+            received = self._connection.recv_into(self._frame[self._have :])
+            if not received:
+                raise LoadFailed("the broker closed the connection")
+            self._have += received
+            if self._have == len(self._frame) and (frame := self._complete()) is not None:
+                return frame
+
+    def _complete(self) -> memoryview | None:
+        frame, self._have = self._frame, 0
+        if self._is_size:
+            self._frame, self._is_size = memoryview(bytearray(_SIZE.unpack(frame)[0])), False
+            return None
+        self._frame, self._is_size = memoryview(bytearray(_SIZE.size)), True
+        return frame
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        received = connection.recv(size - len(data))
+        if not received:
+            raise LoadFailed("the broker closed the connection")
+        data += received
+    return data

@@ -1,0 +1,175 @@
+"""A million timers: the timing wheel beside the event loop's own `call_later`.
+
+    python -m barnabas.bench.limits.timers_bench --count 1000000
+
+Most requests that wait are answered in time, so what counts is to add a timer and to cancel it
+while a million others wait; then, what one costs that expires. The operations exist beforehand
+for either side: ours links them into the wheel, theirs makes a handle for each. Figures are CPU
+time, so that the wait for the last to expire is not counted.
+"""
+
+import asyncio
+import gc
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Annotated, Final
+
+import typer
+import uvloop
+from rich.console import Console
+
+from barnabas.bench.bench_report import Row, Section, ratio_row, show
+from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timing_wheel import TimerTask, TimingWheel
+
+LONG_MS: Final = 60_000  # as of requests, nearly all of which are answered in time
+SHORT_MS: Final = 500  # as of fetches, which expire where nothing is produced
+
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+class Operation(TimerTask):
+    """Takes itself off the count when it expires; the last one stops the loop."""
+
+    __slots__ = ("_crowd",)
+
+    def __init__(self, crowd: "Crowd") -> None:
+        super().__init__()
+        self._crowd = crowd
+
+    def run(self) -> None:
+        self._crowd.left -= 1
+        if not self._crowd.left:
+            self._crowd.loop.stop()
+
+
+class Crowd:
+    """Many operations with random timeouts, the same for everyone who is measured."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int, longest_ms: int) -> None:
+        source = random.Random(count)
+        self.loop = loop
+        self.left = count
+        self.pairs = [(Operation(self), source.randint(1, longest_ms)) for _ in range(count)]
+
+
+Measure = Callable[[Crowd], None]
+
+
+def wheel_add_cancel(crowd: Crowd) -> None:
+    wheel = TimingWheel()
+    for operation, timeout_ms in crowd.pairs:
+        wheel.add(operation, timeout_ms)
+    for operation, _ in crowd.pairs:
+        wheel.cancel(operation)
+
+
+def timer_add_cancel(crowd: Crowd) -> None:
+    timer = Timer(crowd.loop)
+    for operation, timeout_ms in crowd.pairs:
+        timer.add(operation, timeout_ms)
+    for operation, _ in crowd.pairs:
+        timer.cancel(operation)
+    timer.close()
+
+
+def call_later_add_cancel(crowd: Crowd) -> None:
+    call_later = crowd.loop.call_later
+    handles = [call_later(ms / 1000, operation.run) for operation, ms in crowd.pairs]
+    for handle in handles:
+        handle.cancel()
+    # asyncio drops the handles that were cancelled only when the loop next turns.
+    crowd.loop.call_soon(crowd.loop.stop)
+    crowd.loop.run_forever()
+
+
+def timer_add_expire(crowd: Crowd) -> None:
+    timer = Timer(crowd.loop)
+    for operation, timeout_ms in crowd.pairs:
+        timer.add(operation, timeout_ms)
+    crowd.loop.run_forever()
+
+
+def call_later_add_expire(crowd: Crowd) -> None:
+    call_later = crowd.loop.call_later
+    for operation, timeout_ms in crowd.pairs:
+        call_later(timeout_ms / 1000, operation.run)
+    crowd.loop.run_forever()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Ours and theirs at the same work; `goal` is how many times as fast ours shall be."""
+
+    name: str
+    longest_ms: int
+    ours: Measure
+    theirs: Measure
+    goal: float
+
+
+MATCHES: Final = (
+    Match("wheel: add + cancel", LONG_MS, wheel_add_cancel, call_later_add_cancel, 2.0),
+    Match("timer: add + cancel", LONG_MS, timer_add_cancel, call_later_add_cancel, 1.0),
+    Match("timer: add + expire", SHORT_MS, timer_add_expire, call_later_add_expire, 1.0),
+)
+LOOPS: Final[dict[str, NewLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+def nanoseconds(measure: Measure, new_loop: NewLoop, count: int, longest_ms: int) -> float:
+    """The CPU time that each of `count` operations takes."""
+    loop = new_loop()
+    crowd = Crowd(loop, count, longest_ms)
+    gc.collect()
+    start = time.process_time()
+    measure(crowd)
+    spent = time.process_time() - start
+    loop.close()
+    return spent / count * 1e9
+
+
+def run(count: int, rounds: int = 1) -> list[Row]:
+    """A row for each kind of work and loop: medians over rounds in which both take turns."""
+    return [
+        _row(f"{match.name}, {loop_name}", match, new_loop, count, rounds)
+        for match in MATCHES
+        for loop_name, new_loop in LOOPS.items()
+    ]
+
+
+def _row(name: str, match: Match, new_loop: NewLoop, count: int, rounds: int) -> Row:
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(nanoseconds(match.ours, new_loop, count, match.longest_ms))
+        theirs.append(nanoseconds(match.theirs, new_loop, count, match.longest_ms))
+    ratio = median(their / our for our, their in zip(ours, theirs, strict=True))
+    our, their = median(ours), median(theirs)
+    return ratio_row(
+        name, f"{our:,.0f} ns", f"{their:,.0f} ns", ratio, match.goal, ours_ns=our, theirs_ns=their
+    )
+
+
+def section(count: int, rounds: int = 1) -> Section:
+    notes = (
+        f"{count:,} pending, medians of {rounds}; CPU time of each; ratio: how many times as fast",
+        f"timeouts up to {LONG_MS / 1000:g} s (cancel) and {SHORT_MS / 1000:g} s (expire)",
+    )
+    return Section("timers", "Timers", "Barnabas", "call_later", run(count, rounds), notes)
+
+
+def main(
+    count: Annotated[int, typer.Option(min=1, help="How many timers wait.")] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 1,
+) -> None:
+    """The timing wheel beside `call_later` of asyncio and of uvloop, a million timers pending."""
+    show(Console(), section(count, rounds))
+
+
+if __name__ == "__main__":
+    typer.run(main)
