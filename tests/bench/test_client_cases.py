@@ -12,16 +12,11 @@ from typer.testing import CliRunner
 from barnabas.bench import sections
 from barnabas.bench.bench_command import app
 from barnabas.bench.clusters.bench_topics import log_end_offset
+from barnabas.bench.compare import client_cases, compare_clients, compare_run, kafka_release
 from barnabas.bench.compare.client_cases import BASE, KIP_848, SKEWED, SMALL, Client, Data, messages
 from barnabas.bench.compare.client_driver import Driver, Unavailable
 from barnabas.bench.compare.client_registry import CLIENTS, find, named
 from barnabas.bench.compare.compare_cases import FULL_BYTES, Case, Effort, Metric
-from barnabas.bench.compare.compare_command import (
-    client_cases,
-    compare_clients,
-    compare_run,
-    kafka_release,
-)
 from barnabas.bench.compare.compare_run import Compared, Comparison
 from barnabas.bench.compare.compare_sites import Site
 from barnabas.bench.compare.kafka_release import find_kafka

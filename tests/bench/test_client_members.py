@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.bench.clusters.bench_topics import create_topic
 from barnabas.bench.clusters.group_members import GroupFailed
+from barnabas.bench.compare import client_driver, client_members, group_gate
 from barnabas.bench.compare.client_driver import ClientFailed, Driver, run
 from barnabas.bench.compare.client_members import Readers, messages_at
-from barnabas.bench.compare.compare_command import client_driver, client_members, group_gate
 from barnabas.bench.compare.driver_python import librdkafka
 from barnabas.bench.compare.group_gate import begin_together, has_consumer_groups
 from barnabas.bench.server_processes import Server, broker

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.bench.compare import compare_cases
 from barnabas.bench.compare.compare_cases import CASES, Case, Effort, Metric, Turns
 from barnabas.bench.compare.compare_cold import StillCached, cached_share, forget
-from barnabas.bench.compare.compare_command import compare_cases
 from barnabas.bench.compare.compare_run import Compared, compare
 from barnabas.bench.compare.compare_show import as_html, cells, draw, write
 from barnabas.bench.compare.compare_sites import Site, System

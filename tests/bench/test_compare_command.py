@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from barnabas.bench import sections
 from barnabas.bench.bench_command import app
-from barnabas.bench.compare.compare_cases import CASES, Case, Metric
-from barnabas.bench.compare.compare_command import (
+from barnabas.bench.compare import (
     compare_cases,
     compare_command,
     compare_latency,
@@ -20,6 +19,7 @@ from barnabas.bench.compare.compare_command import (
     compare_run,
     kafka_release,
 )
+from barnabas.bench.compare.compare_cases import CASES, Case, Metric
 from barnabas.bench.compare.compare_run import Compared, Comparison
 from barnabas.bench.compare.compare_sites import System
 from barnabas.bench.compare.kafka_release import Unavailable, find_kafka

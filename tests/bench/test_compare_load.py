@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from barnabas.bench.clusters.bench_topics import log_end_offset
-from barnabas.bench.compare.compare_command import compare_load
+from barnabas.bench.compare import compare_load
 from barnabas.bench.compare.compare_load import AT_ONCE, Load, produce, topic
 from barnabas.bench.compare.compare_sites import Site
 from barnabas.bench.limits.clients_bench import RecordsMissing

@@ -4,8 +4,8 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+from barnabas.bench.compare import driver_python
 from barnabas.bench.compare.client_driver import Driver, Unavailable
-from barnabas.bench.compare.compare_command import driver_python
 from barnabas.bench.compare.driver_python import aiokafka, kafka_python, librdkafka
 from tests.bench.driver_contract import DriverContract, available
 

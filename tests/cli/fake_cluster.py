@@ -4,7 +4,7 @@ import os
 import sys
 from functools import partial
 
-from barnabas.cli.cluster.cluster_command import cluster_run
+from barnabas.cli.cluster import cluster_run
 from barnabas.cli.cluster.cluster_dir import BrokerFiles
 from barnabas.cli.cluster.cluster_supervisor import Supervisor
 from barnabas.cli.main import main

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.cluster.cluster_command import cluster_supervisor
+from barnabas.cli.cluster import cluster_supervisor
 from barnabas.cli.cluster.cluster_dir import BrokerFiles
 from barnabas.cli.cluster.cluster_supervisor import BrokerDied, Supervisor
 

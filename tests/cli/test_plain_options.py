@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from barnabas.cli.server import server_command
 from barnabas.cli.server.plain_options import OPTIONS, plain_options
-from barnabas.cli.server.server_run import server_command
 
 # What a broker that nobody told much has to do without; each takes longer than the broker's own.
 NOT_NEEDED = ("typer", "pydantic", "kazoo", "rich", "confluent_kafka", "pyspark", "hypothesis")

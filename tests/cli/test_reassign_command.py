@@ -31,7 +31,7 @@ from kio.schema.list_partition_reassignments.v0.response import (
 
 from barnabas.base.errors import ErrorCode
 from barnabas.cli.admin.admin_requests import Moving
-from barnabas.cli.reassign.reassign_command import reassign_progress
+from barnabas.cli.reassign import reassign_progress
 from barnabas.cli.reassign.reassign_plan import Partition, parse_plan
 from barnabas.cli.reassign.reassign_progress import measure
 from barnabas.cli.reassign.reassign_throttle import FOLLOWERS, LEADERS, RATES, throttled_replicas

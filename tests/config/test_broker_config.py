@@ -2,9 +2,9 @@
 
 import pytest
 
-from barnabas.base.broker_keys import BROKER_KEYS
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.broker_keys import BROKER_KEYS
 from barnabas.config.config_key import (
     ConfigEntry,
     ConfigSource,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from barnabas.base.broker_keys import BROKER_KEYS
+from barnabas.config.broker_keys import BROKER_KEYS
 from barnabas.config.config_docs import configuration_page
 from barnabas.config.topic_keys import TOPIC_KEYS
 

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.wire.fetch.fetch_codec import single_fetch
+from barnabas.wire.fetch import single_fetch
 from barnabas.wire.fetch.single_fetch import SingleFetch
 from tests.server.followed import BROKER, follow, lead
 from tests.server.raw import Insight, fetch, with_broker

@@ -19,9 +19,9 @@ from kio.static.primitive import i32, i64
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.base.errors import ConfigError
+from barnabas.server.metrics import metrics_listener
 from barnabas.server.metrics.metric_table import METRICS
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener, parse_address
-from barnabas.server.metrics.prometheus import metrics_listener
 from barnabas.server.metrics.request_statistics import (
     BOUNDS_S,
     TIMED_ONE_IN,

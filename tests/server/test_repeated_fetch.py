@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from barnabas.wire.fetch.fetch_codec import single_fetch
+from barnabas.wire.fetch import single_fetch
 from barnabas.wire.fetch.single_fetch import SingleFetch
 from tests.support.twins import both, compiled
 

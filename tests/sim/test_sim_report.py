@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cli.exit_codes import Misused
 from barnabas.sim import seed_runner, sim_command
-from barnabas.sim.faults.fault_plan import mutations
+from barnabas.sim.faults import mutations
 from barnabas.sim.faults.mutations import MUTATIONS, Finding
 from barnabas.sim.seed_runner import Summary
 from barnabas.sim.sim_report import MARK, check_writable, write

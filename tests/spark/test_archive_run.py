@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.spark.archive import archive_compaction
+from barnabas.spark.archive import archive_run as archiving
 from barnabas.spark.archive.archive_checksum import checksum_column, record_checksum
 from barnabas.spark.archive.archive_files import ArchiveFolder
 from barnabas.spark.archive.archive_manifest import Manifest
-from barnabas.spark.archive.archive_run import archive_compaction
-from barnabas.spark.archive.archive_run import archive_run as archiving
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, create_topic, produce
 from tests.support.broker import BrokerProcess

@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.log.log_files import find_folders
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.leader_epochs import EpochEntry
-from barnabas.spark.audit.audit_command import audit_files
+from barnabas.spark.audit import audit_files
 from barnabas.spark.audit.audit_files import find_replicas
 from barnabas.wire.records.records import Record, build_batch
 from tests.spark.commands import Ended, barnabas
@@ -294,9 +294,7 @@ def test_what_cannot_be_audited_is_told_before_spark_starts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "barnabas.spark.spark_session._check", lambda place: pytest.fail("too late")
-    )
+    monkeypatch.setattr("barnabas.spark.session._check", lambda place: pytest.fail("too late"))
     cluster.write(0, 0, SOUND)
     (tmp_path / "empty").mkdir()
     (tmp_path / "lonely" / "orders-0").mkdir(parents=True)

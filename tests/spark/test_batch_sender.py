@@ -11,6 +11,7 @@ from kio.serial import entity_reader
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.spark.exactly_once.exactly_once_writer import commit, write_aside
+from barnabas.spark.sink import batch_sender as sender_module
 from barnabas.spark.sink.batch_produce import Malformed, Produced, read_produced, write_produce
 from barnabas.spark.sink.batch_sender import (
     MOST_IN_FLIGHT,
@@ -20,7 +21,6 @@ from barnabas.spark.sink.batch_sender import (
     next_sequence,
     numbered,
 )
-from barnabas.spark.sink.spark_sink import batch_sender as sender_module
 from barnabas.spark.sink.spark_sink import send
 from barnabas.spark.source.source_options import TopicPartition
 from barnabas.wire.produce.produce_codec import PartitionProduced

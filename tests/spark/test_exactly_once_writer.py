@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.clock import SystemClock
+from barnabas.spark.exactly_once import exactly_once_publish, exactly_once_writer
 from barnabas.spark.exactly_once.exactly_once_log import (
     Decided,
     History,
@@ -24,13 +25,7 @@ from barnabas.spark.exactly_once.exactly_once_log import (
     encode,
 )
 from barnabas.spark.exactly_once.exactly_once_staging import Staging
-from barnabas.spark.exactly_once.exactly_once_writer import (
-    WrittenAside,
-    commit,
-    exactly_once_publish,
-    exactly_once_writer,
-    write_aside,
-)
+from barnabas.spark.exactly_once.exactly_once_writer import WrittenAside, commit, write_aside
 from barnabas.spark.sink.batch_sender import ProducerId, Sender
 from barnabas.spark.source.source_options import TopicPartition
 from barnabas.spark.user_errors import SparkFailure

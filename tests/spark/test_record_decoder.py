@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from barnabas.spark.source import record_decoder
 from barnabas.spark.source.arrow_columns import Batches
 from barnabas.spark.source.record_decoder import LEAST_LONG, MOST_LONG, PureColumns
-from barnabas.spark.source.spark_source import record_decoder
 from barnabas.wire.records.batch import HEADER_SIZE, read_header
 from barnabas.wire.records.records import Record, build_batch
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.spark.sink import _record_encoder
 from barnabas.spark.sink.record_encoder import (
     Payload,
     PureEncoder,
@@ -16,7 +17,6 @@ from barnabas.spark.sink.record_encoder import (
     header_section,
     murmur2,
 )
-from barnabas.spark.sink.spark_sink import _record_encoder
 from barnabas.wire.records.records import Record, build_batch, read_records
 
 pa: Any = pyarrow

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from barnabas.bench.compare.compare_command import kafka_release
+from barnabas.bench.compare import kafka_release
 from barnabas.bench.compare.kafka_release import VERSION, Unavailable, find_kafka
 
 __all__ = ["RUN_WITHIN_S", "VERSION", "ApacheKafka", "apache_kafka"]

@@ -10,6 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
+from barnabas.client.follower_fetch_codec import (
+    VERSION,
+    VERSION_BY_NAME,
+    CurrentLeader,
+    DivergingEpoch,
+    FetchedPartition,
+    FollowerFetch,
+    FollowerFetched,
+    read_fetch_response,
+    write_fetch_request,
+)
 from barnabas.client.requests import MalformedResponse
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import (
@@ -20,17 +31,6 @@ from barnabas.wire.fetch.fetch_codec import (
     TopicFetched,
     read_fetch,
     write_fetch,
-)
-from barnabas.wire.fetch.follower_fetch_codec import (
-    VERSION,
-    VERSION_BY_NAME,
-    CurrentLeader,
-    DivergingEpoch,
-    FetchedPartition,
-    FollowerFetch,
-    FollowerFetched,
-    read_fetch_response,
-    write_fetch_request,
 )
 from barnabas.wire.schema import milliseconds, read_as_sent, response_type, write_response
 from barnabas.wire.varint import uvarint

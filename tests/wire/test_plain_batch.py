@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base import twins
-from barnabas.wire.produce.produce_codec import plain_batch
+from barnabas.wire.produce import plain_batch
 from barnabas.wire.records.batch import set_crc
 from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.varint import uvarint

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from barnabas.wire.produce.produce_codec import plain_batch
+from barnabas.wire.produce import plain_batch
 
 MOST_COUNTED_BYTES: Final = 1024
 

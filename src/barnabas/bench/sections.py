@@ -18,9 +18,10 @@ from barnabas.bench.clusters.replication_bench import replication_section
 from barnabas.bench.clusters.restart_bench import restart_section
 from barnabas.bench.clusters.subscribed_bench import subscribed_section
 from barnabas.bench.clusters.waiting import NotInTime
+from barnabas.bench.limits import timers_bench
 from barnabas.bench.limits.clients_bench import RecordsMissing, clients_section
 from barnabas.bench.limits.idle import idle_section
-from barnabas.bench.limits.limits_section import raw_section, timers_bench
+from barnabas.bench.limits.limits_section import raw_section
 from barnabas.bench.limits.load_generator import LoadFailed
 from barnabas.bench.limits.log_bench import WrongResult, log_section
 from barnabas.bench.limits.native_build import NoCompiler

@@ -29,8 +29,8 @@ from barnabas.bench.limits.clients_bench import CONSUMER, PRODUCER, RecordsMissi
 from barnabas.bench.server_processes import broker
 from barnabas.bench.spark_connector import NoConnector, connector
 from barnabas.cli.exit_codes import CommandFailed
+from barnabas.spark.session import SparkPlace, spark_session
 from barnabas.spark.spark_errors import explain, spark_errors
-from barnabas.spark.spark_session import SparkPlace, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,21 +18,21 @@ from barnabas.cli.run_until import invoked, signalled
 # The module of each: it has a function of the command's name, or a group of commands as `app`.
 # A dot before it leads out of this folder, to a part that this one must not import.
 _COMMANDS: Final[Mapping[str, str]] = {
-    "server": "server_command",
-    "cluster": "cluster",
-    "topics": "topics",
-    "produce": "produce",
-    "consume": "consume",
-    "configs": "configs",
-    "controller": "controller",
-    "elect": "elect",
-    "groups": "groups_command",
-    "reassign": "reassign",
-    "log": "log",
-    "demo": ".spark.demo",
-    "pipeline": ".spark.command",
-    "sim": ".sim.command",
-    "bench": ".bench.command",
+    "server": "cli.server.server_command",
+    "cluster": "cli.cluster.cluster_command",
+    "topics": "cli.topics.topics_command",
+    "produce": "cli.io.produce_command",
+    "consume": "cli.io.consume_command",
+    "configs": "cli.admin.configs_command",
+    "controller": "cli.admin.controller_command",
+    "elect": "cli.admin.elect_command",
+    "groups": "cli.groups.groups_command",
+    "reassign": "cli.reassign.reassign_command",
+    "log": "cli.log.log_command",
+    "demo": "demo.demo_command",
+    "pipeline": "spark.pipeline_command",
+    "sim": "sim.sim_command",
+    "bench": "bench.bench_command",
 }
 # What typer's checks of types say, and how a person would.
 _PLAINLY: Final = (
@@ -70,7 +70,7 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    module = import_module(f".{_COMMANDS[name]}", "barnabas.cli")
+    module = import_module(f"barnabas.{_COMMANDS[name]}")
     app: typer.Typer | None = getattr(module, "app", None)
     if app is None:
         function: Callable[..., None] = getattr(module, name)

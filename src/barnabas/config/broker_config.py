@@ -14,8 +14,8 @@ import builtins
 from collections.abc import Iterator, Mapping
 from typing import Final, Self, TypeVar
 
-from barnabas.base.broker_keys import BROKER_KEYS, broker_key
 from barnabas.base.errors import ConfigError
+from barnabas.config.broker_keys import BROKER_KEYS, broker_key
 from barnabas.config.config_key import (
     ConfigEntry,
     ConfigKey,

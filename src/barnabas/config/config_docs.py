@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from barnabas.base.broker_keys import TABLES
+from barnabas.config.broker_keys import TABLES
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.config_table import read_keys
 from barnabas.config.topic_keys import SYNONYMS, TOPIC_KEYS

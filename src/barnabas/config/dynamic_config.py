@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from barnabas.base.broker_keys import broker_key
 from barnabas.base.errors import ConfigError
+from barnabas.config.broker_keys import broker_key
 from barnabas.config.config_key import UpdateMode
 
 

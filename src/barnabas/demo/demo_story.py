@@ -26,8 +26,8 @@ from barnabas.demo.demo_sales import Till
 from barnabas.demo.demo_selling import Selling
 from barnabas.demo.demo_watch import PARTITIONS, Watch
 from barnabas.demo.shop import Shop
+from barnabas.spark.session import SparkPlace, spark_session
 from barnabas.spark.spark_errors import spark_failures, unless_late
-from barnabas.spark.spark_session import SparkPlace, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.groups.classic.classic_events import classic_events
+from barnabas.groups.classic import classic_events
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_join import decide_join
 from barnabas.groups.classic.classic_leave import decide_leave

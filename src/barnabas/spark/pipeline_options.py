@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from barnabas.cli.options import parse_bootstrap, parse_pairs
-from barnabas.spark.spark_session import SparkPlace
+from barnabas.spark.session import SparkPlace
 
 Master = Annotated[
     str,

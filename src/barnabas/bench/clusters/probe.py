@@ -2,8 +2,8 @@
 
 ApiVersions needs nothing but a turn of the broker's event loop, so that a long wait is a loop that
 was held, or a machine without a free core. It runs as a program, so that nothing that its parent
-does delays it: `python -m barnabas.bench.clusters.probe PORT...` probes until its standard input ends, and
-prints one line of JSON.
+does delays it: `python -m barnabas.bench.clusters.probe PORT...` probes until its standard input
+ends, and prints one line of JSON.
 """
 
 import json

@@ -213,7 +213,7 @@ def _tell(
     into: Path | None,
     quick: bool,
 ) -> None:
-    from barnabas.bench.compare.compare_command import compare_show
+    from barnabas.bench.compare import compare_show
     from barnabas.bench.compare.compare_limits import MEANINGLESS
 
     layout = several or compare_show

@@ -30,7 +30,7 @@ LOOKS_EVERY_S: Final = 0.005
 SESSION_TIMEOUT_MS: Final = 6_000
 # A broker's own default is the session's length: too short where three start at once on two cores.
 CONNECTED_WITHIN_MS: Final = 60_000
-_PACKAGE: Final = Path(__file__).parents[1]
+_PACKAGE: Final = Path(__file__).parents[2]
 _LIBC: Final = ctypes.CDLL(None)
 _DEATH_SIGNAL, _SIGKILL = 1, 9
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.bench.compare.client_driver import Unavailable
 
-SOURCES: Final = Path(__file__).parent / "drivers"
+SOURCES: Final = Path(__file__).parents[1] / "drivers"
 BUILT_WITHIN_S: Final = 300.0
 _REASON_WIDTH: Final = 160
 

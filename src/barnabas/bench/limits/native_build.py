@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-SOURCES: Final = Path(__file__).parent / "native"
+SOURCES: Final = Path(__file__).parents[1] / "native"
 FLAGS: Final = ("-O2", "-std=c11", "-Wall", "-Wextra")
 
 

@@ -1,6 +1,7 @@
 """What this machine can do at most: loopback TCP, page-cache writes, fsync.
 
-Run as a program it is the far end of the loopback: `python -m barnabas.bench.limits.raw_limits PORT BYTES` sends.
+As a program it is the far end of the loopback and sends:
+`python -m barnabas.bench.limits.raw_limits PORT BYTES`.
 """
 
 import os

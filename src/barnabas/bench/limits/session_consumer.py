@@ -16,10 +16,10 @@ from barnabas.base.errors import ErrorCode
 from barnabas.bench.clusters.group_members import ask
 from barnabas.bench.limits.clients_bench import RecordsMissing
 from barnabas.bench.limits.load_messages import CLIENT_ID
+from barnabas.client.follower_fetch_codec import VERSION, FetchedPartition, read_fetch_response
 from barnabas.client.peer import Peer
 from barnabas.client.requests import request_header, sized
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch.follower_fetch_codec import VERSION, FetchedPartition, read_fetch_response
 from barnabas.wire.varint import uvarint
 
 # Defaults of the Java consumer: fetch.max.wait.ms, fetch.min.bytes, fetch.max.bytes and

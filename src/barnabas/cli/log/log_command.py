@@ -169,7 +169,7 @@ def _files(
 
 def _dump_of(path: Path, records: bool, deep: bool) -> "Callable[[], Dump] | None":
     """How to dump a file, by its name; None if it is none of a broker's."""
-    from barnabas.cli.log.log_command import file_dumps
+    from barnabas.cli.log import file_dumps
     from barnabas.cli.log.segment_dump import dump_segment
 
     by_name = file_dumps.DUMPS_BY_NAME.get(path.name)

@@ -16,9 +16,9 @@ from barnabas.groups.classic.classic_messages import (
     SyncReply,
     SyncRequest,
 )
+from barnabas.groups.consumer import classic_members
 from barnabas.groups.consumer.consumer_describe import described
 from barnabas.groups.consumer.consumer_group import ConsumerGroup
-from barnabas.groups.consumer.consumer_groups import classic_members
 from barnabas.groups.consumer.consumer_heartbeat import (
     check_heartbeat,
     decide_absence,

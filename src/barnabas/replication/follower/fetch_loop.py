@@ -16,6 +16,12 @@ from typing import Final
 
 from barnabas.base.errors import ErrorCode, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId
+from barnabas.client.follower_fetch_codec import (
+    FollowerFetch,
+    FollowerFetched,
+    read_fetch_response,
+    write_fetch_request,
+)
 from barnabas.client.peer import Peer
 from barnabas.client.requests import MalformedResponse
 from barnabas.replication.follower.fetch_response import Taking
@@ -23,12 +29,6 @@ from barnabas.replication.follower.fetch_state import FIRST_BACKOFF_S, Changes, 
 from barnabas.replication.follower.fetcher_ports import FetcherPorts, FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.follower.follower_session import FetchSession, forgotten_of, topics_of
-from barnabas.wire.fetch.follower_fetch_codec import (
-    FollowerFetch,
-    FollowerFetched,
-    read_fetch_response,
-    write_fetch_request,
-)
 
 log = logging.getLogger("barnabas.fetcher")
 

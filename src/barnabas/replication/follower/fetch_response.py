@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, Offset
+from barnabas.client.follower_fetch_codec import FetchedPartition
 from barnabas.client.peer import Peer
 from barnabas.log.background_work import Removal
 from barnabas.log.follower_batches import checked_batches
@@ -16,7 +17,6 @@ from barnabas.replication.follower.fetch_state import Following, Followings
 from barnabas.replication.follower.fetcher_ports import FetcherPorts
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.follower.leader_offsets import EARLIEST, LATEST, ask_offset
-from barnabas.wire.fetch.follower_fetch_codec import FetchedPartition
 
 log = logging.getLogger("barnabas.fetcher")
 

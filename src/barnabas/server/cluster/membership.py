@@ -68,7 +68,7 @@ async def join(
 
 async def _connect(config: BrokerConfig, address: str) -> Coordination:
     # Here, since a broker that is alone need not wait for a client of ZooKeeper to be loaded.
-    from barnabas.znodes.zookeeper.zookeeper_tree import zookeeper_tree
+    from barnabas.znodes.zookeeper import zookeeper_tree
 
     session_timeout_ms = config.int("zookeeper.session.timeout.ms")
     return await zookeeper_tree.connect(

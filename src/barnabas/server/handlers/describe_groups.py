@@ -12,7 +12,7 @@ from kio.schema.describe_groups.v5.response import (
 )
 
 from barnabas.base.errors import BrokerError
-from barnabas.groups.classic.classic_events import classic_messages
+from barnabas.groups.classic import classic_messages
 from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized

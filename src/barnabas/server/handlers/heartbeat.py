@@ -4,7 +4,7 @@ from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
 from barnabas.base.errors import BrokerError
-from barnabas.groups.classic.classic_events import classic_messages
+from barnabas.groups.classic import classic_messages
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the table of metrics: `python -m barnabas.server.metrics.metrics_docs`."""
+"""The writer of docs/metrics.md: `python -m barnabas.server.metrics.metrics_docs`."""
 
 import sys
 from typing import Final

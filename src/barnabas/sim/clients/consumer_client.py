@@ -8,17 +8,17 @@ from typing import Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.client.requests import MalformedResponse
-from barnabas.sim.checkers.history import History, Operation, Outcome, Poll, Polled, value_of
-from barnabas.sim.clients.client_connections import REQUEST_S, Address, Connections, Leader, parts
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
-from barnabas.wire.fetch.follower_fetch_codec import (
+from barnabas.client.follower_fetch_codec import (
     FetchedPartition,
     FollowerFetch,
     read_fetch_response,
     write_fetch_request,
 )
+from barnabas.client.requests import MalformedResponse
+from barnabas.sim.checkers.history import History, Operation, Outcome, Poll, Polled, value_of
+from barnabas.sim.clients.client_connections import REQUEST_S, Address, Connections, Leader, parts
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
 from barnabas.wire.records.batch import check_crc, headers
 from barnabas.wire.records.records import read_records
 

@@ -1,6 +1,6 @@
 """The disk of a simulated broker: files in memory, with the faults that a machine's disk has.
 
-What a crash leaves of the files is told in sim/world/disk_contents.py. Besides, operations can be told to fail
+disk_contents.py decides what a crash leaves of the files. Besides, operations can be made to fail
 (EIO), nothing more may be written (ENOSPC), bits may rot, and work that blocks takes its time.
 """
 

@@ -17,8 +17,8 @@ from barnabas.spark.pipeline_options import (
     source_options,
     spark_place,
 )
+from barnabas.spark.session import EMBEDDED, spark_session
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.spark_session import EMBEDDED, spark_session
 from barnabas.spark.terminal import Progress, Rate, Show, shown
 
 if TYPE_CHECKING:

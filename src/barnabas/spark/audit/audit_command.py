@@ -9,7 +9,7 @@ from barnabas.cli.exit_codes import FAILED
 from barnabas.cli.options import Json, check_topics
 from barnabas.cli.show import counted, show_json
 from barnabas.spark.pipeline_options import Conf, Master, Remote, spark_place
-from barnabas.spark.spark_session import EMBEDDED, spark_session
+from barnabas.spark.session import EMBEDDED, spark_session
 
 if TYPE_CHECKING:
     from barnabas.spark.audit.audit_findings import Audited

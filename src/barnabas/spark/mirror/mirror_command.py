@@ -24,7 +24,7 @@ from barnabas.spark.pipeline_options import (
     sink_options,
     source_options,
 )
-from barnabas.spark.spark_session import EMBEDDED, SparkPlace, spark_session
+from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Progress, Rate, Show, shown
 
 if TYPE_CHECKING:

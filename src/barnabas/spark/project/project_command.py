@@ -17,8 +17,8 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.pipeline_options import Conf, Continuous, Every, Master, Remote
+from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.spark_session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Rate, shown
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from barnabas.cli.io.start_positions import parse_moment, parse_partitions
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic, parse_pairs
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.pipeline_options import Conf, Master, Remote, sink_options, source_options
+from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.spark_session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.terminal import Progress, Rate, shown
 
 if TYPE_CHECKING:

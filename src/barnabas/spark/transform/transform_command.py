@@ -17,7 +17,7 @@ from barnabas.spark.pipeline_options import (
     source_options,
     spark_place,
 )
-from barnabas.spark.spark_session import EMBEDDED, spark_session
+from barnabas.spark.session import EMBEDDED, spark_session
 from barnabas.spark.terminal import Rate, shown
 
 if TYPE_CHECKING:

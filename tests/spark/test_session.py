@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.spark import spark_session
+from barnabas.spark import session
+from barnabas.spark.session import SparkPlace, spark_session
 from barnabas.spark.spark_errors import LATE, SparkFailed, unless_late
-from barnabas.spark.spark_session import SparkPlace, spark_session
 from tests.spark.commands import barnabas
 
 
@@ -71,8 +71,8 @@ def opens(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(spark_session, "_opened", Opened)
-    monkeypatch.setattr(spark_session, "_active", lambda: None)
+    monkeypatch.setattr(session, "_opened", Opened)
+    monkeypatch.setattr(session, "_active", lambda: None)
 
 
 def test_the_log_of_spark_is_kept_and_named_if_spark_fails(
