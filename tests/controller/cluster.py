@@ -15,8 +15,8 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.controller_epoch import ControllerSettings
 from barnabas.controller.events import SessionRenewed
+from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
@@ -320,7 +320,7 @@ class Cluster:
         data, _ = await self.admin.get(paths.topic_path(name))
         return layout.decode_topic(name, data)
 
-    async def state(self, name: str, index: int = 0) -> layout.PartitionState:
+    async def state(self, name: str, index: int = 0) -> layout.LeaderAndIsr:
         partition = TopicPartition(name, index)
         data, _ = await self.admin.get(paths.partition_state_path(partition))
         return layout.decode_partition_state(partition, data)
@@ -331,7 +331,7 @@ class Cluster:
         path = paths.partition_state_path(partition)
         data, stat = await self.admin.get(path)
         now = layout.decode_partition_state(partition, data)
-        new = layout.PartitionState(
+        new = layout.LeaderAndIsr(
             now.leader,
             LeaderEpoch(now.leader_epoch),
             now.controller_epoch,

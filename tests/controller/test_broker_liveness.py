@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, PartitionReplica
 from barnabas.controller.decide.broker_liveness import (
     decide_broker_changes,
     decide_brokers_down,
@@ -15,16 +15,15 @@ from barnabas.controller.decide.broker_liveness import (
     remaining_leaders,
 )
 from barnabas.controller.decide.reassignments import MOVING
-from barnabas.controller.decide.step_parts import in_parts
 from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
-    Selector,
+    SendMetadata,
     StopReplicas,
-    TellMetadata,
+    in_parts,
 )
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from tests.controller.interpreter import Controller, cluster_of, live, partition_led_by
 
 P = TopicPartition("t", 0)
@@ -63,8 +62,8 @@ def test_a_dead_leader_is_replaced_before_it_leaves_the_isr() -> None:
     assert controller.performed == [
         MovePartitions((P,), PartitionState.OFFLINE),
         MovePartitions((P,), PartitionState.ONLINE, Selector.OFFLINE),
-        MoveReplicas((Replica(P, ZERO), Replica(Q, ZERO)), ReplicaState.OFFLINE),
-        TellMetadata(None, ()),
+        MoveReplicas((PartitionReplica(P, ZERO), PartitionReplica(Q, ZERO)), ReplicaState.OFFLINE),
+        SendMetadata(None, ()),
     ]
     assert leader(controller) == leader(controller, Q) == 1
     assert controller.cluster.isr(P) == controller.cluster.isr(Q) == (1,)
@@ -74,7 +73,7 @@ def test_a_dead_leader_is_replaced_before_it_leaves_the_isr() -> None:
 def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
     """However many partitions there are: a step for very many is done in several parts."""
     controller = Controller(cluster_of(3, t=[(0, 1), *[(0, 1, 2)] * 700]))
-    before = {each: led.version for each, led in controller.cluster.states.items()}
+    before = {each: leadership.version for each, leadership in controller.cluster.states.items()}
     for broker in (ONE, TWO):
         controller.cluster.live.pop(broker)
     controller.context.apply_brokers(live(controller.cluster.live))
@@ -82,8 +81,8 @@ def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
     parts = tuple(part for step in steps for part in in_parts(step))
     assert len(parts) > len(steps)
     controller.perform(parts)
-    for partition, led in controller.cluster.states.items():
-        assert (led.state.isr, led.version) == ((0,), before[partition] + 1)
+    for partition, leadership in controller.cluster.states.items():
+        assert (leadership.state.isr, leadership.version) == ((0,), before[partition] + 1)
 
 
 def test_of_brokers_that_go_at_once_the_last_named_stays_in_sync_if_nobody_else_is() -> None:
@@ -91,7 +90,7 @@ def test_of_brokers_that_go_at_once_the_last_named_stays_in_sync_if_nobody_else_
         controller = Controller(cluster_of(3, t=[(1, 2), (2, 1)]))
         down(controller, *order)
         assert controller.cluster.isr(P) == controller.cluster.isr(Q) == order[1:]
-        replicas = tuple(Replica(each, broker) for each in (P, Q) for broker in order)
+        replicas = tuple(PartitionReplica(each, broker) for each in (P, Q) for broker in order)
         assert MoveReplicas(replicas, ReplicaState.OFFLINE) in controller.performed
 
 
@@ -113,16 +112,16 @@ def test_a_newcomer_hears_of_all_and_all_hear_of_it() -> None:
     controller = Controller(cluster_of(2, t=[(0, 2)]))
     up(controller, TWO)
     assert controller.performed == [
-        TellMetadata((ZERO, ONE), ()),
-        TellMetadata((TWO,), None),
-        MoveReplicas((Replica(P, TWO),), ReplicaState.ONLINE),
+        SendMetadata((ZERO, ONE), ()),
+        SendMetadata((TWO,), None),
+        MoveReplicas((PartitionReplica(P, TWO),), ReplicaState.ONLINE),
     ]
 
 
 def test_the_first_broker_of_a_cluster_has_nobody_to_tell() -> None:
     controller = Controller(cluster_of(0))
     up(controller, ZERO)
-    assert controller.performed == [TellMetadata((ZERO,), None)]
+    assert controller.performed == [SendMetadata((ZERO,), None)]
 
 
 def test_what_is_being_moved_to_a_newcomer_goes_on() -> None:
@@ -142,7 +141,7 @@ def test_what_is_being_moved_to_a_newcomer_goes_on() -> None:
 def test_a_failed_folder_takes_only_its_replicas_offline() -> None:
     controller = Controller(cluster_of(2, t=[(0, 1), (0, 1)]))
     controller.context.apply_offline_replicas(ZERO, [P])
-    controller.perform(decide_replicas_offline(controller.context, [Replica(P, ZERO)]))
+    controller.perform(decide_replicas_offline(controller.context, [PartitionReplica(P, ZERO)]))
     assert (leader(controller), leader(controller, Q)) == (1, 0)
     assert controller.cluster.isr(Q) == (0, 1)
 
@@ -153,7 +152,7 @@ def test_topics_that_are_being_deleted_get_no_leader_and_wait_for_the_broker() -
     controller.context.apply_deletion_begun("t")
     down(controller, ZERO)
     assert leader(controller) == -1
-    assert controller.context.replica_state_of(Replica(P, ZERO)) is (
+    assert controller.context.replica_state_of(PartitionReplica(P, ZERO)) is (
         ReplicaState.DELETION_INELIGIBLE
     )
     assert controller.context.ineligible == {"t": "a replica is offline"}
@@ -176,8 +175,8 @@ def test_a_replica_whose_deletion_has_begun_is_not_brought_back_by_its_broker() 
     controller.context.apply_deleting(["t"])
     controller.context.apply_deletion_begun("t")
     assert decide_brokers_up(controller.context, [ONE]) == (
-        TellMetadata((ZERO,), ()),
-        TellMetadata((ONE,), None),
+        SendMetadata((ZERO,), ()),
+        SendMetadata((ONE,), None),
     )
 
 
@@ -189,7 +188,7 @@ def test_a_broker_that_stops_hands_over_what_it_leads_and_stops_following() -> N
     controller.context.apply_deleting(["gone"])
     controller.context.apply_shutting_down(ZERO)
     controller.perform(decide_controlled_shutdown(controller.context, ZERO))
-    follows = (Replica(Q, ZERO),)
+    follows = (PartitionReplica(Q, ZERO),)
     assert controller.performed == [
         MovePartitions((P,), PartitionState.ONLINE, Selector.CONTROLLED_SHUTDOWN),
         StopReplicas(follows),
@@ -269,4 +268,4 @@ def test_ten_thousand_partitions_change_hands_in_a_few_steps() -> None:
     down(controller, ZERO)
     up(controller, ZERO)
     assert len(controller.performed) == 7
-    assert all(led.state.leader == 1 for led in controller.cluster.states.values())
+    assert all(leadership.state.leader == 1 for leadership in controller.cluster.states.values())

@@ -132,11 +132,11 @@ async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cl
     await node.start()
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
-    reached, go_on = asyncio.Event(), asyncio.Event()
+    reached, advance_reassignments = asyncio.Event(), asyncio.Event()
 
     async def stop(operations: Sequence[Operation]) -> None:
         reached.set()
-        await go_on.wait()
+        await advance_reassignments.wait()
 
     session.before = once(stop)
     await cluster.write_topic("t", (0,), topic_id=None)
@@ -148,7 +148,7 @@ async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cl
     assert node.controller.describe()["queue"]["length"] >= 2
     await node.expire()
     assert not node.controller.is_active
-    go_on.set()
+    advance_reassignments.set()
     for each in asked:
         with pytest.raises(BrokerError) as refused:
             await each

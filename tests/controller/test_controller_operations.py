@@ -8,9 +8,9 @@ import pytest
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
-from barnabas.controller.context import Led
-from barnabas.controller.controller_epoch import ControllerSettings
-from barnabas.controller.decide.steps import Selector
+from barnabas.controller.context import PartitionLeadership
+from barnabas.controller.handle.active_controller import ControllerSettings
+from barnabas.controller.states import Selector
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
 from tests.controller.cluster import Cluster, scenario
@@ -392,13 +392,13 @@ async def test_leaders_may_have_their_isr_changed_for_them(cluster: Cluster) -> 
 
     async def alter(
         leader_epoch: int, version: int, *isr: int, recovering: bool = False
-    ) -> ErrorCode | Led:
-        wish = {T0: events.IsrWish(leader_epoch, version, brokers(*isr), recovering)}
+    ) -> ErrorCode | PartitionLeadership:
+        wish = {T0: events.RequestedIsr(leader_epoch, version, brokers(*isr), recovering)}
         ask = events.AlterPartition(BrokerId(1), epoch, wish)
         return (await cluster.controller.ask(ask))[T0]
 
     granted = await alter(0, 0, 1)
-    assert isinstance(granted, Led)
+    assert isinstance(granted, PartitionLeadership)
     assert (granted.state.isr, granted.version) == ((1,), 1)
     assert (await cluster.state("t")).isr == (1,)
     assert await alter(0, 0, 1) == granted
@@ -422,12 +422,12 @@ async def test_a_leader_by_unclean_election_recovers_when_it_says_so(cluster: Cl
     await cluster.write_isr("t", 0, 1, recovering=True)
     await cluster.quiet()
 
-    async def alter(recovering: bool) -> ErrorCode | Led:
-        wish = {T0: events.IsrWish(0, 1, brokers(1, 2), recovering)}
+    async def alter(recovering: bool) -> ErrorCode | PartitionLeadership:
+        wish = {T0: events.RequestedIsr(0, 1, brokers(1, 2), recovering)}
         return (await cluster.controller.ask(events.AlterPartition(BrokerId(1), epoch, wish)))[T0]
 
     assert await alter(recovering=True) is ErrorCode.invalid_request
-    assert isinstance(await alter(recovering=False), Led)
+    assert isinstance(await alter(recovering=False), PartitionLeadership)
     state = await cluster.state("t")
     assert (state.isr, state.recovering) == ((1, 2), False)
 

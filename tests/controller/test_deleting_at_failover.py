@@ -1,8 +1,8 @@
 """A controller that finds a topic half deleted tells nobody that its dead replicas left the ISR."""
 
-from barnabas.controller.context import Context, Replica
+from barnabas.controller.context import Context, PartitionReplica
 from barnabas.controller.decide.steps import MoveReplicas
-from barnabas.controller.handle.failover import _decide_order
+from barnabas.controller.handle.failover import _decide_initial_steps
 from barnabas.controller.states import ReplicaState
 from tests.controller.contexts import T0, brokers, leading, one
 
@@ -11,9 +11,9 @@ def found() -> Context:
     return one((1, 2), leading(1, (1, 2)), live=(1,))
 
 
-def moved(context: Context, to: ReplicaState) -> list[Replica]:
+def moved(context: Context, to: ReplicaState) -> list[PartitionReplica]:
     """Who is told of its leader, or leaves the ISR, which the others are told of."""
-    steps = _decide_order(context, ())
+    steps = _decide_initial_steps(context, ())
     return [
         each
         for step in steps
@@ -23,7 +23,7 @@ def moved(context: Context, to: ReplicaState) -> list[Replica]:
 
 
 def test_the_dead_replica_of_a_topic_that_goes_is_left_to_its_deletion() -> None:
-    one_alive, other_dead = (Replica(T0, broker) for broker in brokers(1, 2))
+    one_alive, other_dead = (PartitionReplica(T0, broker) for broker in brokers(1, 2))
     assert moved(found(), ReplicaState.OFFLINE) == [other_dead]
     going = found()
     going.apply_deleting(["t"])
@@ -36,4 +36,4 @@ def test_a_topic_that_has_to_be_moved_before_it_goes_is_treated_as_any_other() -
     moving = found()
     moving.apply_deleting(["t"])
     moving.apply_ineligible(["t"], "it is being moved")
-    assert moved(moving, ReplicaState.OFFLINE) == [Replica(T0, brokers(2)[0])]
+    assert moved(moving, ReplicaState.OFFLINE) == [PartitionReplica(T0, brokers(2)[0])]

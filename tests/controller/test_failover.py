@@ -14,7 +14,7 @@ from barnabas.controller import events
 from barnabas.controller.states import PartitionState
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Create, Delete, Operation
+from barnabas.znodes.tree import CreateNode, DeleteNode, Operation
 from tests.controller.cluster import Cluster, scenario
 from tests.controller.gated import Gate, GatedSession
 
@@ -66,7 +66,11 @@ async def test_who_came_back_unseen_does_not_lead_what_another_in_sync_has_kept(
     assert (before.leader, before.isr) == (0, (0, 1))
     own = paths.broker_path(BrokerId(0))
     registered, _ = await cluster.admin.get(own)
-    again = (Delete(paths.CONTROLLER), Delete(own), Create(own, registered, ephemeral=True))
+    again = (
+        DeleteNode(paths.CONTROLLER),
+        DeleteNode(own),
+        CreateNode(own, registered, ephemeral=True),
+    )
     await cluster.nodes[0].session.multi(again)
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()

@@ -15,7 +15,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller import events
-from barnabas.controller.decide.steps import Selector
+from barnabas.controller.states import Selector
 from barnabas.znodes import paths
 from barnabas.znodes.tree import BadVersion, NodeExists, NoNode, SessionState
 from tests.controller.cluster import Cluster, Node, scenario

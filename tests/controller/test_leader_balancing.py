@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Context
 from barnabas.controller.decide.leader_balancing import decide_balance
-from barnabas.controller.decide.steps import MovePartitions, Selector
-from barnabas.controller.states import PartitionState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+)
+from barnabas.controller.states import PartitionState, Selector
 from tests.controller.interpreter import Cluster, Controller, cluster_of, partition_led_by
 
 
@@ -80,7 +82,7 @@ def test_nothing_is_elected_while_anything_moves_nor_for_what_is_deleted(
         share = decide_balance(context, percentage).brokers[BrokerId(1)].share
         assert share == away / 6
     for each in found:
-        assert context.led[each].state.leader == 2
+        assert context.leadership[each].state.leader == 2
 
 
 def test_a_partition_that_never_had_a_leader_is_not_away_from_home() -> None:

@@ -4,8 +4,11 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Context
 from barnabas.controller.decide.broker_liveness import decide_brokers_up
 from barnabas.controller.decide.new_partitions import decide_new_partitions
-from barnabas.controller.decide.steps import MovePartitions, MoveReplicas, Selector
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+    MoveReplicas,
+)
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from tests.controller.interpreter import Controller, cluster_of, live
 
 P = TopicPartition("t", 0)

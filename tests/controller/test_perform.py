@@ -7,17 +7,16 @@ from typing import cast
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
-from barnabas.controller.context import Replica
-from barnabas.controller.decide.step_parts import in_parts
+from barnabas.controller.context import PartitionReplica
 from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
-    Selector,
+    SendMetadata,
     Step,
-    TellMetadata,
+    in_parts,
 )
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import paths
 from tests.controller.cluster import Cluster, scenario
@@ -104,7 +103,7 @@ async def test_thousands_of_partitions_are_told_of_in_several_requests(cluster: 
 
 def test_a_step_in_parts_is_the_same_step() -> None:
     partitions = tuple(TopicPartition("t", n) for n in range(2500))
-    replicas = tuple(Replica(each, BrokerId(1)) for each in partitions)
+    replicas = tuple(PartitionReplica(each, BrokerId(1)) for each in partitions)
     moved = list(in_parts(MovePartitions(partitions, PartitionState.OFFLINE)))
     assert joined(moved) == partitions
     assert {part[1:] for part in moved} == {(PartitionState.OFFLINE, Selector.OFFLINE)}
@@ -113,7 +112,7 @@ def test_a_step_in_parts_is_the_same_step() -> None:
     assert {part[1:] for part in raised} == {((BrokerId(1),),)}
     assert joined(in_parts(MoveReplicas(replicas, ReplicaState.ONLINE))) == replicas
     assert list(in_parts(MoveReplicas((), ReplicaState.ONLINE))) == []
-    told = TellMetadata(None, partitions)
+    told = SendMetadata(None, partitions)
     assert list(in_parts(told)) == [told]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Context, Replica
+from barnabas.controller.context import Assignment, Context, PartitionReplica
 from barnabas.controller.decide.reassignments import (
     check_cancel,
     check_planned,
@@ -28,13 +28,12 @@ from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
-    Selector,
+    SendMetadata,
     SetAssignments,
     Steps,
-    TellMetadata,
     Then,
 )
-from barnabas.controller.states import ReplicaState
+from barnabas.controller.states import ReplicaState, Selector
 from tests.controller.interpreter import Cluster, Controller, Crash, cluster_of
 
 P = TopicPartition("t", 0)
@@ -106,7 +105,7 @@ def test_a_move_is_written_then_told_then_begun() -> None:
     assert controller.performed == [
         SetAssignments("t", {0: wanted}),
         RaiseLeaderEpochs((P,), ids(3)),
-        MoveReplicas((Replica(P, BrokerId(3)),), ReplicaState.NEW),
+        MoveReplicas((PartitionReplica(P, BrokerId(3)),), ReplicaState.NEW),
     ]
     assert controller.cluster.isr(P) == ids(1, 2)
     assert holders(controller.cluster) == {1, 2, 3}
@@ -124,10 +123,10 @@ def test_a_move_ends_with_the_znode_written_last() -> None:
     controller.cluster.write_isr(P, ids(1, 2, 3))
     del controller.performed[:]
     progress(controller)
-    leaving = (Replica(P, BrokerId(1)),)
+    leaving = (PartitionReplica(P, BrokerId(1)),)
     done = Assignment(ids(3, 2))
     assert [each for each in controller.performed if not isinstance(each, Then)] == [
-        MoveReplicas((Replica(P, BrokerId(3)),), ReplicaState.ONLINE),
+        MoveReplicas((PartitionReplica(P, BrokerId(3)),), ReplicaState.ONLINE),
         AssumeAssignments({P: done}),
         MovePartitions((P,), controller.context.state_of(P), Selector.REASSIGNED),
         MoveReplicas(leaving, ReplicaState.OFFLINE),
@@ -136,7 +135,7 @@ def test_a_move_ends_with_the_znode_written_last() -> None:
         MoveReplicas(leaving, ReplicaState.NON_EXISTENT),
         SetAssignments("t", {0: done}),
         DropReassignments((P,)),
-        TellMetadata(None, (P,)),
+        SendMetadata(None, (P,)),
     ]
     assert controller.cluster.isr(P) == ids(2, 3)
     assert controller.cluster.states[P].state.leader == 3
@@ -312,7 +311,7 @@ def test_a_topic_to_be_deleted_waits_for_all_its_moves() -> None:
     controller = Controller(cluster)
     controller.context.apply_deleting(["t"])
     controller.perform(decide_resume(controller.context, P, other))
-    assert MarkIneligible(("t",), "a partition is being moved") in controller.performed
+    assert MarkIneligible(("t",), "a partition is being reassigned") in controller.performed
     for partition in (P, other):
         assert "t" in controller.context.ineligible
         cluster.catch_up(partition)

@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.requests import write_request
-from barnabas.controller.context import Assignment, Context, Led
+from barnabas.controller.context import Assignment, Context, PartitionLeadership
+from barnabas.controller.decide.steps import LeaderAndIsrTo, MetadataOf, StopReplicaTo
 from barnabas.controller.io.request_batch import (
     ControlRequest,
-    LeaderAndIsrTo,
-    MetadataOf,
     RequestBatch,
-    StopReplicaTo,
 )
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.leader_and_isr import (
@@ -313,7 +311,7 @@ def test_what_is_told_is_the_newest_when_it_is_built_and_the_batch_is_empty_then
     context = one((1, 2), leading(1, [1, 2]))
     told = batch(context)
     told.add_leader_and_isr(brokers(1), T0)
-    context.apply_led(T0, Led(leading(1, [1], epoch=6), 41))
+    context.apply_leadership(T0, PartitionLeadership(leading(1, [1], epoch=6), 41))
     state = states(message(told.build()[ME], ApiKey.LEADER_AND_ISR))[T0]
     assert (state.leader_epoch, state.partition_epoch, state.isr) == (6, 41, (1,))
     assert told.build() == {}

@@ -5,8 +5,10 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.decide.requested_elections import decide_elections
-from barnabas.controller.decide.steps import MovePartitions, Selector
-from barnabas.controller.states import PartitionState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+)
+from barnabas.controller.states import PartitionState, Selector
 from tests.controller.interpreter import Cluster, Controller, cluster_of, partition_led_by
 
 P = TopicPartition("t", 0)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import NO_LEADER, Assignment, Context, Led, Replica
+from barnabas.controller.context import (
+    NO_LEADER,
+    Assignment,
+    Context,
+    PartitionLeadership,
+    PartitionReplica,
+)
 from barnabas.controller.decide.state_transitions import (
     PartitionMoves,
     ReplicaMoves,
@@ -18,15 +24,20 @@ from barnabas.controller.decide.state_transitions import (
     decide_partitions,
     decide_replicas,
 )
-from barnabas.controller.decide.steps import Refusal, Selector
-from barnabas.controller.io.request_batch import LeaderAndIsrTo, MetadataOf, StopReplicaTo
+from barnabas.controller.decide.steps import (
+    ApiError,
+    LeaderAndIsrTo,
+    MetadataOf,
+    StopReplicaTo,
+)
 from barnabas.controller.states import (
     PARTITION_FROM,
     REPLICA_FROM,
     PartitionState,
     ReplicaState,
+    Selector,
 )
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.znodes.layout import LeaderAndIsr
 from tests.controller.contexts import (
     EPOCH,
     T0,
@@ -54,8 +65,8 @@ def online(context: Context, by: Selector = S.OFFLINE, *, unclean: bool = False)
     return decide_partitions(context, [T0], P.ONLINE, by, always if unclean else never)
 
 
-def replicas(*ids: int) -> list[Replica]:
-    return [Replica(T0, each) for each in brokers(*ids)]
+def replicas(*ids: int) -> list[PartitionReplica]:
+    return [PartitionReplica(T0, each) for each in brokers(*ids)]
 
 
 def in_state(context: Context, state: ReplicaState) -> Context:
@@ -76,7 +87,7 @@ def test_a_partition_moves_where_its_table_allows_and_is_refused_elsewhere(
     moves = decide_partitions(context, [T0], to, S.OFFLINE, never)
     if now not in PARTITION_FROM[to]:
         why = f"{now.value} cannot become {to.value}"
-        assert moves == PartitionMoves(refused={T0: Refusal(ErrorCode.unknown_server_error, why)})
+        assert moves == PartitionMoves(refused={T0: ApiError(ErrorCode.unknown_server_error, why)})
     elif to is not P.ONLINE:
         assert moves == PartitionMoves(moved=[T0])
     elif now is P.NEW:
@@ -96,7 +107,7 @@ def test_a_new_partition_begins_with_all_that_live_in_sync_and_only_they_are_tol
 def test_a_new_partition_without_a_replica_alive_waits() -> None:
     moves = online(one((4, 5), None))
     why = "no replica is alive (replicas=[4, 5])"
-    assert moves.refused == {T0: Refusal(ErrorCode.eligible_leaders_not_available, why)}
+    assert moves.refused == {T0: ApiError(ErrorCode.eligible_leaders_not_available, why)}
     assert not moves.messages
 
 
@@ -140,7 +151,7 @@ def test_keeping_the_leader_needs_no_write() -> None:
 def test_what_a_newer_controller_wrote_is_left_alone() -> None:
     context = one((1, 2), leading(1, [1, 2], by=EPOCH + 1), live=(2,))
     why = "controller epoch 8 wrote it, ours is 7"
-    refusal = Refusal(ErrorCode.stale_controller_epoch, why)
+    refusal = ApiError(ErrorCode.stale_controller_epoch, why)
     assert online(context) == PartitionMoves(refused={T0: refusal})
     assert decide_leader_epochs(context, [T0]) == PartitionMoves(refused={T0: refusal})
     offline = decide_replicas(context, replicas(1), R.OFFLINE)
@@ -158,14 +169,14 @@ def test_an_offline_partition_that_was_never_led_or_never_was_is_refused() -> No
 def test_a_new_partition_whose_state_was_there_already_is_decided_again_by_election() -> None:
     context = one((1, 2), None, live=(2,))
     assert list(online(context).creates) == [T0]
-    context.apply_led(T0, Led(leading(1, [1, 2], epoch=0), 0))
+    context.apply_leadership(T0, PartitionLeadership(leading(1, [1, 2], epoch=0), 0))
     assert online(context).updates == {T0: (leading(2, [2], epoch=1), 0)}
 
 
 def test_a_partition_whose_leader_wrote_meanwhile_is_decided_again_on_what_it_wrote() -> None:
     context = one((1, 2, 3), leading(1, [1, 2, 3]), live=(2, 3))
     assert online(context).updates == {T0: (leading(2, [2, 3], epoch=6), 40)}
-    context.apply_led(T0, Led(leading(1, [1, 3]), 41))
+    context.apply_leadership(T0, PartitionLeadership(leading(1, [1, 3]), 41))
     assert online(context).updates == {T0: (leading(3, [3], epoch=6), 41)}
 
 
@@ -203,7 +214,7 @@ def test_a_replica_moves_where_its_table_allows_and_is_refused_elsewhere(
         assert not moves.refused
     else:
         why = f"{now.value} cannot become {to.value}"
-        refusal = Refusal(ErrorCode.unknown_server_error, why)
+        refusal = ApiError(ErrorCode.unknown_server_error, why)
         assert moves == ReplicaMoves(refused={replicas(2)[0]: refusal})
 
 
@@ -268,7 +279,7 @@ def test_of_several_that_go_at_once_the_last_stays_in_the_isr_in_one_write() -> 
 
 @pytest.mark.parametrize("state", [leading(1, [1]), leading(-1, [2])])
 def test_going_offline_writes_nothing_if_nothing_changes_but_the_others_are_told(
-    state: Leading,
+    state: LeaderAndIsr,
 ) -> None:
     moves = decide_replicas(one((1, 2), state), replicas(2), R.OFFLINE)
     assert not moves.updates
@@ -312,11 +323,11 @@ def test_partitions_go_one_way_each_and_the_context_is_left_alone(
     assert sorted(ways) == sorted(asked)
     assert list(moves.messages) == [each for each in asked if each in moves.messages]
     for partition, (state, version) in moves.updates.items():
-        led = context.led[partition]
-        assert version == led.version
-        assert state.leader_epoch > led.state.leader_epoch
+        leadership = context.leadership[partition]
+        assert version == leadership.version
+        assert state.leader_epoch > leadership.state.leader_epoch
         assert context.is_available(state.leader, partition)
-        assert (state.leader in led.state.isr) == (partition not in moves.unclean)
+        assert (state.leader in leadership.state.isr) == (partition not in moves.unclean)
     assert unclean or by is S.OFFLINE_UNCLEAN or not moves.unclean
     perform_partitions(context, moves, to)
 
@@ -324,13 +335,13 @@ def test_partitions_go_one_way_each_and_the_context_is_left_alone(
 def perform_partitions(context: Context, moves: PartitionMoves, to: PartitionState) -> None:
     """As one does who writes the tree: what was decided keeps the laws and the ISR in bounds."""
     for partition, created in moves.creates.items():
-        context.apply_led(partition, Led(created, 0))
+        context.apply_leadership(partition, PartitionLeadership(created, 0))
     for partition, (state, version) in moves.updates.items():
-        context.apply_led(partition, Led(state, version + 1))
+        context.apply_leadership(partition, PartitionLeadership(state, version + 1))
     for partition in (*moves.creates, *moves.updates, *moves.moved):
         context.apply_partition_state(partition, to)
     for partition in (*moves.creates, *moves.updates):
-        state = context.led[partition].state
+        state = context.leadership[partition].state
         assert state.leader in state.isr
         assert set(state.isr) <= set(context.assignment(partition).replicas)
 
@@ -346,16 +357,16 @@ def test_replicas_go_one_way_each_and_the_context_is_left_alone(
     assert sorted([*moves.moved, *moves.refused]) == sorted(asked)
     assert to is R.OFFLINE or not moves.updates
     for partition, (state, version) in moves.updates.items():
-        led = context.led[partition]
+        leadership = context.leadership[partition]
         gone = [b for at, b in moves.moved if at == partition]
-        assert version == led.version
-        assert state.leader_epoch > led.state.leader_epoch
-        assert state.leader in (NO_LEADER, led.state.leader)
+        assert version == leadership.version
+        assert state.leader_epoch > leadership.state.leader_epoch
+        assert state.leader in (NO_LEADER, leadership.state.leader)
         assert state.leader not in gone
         assert state.isr
-        assert set(state.isr) <= set(led.state.isr)
+        assert set(state.isr) <= set(leadership.state.isr)
         assert len(state.isr) == 1 or not set(state.isr) & set(gone)
-        context.apply_led(partition, Led(state, version + 1))
+        context.apply_leadership(partition, PartitionLeadership(state, version + 1))
     for replica in moves.moved:
         context.apply_replica_state(replica, to)
 
@@ -365,7 +376,7 @@ def test_to_go_offline_again_changes_nothing(context: Context) -> None:
     asked = replicas_in(context)
     first = decide_replicas(context, asked, R.OFFLINE)
     for partition, (state, version) in first.updates.items():
-        context.apply_led(partition, Led(state, version + 1))
+        context.apply_leadership(partition, PartitionLeadership(state, version + 1))
     for replica in first.moved:
         context.apply_replica_state(replica, R.OFFLINE)
     assert not decide_replicas(context, first.moved, R.OFFLINE).updates

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, PartitionReplica
 from barnabas.controller.decide.broker_liveness import decide_brokers_down, decide_brokers_up
 from barnabas.controller.decide.steps import (
     BeginDeletion,
-    DropDeletion,
-    EndTopic,
+    CancelDeletions,
     MarkIneligible,
     MovePartitions,
     MoveReplicas,
     QueueDeletions,
-    TellMetadata,
+    RemoveTopic,
+    SendMetadata,
 )
 from barnabas.controller.decide.topic_deletions import (
     decide_deletions,
@@ -76,7 +76,7 @@ def states(controller: Controller) -> list[ReplicaState]:
 def is_gone(controller: Controller, topic: str = "t") -> bool:
     """Whether nothing is left of a topic, neither in the tree nor in the context nor on disks."""
     cluster, context = controller.cluster, controller.context
-    left = (*cluster.states, *(each.topic_partition for each in cluster.logs), *context.led)
+    left = (*cluster.states, *(each.topic_partition for each in cluster.logs), *context.leadership)
     known = (*context.partition_states, *(r.topic_partition for r in context.replica_states))
     return (
         all(each.topic != topic for each in (*left, *known))
@@ -88,13 +88,13 @@ def is_gone(controller: Controller, topic: str = "t") -> bool:
 def test_a_deletion_goes_from_nobody_leads_to_all_is_deleted() -> None:
     controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
     begin(controller)
-    replicas = (Replica(P, BrokerId(0)), Replica(P, BrokerId(1)))
+    replicas = (PartitionReplica(P, BrokerId(0)), PartitionReplica(P, BrokerId(1)))
     assert controller.performed == [
         QueueDeletions(("t",)),
         MovePartitions((P,), PartitionState.OFFLINE),
         MovePartitions((P,), PartitionState.NON_EXISTENT),
         BeginDeletion(("t",)),
-        TellMetadata(None, (P,)),
+        SendMetadata(None, (P,)),
         MoveReplicas(replicas, ReplicaState.OFFLINE),
         MoveReplicas(replicas, ReplicaState.DELETION_STARTED),
     ]
@@ -103,7 +103,7 @@ def test_a_deletion_goes_from_nobody_leads_to_all_is_deleted() -> None:
     answer(controller, 1)
     assert controller.performed[-2:] == [
         MoveReplicas(replicas, ReplicaState.NON_EXISTENT),
-        EndTopic("t"),
+        RemoveTopic("t"),
     ]
     assert is_gone(controller)
     assert controller.refused == []
@@ -120,10 +120,10 @@ def test_nothing_is_asked_twice_while_an_answer_is_awaited() -> None:
 def test_marks_of_unknown_topics_and_of_all_while_deletion_is_disabled_are_taken_away() -> None:
     context = Controller(cluster_of(3, t=[(0, 1)])).context
     assert decide_deletions(context, ["u", "t"], True) == (
-        DropDeletion(("u",)),
+        CancelDeletions(("u",)),
         QueueDeletions(("t",)),
     )
-    assert decide_deletions(context, ["u", "t"], False) == (DropDeletion(("u", "t")),)
+    assert decide_deletions(context, ["u", "t"], False) == (CancelDeletions(("u", "t")),)
 
 
 def test_a_topic_that_is_being_moved_waits() -> None:
@@ -133,7 +133,7 @@ def test_a_topic_that_is_being_moved_waits() -> None:
     begin(controller)
     assert controller.performed == [
         QueueDeletions(("t",)),
-        MarkIneligible(("t",), "a partition is being moved"),
+        MarkIneligible(("t",), "a partition is being reassigned"),
     ]
     assert decide_eligible_after_up(controller.context, [BrokerId(0)]) == ()
 
@@ -259,7 +259,7 @@ def test_whatever_happens_to_brokers_a_deletion_ends_when_all_are_back(
         up(controller, broker)
         answer(controller, broker)
     assert is_gone(controller)
-    assert TopicPartition("u", 0) in controller.context.led
+    assert TopicPartition("u", 0) in controller.context.leadership
 
 
 def test_ten_thousand_partitions_are_deleted_in_as_many_steps_as_one() -> None:

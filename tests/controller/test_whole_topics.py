@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from barnabas.base.ids import BrokerId
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import paths
-from barnabas.znodes.tree import Create, Delete, Operation
+from barnabas.znodes.tree import CreateNode, DeleteNode, Operation
 from tests.controller.cluster import Cluster, FakeBroker, scenario
 
 STARTED = 3
@@ -28,12 +28,12 @@ async def change_controllers(cluster: Cluster, *, controller_is_back: bool) -> N
     registered, _ = await cluster.admin.get(own)
     await cluster.node(STARTED)
     changes: list[Operation] = [
-        Delete(paths.CONTROLLER),
-        Delete(own),
-        Create(other, registered, ephemeral=True),
+        DeleteNode(paths.CONTROLLER),
+        DeleteNode(own),
+        CreateNode(other, registered, ephemeral=True),
     ]
     if controller_is_back:
-        changes.append(Create(own, registered, ephemeral=True))
+        changes.append(CreateNode(own, registered, ephemeral=True))
     await cluster.nodes[0].session.multi(tuple(changes))
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()

@@ -60,7 +60,7 @@ def make(golden: Path) -> None:
 
 def _begin_leader_epoch(zookeeper: ZooKeeper, epoch: int) -> None:
     """Do what a controller does between two leaders: a single broker keeps its epoch."""
-    state = layout.PartitionState(BrokerId(0), LeaderEpoch(epoch), 1, (BrokerId(0),))
+    state = layout.LeaderAndIsr(BrokerId(0), LeaderEpoch(epoch), 1, (BrokerId(0),))
     encoded = layout.encode_partition_state(state).decode()
     zookeeper.enter(
         *(f"set /brokers/topics/{topic}/partitions/0/state {encoded}" for topic in TOPICS)

@@ -71,7 +71,7 @@ def _nodes(data: Path, partition: TopicPartition, configs: dict[str, str]) -> di
     epochs = decode_epoch_checkpoint(
         (data / str(partition) / "leader-epoch-checkpoint").read_bytes()
     )
-    state = layout.PartitionState(BROKER, LeaderEpoch(epochs[-1].epoch), 1, (BROKER,))
+    state = layout.LeaderAndIsr(BROKER, LeaderEpoch(epochs[-1].epoch), 1, (BROKER,))
     return {
         paths.config_path(paths.topic_entity(partition.topic)): layout.encode_config(configs),
         paths.topic_path(partition.topic): layout.encode_topic(

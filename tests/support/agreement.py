@@ -79,7 +79,7 @@ def _topics(client: Any) -> dict[str, layout.TopicAssignment]:
 
 def _states(
     client: Any, topics: Mapping[str, layout.TopicAssignment]
-) -> dict[TopicPartition, layout.PartitionState]:
+) -> dict[TopicPartition, layout.LeaderAndIsr]:
     partitions = [
         TopicPartition(name, index) for name in topics for index in topics[name].partitions
     ]

@@ -15,16 +15,16 @@ import pytest
 from barnabas.znodes.tree import (
     ANY_VERSION,
     BadVersion,
-    Check,
+    CheckVersion,
     Coordination,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
     NotEmpty,
-    Set,
+    SetData,
     Stat,
     WatchEvent,
 )
@@ -250,11 +250,11 @@ class CoordinationContract:
         await one.create("/old")
         answers = await one.multi(
             [
-                Check("/epoch", 0),
-                Create("/controller", b"1", ephemeral=True),
-                Set("/epoch", b"1", 0),
-                Delete("/old"),
-                Create("/n-", sequential=True),
+                CheckVersion("/epoch", 0),
+                CreateNode("/controller", b"1", ephemeral=True),
+                SetData("/epoch", b"1", 0),
+                DeleteNode("/old"),
+                CreateNode("/n-", sequential=True),
             ]
         )
         assert [answers[0], answers[1], answers[3]] == [None, "/controller", None]
@@ -273,10 +273,10 @@ class CoordinationContract:
         await one.create("/epoch", b"0")
         await one.create("/state", b"s")
         with pytest.raises(BadVersion) as moved:
-            await one.multi([Set("/state", b"t"), Create("/x"), Check("/epoch", 1)])
+            await one.multi([SetData("/state", b"t"), CreateNode("/x"), CheckVersion("/epoch", 1)])
         assert moved.value.path == "/epoch"
         with pytest.raises(NodeExists) as taken:
-            await one.multi([Delete("/epoch"), Create("/state")])
+            await one.multi([DeleteNode("/epoch"), CreateNode("/state")])
         assert taken.value.path == "/state"
         data, stat = await other.get("/state")
         assert (data, stat.version) == (b"s", 0)
@@ -287,14 +287,21 @@ class CoordinationContract:
     async def test_operations_of_a_transaction_see_those_before_them(
         self, one: Coordination, other: Coordination
     ) -> None:
-        await one.multi([Create("/a"), Create("/a/b"), Set("/a/b", b"1", 0), Set("/a/b", b"2", 1)])
+        await one.multi(
+            [
+                CreateNode("/a"),
+                CreateNode("/a/b"),
+                SetData("/a/b", b"1", 0),
+                SetData("/a/b", b"2", 1),
+            ]
+        )
         assert (await other.get("/a/b"))[0] == b"2"
-        await one.multi([Delete("/a/b", 2), Delete("/a"), Create("/a", b"again")])
+        await one.multi([DeleteNode("/a/b", 2), DeleteNode("/a"), CreateNode("/a", b"again")])
         assert (await other.get("/a"))[0] == b"again"
         with pytest.raises(NotEmpty):
-            await one.multi([Create("/a/c"), Delete("/a")])
+            await one.multi([CreateNode("/a/c"), DeleteNode("/a")])
         with pytest.raises(NoNode):
-            await one.multi([Delete("/a"), Create("/a/c")])
+            await one.multi([DeleteNode("/a"), CreateNode("/a/c")])
         assert await other.children("/a") == []
 
     @two_sessions
@@ -303,8 +310,14 @@ class CoordinationContract:
     ) -> None:
         await one.create("/a")
         assert await one.multi([]) == []
-        assert await one.multi([Check("/a", 0), Check("/a", ANY_VERSION)]) == [None, None]
-        for check, refused in ((Check("/a", 1), BadVersion), (Check("/b", 0), NoNode)):
+        assert await one.multi([CheckVersion("/a", 0), CheckVersion("/a", ANY_VERSION)]) == [
+            None,
+            None,
+        ]
+        for check, refused in (
+            (CheckVersion("/a", 1), BadVersion),
+            (CheckVersion("/b", 0), NoNode),
+        ):
             with pytest.raises(refused):
                 await other.multi([check])
 
@@ -313,7 +326,7 @@ class CoordinationContract:
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/q")
-        member = Create("/q/member-", b"data", ephemeral=True, sequential=True)
+        member = CreateNode("/q/member-", b"data", ephemeral=True, sequential=True)
         assert await one.multi([member, member]) == ["/q/member-0000000000", "/q/member-0000000001"]
         _, stat = await other.get("/q/member-0000000001")
         assert stat.ephemeral_owner == one.session_id
@@ -324,7 +337,7 @@ class CoordinationContract:
     ) -> None:
         await one.create("/a", b"old")
         before = await one.set("/a", b"newer")
-        await other.multi([Delete("/a", 1), Create("/a", b"new")])
+        await other.multi([DeleteNode("/a", 1), CreateNode("/a", b"new")])
         data, after = await one.get("/a")
         assert (data, after.version) == (b"new", 0)
         assert after.czxid > before.mzxid
@@ -346,8 +359,8 @@ class CoordinationContract:
         await one.get("/a", heard)
         await one.children("/", heard)
         with pytest.raises(NoNode):
-            await other.multi([Set("/a", b"1"), Create("/b"), Delete("/c")])
-        await other.multi([Check("/a", 0)])
+            await other.multi([SetData("/a", b"1"), CreateNode("/b"), DeleteNode("/c")])
+        await other.multi([CheckVersion("/a", 0)])
         assert await one.children("/") == ["a"]
         assert heard.all == []
 
@@ -359,7 +372,9 @@ class CoordinationContract:
         await one.create("/a")
         await one.get("/a", data)
         await one.children("/", children)
-        await other.multi([Delete("/a"), Create("/a", b"1"), Set("/a", b"2"), Create("/b")])
+        await other.multi(
+            [DeleteNode("/a"), CreateNode("/a", b"1"), SetData("/a", b"2"), CreateNode("/b")]
+        )
         assert (await one.get("/a"))[0] == b"2"
         assert data.all == [WatchEvent(EventKind.DELETED, "/a")]
         assert children.all == [WatchEvent(EventKind.CHILDREN, "/")]
@@ -447,7 +462,7 @@ class CoordinationContract:
         paths = [f"/n{number}" for number in range(20)]
         for path in paths:
             await one.exists(path, heard)
-        await other.multi([Create(path) for path in paths[10:]])
+        await other.multi([CreateNode(path) for path in paths[10:]])
         for path in paths[:10]:
             await other.create(path)
         assert [event.path for event in await heard.first(20)] == paths[10:] + paths[:10]

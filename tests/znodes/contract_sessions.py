@@ -7,7 +7,7 @@ import pytest
 from barnabas.znodes.tree import (
     BadVersion,
     Coordination,
-    Create,
+    CreateNode,
     EventKind,
     NodeExists,
     SessionExpired,
@@ -55,7 +55,7 @@ class SessionContract:
             await under_test.expire(one)
             assert one.state is SessionState.EXPIRED
             assert await seen.first(1) == [WatchEvent(EventKind.DELETED, "/broker")]
-            for attempt in (one.get("/"), one.create("/x"), one.multi([Create("/x")])):
+            for attempt in (one.get("/"), one.create("/x"), one.multi([CreateNode("/x")])):
                 with pytest.raises(SessionExpired):
                     await attempt
 
@@ -134,7 +134,7 @@ class SessionContract:
         self, one: Coordination, other: Coordination
     ) -> None:
         paths = [f"/n{number}" for number in range(500)]
-        await one.multi([Create(path, path.encode()) for path in paths])
+        await one.multi([CreateNode(path, path.encode()) for path in paths])
         answered = list[str]()
 
         async def read(path: str) -> bytes:

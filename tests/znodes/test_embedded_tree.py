@@ -15,7 +15,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import (
     Coordination,
-    Create,
+    CreateNode,
     NodeExists,
     NoNode,
     SessionExpired,
@@ -71,7 +71,7 @@ def test_each_transaction_takes_the_next_zxid() -> None:
         tree = Tree()
         session = tree.session()
         await session.create("/a")
-        await session.multi([Create("/b"), Create("/b/c")])
+        await session.multi([CreateNode("/b"), CreateNode("/b/c")])
         with pytest.raises(NodeExists):
             await session.create("/a")
         stat = await session.set("/a", b"")

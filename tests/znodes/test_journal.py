@@ -18,7 +18,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.embedded.journal import FILE, Journal, JournalDamaged
 from barnabas.znodes.embedded.nodes import Created, Nodes
-from barnabas.znodes.tree import Create, Set, Stat
+from barnabas.znodes.tree import CreateNode, SetData, Stat
 
 T = TypeVar("T")
 Image = dict[str, tuple[bytes, Stat]]
@@ -52,7 +52,7 @@ async def write_history(folder: Path) -> dict[int, tuple[int, Image]]:
         lambda: session.create("/brokers/ids", make_parents=True),
         lambda: session.create("/brokers/ids/0", b'{"version":5}', ephemeral=True),
         lambda: session.create("/bytes", b"\x00\xff\n\r\xc3\xa4 \xed\xb2\x80 \xf0\x9f\x98\x80\x80"),
-        lambda: session.multi([Set("/bytes", b""), Create("/n_", sequential=True)]),
+        lambda: session.multi([SetData("/bytes", b""), CreateNode("/n_", sequential=True)]),
         lambda: session.create("/n_", b"\n", sequential=True),
         lambda: session.delete("/bytes", 1),
         lambda: session.set("/brokers", b"{}"),

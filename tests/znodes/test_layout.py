@@ -14,10 +14,10 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from barnabas.znodes import layout, paths
 from barnabas.znodes.layout import (
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     Endpoint,
     FinalizedFeatures,
-    PartitionState,
+    LeaderAndIsr,
     ProducerIdBlock,
     TopicAssignment,
     VersionRange,
@@ -115,12 +115,12 @@ def test_registrations_of_old_brokers_are_read() -> None:
 def test_controller_and_its_epoch() -> None:
     both(
         b'{"version":2,"brokerid":1,"timestamp":"1704032949256","kraftControllerEpoch":-1}',
-        Controller(B1, 1704032949256),
-        lambda: layout.encode_controller(Controller(B1, 1704032949256)),
+        ControllerRegistration(B1, 1704032949256),
+        lambda: layout.encode_controller(ControllerRegistration(B1, 1704032949256)),
         layout.decode_controller,
     )
     v1 = b'{"version":1,"brokerid":2,"timestamp":"1673382716473"}'
-    assert layout.decode_controller(v1) == Controller(B2, 1673382716473)
+    assert layout.decode_controller(v1) == ControllerRegistration(B2, 1673382716473)
     assert layout.encode_controller_epoch(12) == b"12"
     assert layout.decode_controller_epoch(b"12") == 12
 
@@ -158,16 +158,16 @@ def test_an_assignment_of_version_1_is_read() -> None:
     [
         (
             b'{"controller_epoch":20,"leader":1,"version":1,"leader_epoch":2,"isr":[1,0]}',
-            PartitionState(B1, LeaderEpoch(2), 20, (B1, B0)),
+            LeaderAndIsr(B1, LeaderEpoch(2), 20, (B1, B0)),
         ),
         (
             b'{"controller_epoch":1,"leader":-1,"version":1,"leader_recovery_state":1,'
             b'"leader_epoch":0,"isr":[2]}',
-            PartitionState(BrokerId(-1), LeaderEpoch(0), 1, (B2,), recovering=True),
+            LeaderAndIsr(BrokerId(-1), LeaderEpoch(0), 1, (B2,), recovering=True),
         ),
     ],
 )
-def test_partition_state_is_as_kafka_keeps_it(golden: bytes, state: PartitionState) -> None:
+def test_partition_state_is_as_kafka_keeps_it(golden: bytes, state: LeaderAndIsr) -> None:
     both(
         golden,
         state,

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.znodes.tree import (
     ConnectionLoss,
-    Create,
+    CreateNode,
     EventKind,
     NodeExists,
     SessionExpired,
@@ -307,7 +307,7 @@ def test_a_server_that_was_away_finds_its_sessions_again(
         assert await heard.first(1) == [WatchEvent(EventKind.CHILDREN, "/")]
         assert await session.children("/") == ["after", "mine"]
         with pytest.raises(NodeExists):
-            await session.multi([Create("/mine")])
+            await session.multi([CreateNode("/mine")])
         await session.close()
 
     run(scenario())

@@ -12,8 +12,8 @@ from barnabas.base.errors import ConfigError
 from barnabas.znodes.tree import (
     ConnectionLoss,
     Coordination,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoNode,
     SessionState,
@@ -70,7 +70,7 @@ def test_each_chroot_is_a_tree_of_its_own(zookeeper_chroot: str) -> None:
         await deep.children("/", heard)
         await deep.exists("/a", heard)
         assert await deep.create("/a") == "/a"
-        assert await deep.multi([Create("/a/n-", sequential=True)]) == ["/a/n-0000000000"]
+        assert await deep.multi([CreateNode("/a/n-", sequential=True)]) == ["/a/n-0000000000"]
         assert await heard.first(2) == [
             WatchEvent(EventKind.CREATED, "/a"),
             WatchEvent(EventKind.CHILDREN, "/"),
@@ -132,7 +132,7 @@ def test_reads_by_the_thousand_do_not_hold_up_the_loop(zookeeper_chroot: str) ->
     async def scenario() -> None:
         session = await connect(zookeeper_chroot, **TIMEOUTS)
         paths = [f"/n{number}" for number in range(3000)]
-        await session.multi([Create(path, path.encode()) for path in paths])
+        await session.multi([CreateNode(path, path.encode()) for path in paths])
         turns, heard = 0, Heard[WatchEvent]()
         reading = asyncio.gather(*(session.get(path, heard) for path in paths))
         while not reading.done():
@@ -141,7 +141,7 @@ def test_reads_by_the_thousand_do_not_hold_up_the_loop(zookeeper_chroot: str) ->
         assert [data.decode() for data, _ in await reading] == paths
         # While the thread of kazoo's reads and writes, the loop goes round and round.
         assert turns > 10
-        await session.multi([Delete(path) for path in paths])
+        await session.multi([DeleteNode(path) for path in paths])
         assert [event.path for event in await heard.first(3000)] == paths
         await session.close()
 

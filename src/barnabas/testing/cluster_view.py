@@ -191,7 +191,7 @@ class Observer:
         return layout.decode_topic(of.topic, data).partitions[of.partition]
 
 
-def _state(of: TopicPartition, data: bytes) -> layout.PartitionState:
+def _state(of: TopicPartition, data: bytes) -> layout.LeaderAndIsr:
     return layout.decode_partition_state(of, data)
 
 

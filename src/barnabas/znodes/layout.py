@@ -153,7 +153,7 @@ def _range(value: dict[str, Any]) -> VersionRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerRegistration:
     """The broker that is controller now."""
 
     broker_id: BrokerId
@@ -161,7 +161,7 @@ class Controller:
     kraft_controller_epoch: int = -1
 
 
-def encode_controller(controller: Controller) -> bytes:
+def encode_controller(controller: ControllerRegistration) -> bytes:
     return to_json(
         {
             "version": 2,
@@ -172,10 +172,10 @@ def encode_controller(controller: Controller) -> bytes:
     )
 
 
-def decode_controller(data: bytes) -> Controller:
+def decode_controller(data: bytes) -> ControllerRegistration:
     with reading(CONTROLLER):
         fields = parsed(data)
-        return Controller(
+        return ControllerRegistration(
             broker_id=BrokerId(integer(fields["brokerid"])),
             timestamp_ms=int(fields.get("timestamp", -1)),
             kraft_controller_epoch=integer(fields.get("kraftControllerEpoch", -1)),
@@ -240,7 +240,7 @@ def _assignment(value: object) -> dict[int, tuple[BrokerId, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeaderAndIsr:
     """Who leads a partition (-1: nobody) and who is in sync.
 
     The data version of its node is the partition epoch. `recovering` says that the
@@ -254,7 +254,7 @@ class PartitionState:
     recovering: bool = False
 
 
-def encode_partition_state(state: PartitionState) -> bytes:
+def encode_partition_state(state: LeaderAndIsr) -> bytes:
     return to_json(
         {
             "controller_epoch": state.controller_epoch,
@@ -267,10 +267,10 @@ def encode_partition_state(state: PartitionState) -> bytes:
     )
 
 
-def decode_partition_state(partition: TopicPartition, data: bytes) -> PartitionState:
+def decode_partition_state(partition: TopicPartition, data: bytes) -> LeaderAndIsr:
     with reading(partition_state_path(partition)):
         fields = parsed(data)
-        return PartitionState(
+        return LeaderAndIsr(
             leader=BrokerId(integer(fields["leader"])),
             leader_epoch=LeaderEpoch(integer(fields["leader_epoch"])),
             controller_epoch=integer(fields["controller_epoch"]),

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 
+ROOT: Final = "/"
 ANY_VERSION: Final = -1
 
 
@@ -83,7 +84,7 @@ class Stat:
     data_length: int
 
 
-class Create(NamedTuple):
+class CreateNode(NamedTuple):
     """Make a node; answers with its path, which a sequential node learns only so."""
 
     path: str
@@ -92,7 +93,7 @@ class Create(NamedTuple):
     sequential: bool = False
 
 
-class Set(NamedTuple):
+class SetData(NamedTuple):
     """Replace a node's data; answers with its new Stat."""
 
     path: str
@@ -100,21 +101,21 @@ class Set(NamedTuple):
     version: int = ANY_VERSION
 
 
-class Delete(NamedTuple):
+class DeleteNode(NamedTuple):
     """Remove a node that has no children; answers None."""
 
     path: str
     version: int = ANY_VERSION
 
 
-class Check(NamedTuple):
+class CheckVersion(NamedTuple):
     """Change nothing, but fail the whole transaction if the version is another; answers None."""
 
     path: str
     version: int
 
 
-Operation: TypeAlias = Create | Set | Delete | Check
+Operation: TypeAlias = CreateNode | SetData | DeleteNode | CheckVersion
 Result: TypeAlias = str | Stat | None
 
 
@@ -237,3 +238,26 @@ class Coordination(Protocol):
     async def close(self) -> None:
         """End the session; its ephemeral nodes are gone when this returns, its listeners silent."""
         ...
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or ROOT
+
+
+def name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def check_path(path: str) -> None:
+    """Raises ValueError, a bug of the caller, unless `path` can name a node."""
+    if path == ROOT:
+        return
+    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise ValueError(f"{path!r} is not the path of a znode")
+
+
+def check_operation(operation: Operation) -> None:
+    """Raises ValueError, a bug of the caller, for what no tree can do."""
+    check_path(operation.path)
+    if isinstance(operation, DeleteNode) and operation.path == ROOT:
+        raise ValueError("the root of the tree cannot be deleted")

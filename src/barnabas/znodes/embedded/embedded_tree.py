@@ -11,29 +11,29 @@ from typing import TypeAlias
 
 from barnabas.base.offload import InlineOffload, Offload
 from barnabas.disk.disk import Disk
-from barnabas.znodes.embedded.embedded_watches import Watches
 from barnabas.znodes.embedded.journal import Journal
 from barnabas.znodes.embedded.nodes import (
-    ROOT,
     Change,
     Nodes,
-    check_operation,
-    check_path,
     events_of,
 )
 from barnabas.znodes.tree import (
     ANY_VERSION,
-    Create,
-    Delete,
+    ROOT,
+    CreateNode,
+    DeleteNode,
     Operation,
     Result,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     Stat,
     StateListener,
     Watch,
+    check_operation,
+    check_path,
 )
+from barnabas.znodes.watches import Watches
 
 Plan: TypeAlias = Callable[[], Sequence[Operation]]
 
@@ -70,7 +70,7 @@ class Tree:
     def recover(cls, journal: Journal, offload: Offload | None = None) -> "Tree":
         """Read a journal and end the sessions that were open when its process did."""
         nodes = journal.open()
-        if orphans := [Delete(path) for path in nodes.ephemerals()]:
+        if orphans := [DeleteNode(path) for path in nodes.ephemerals()]:
             zxid, changes = nodes.zxid + 1, nodes.decide(orphans, session_id=0)
             journal.write(zxid, changes)
             nodes.apply(zxid, changes)
@@ -95,7 +95,9 @@ class Tree:
     async def leave(self, session_id: int) -> None:
         """End a session: its ephemeral nodes go in one transaction."""
         self._watches.pop(session_id).drop()
-        await self.commit(lambda: [Delete(path) for path in self.nodes.ephemerals(session_id)], 0)
+        await self.commit(
+            lambda: [DeleteNode(path) for path in self.nodes.ephemerals(session_id)], 0
+        )
 
     async def commit(self, plan: Plan, session_id: int) -> list[Result]:
         """Do what `plan` says, asked when it is this transaction's turn, as one transaction.
@@ -160,11 +162,11 @@ class EmbeddedSession:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        create = Create(path, data, ephemeral, sequential)
+        create = CreateNode(path, data, ephemeral, sequential)
 
         def plan() -> list[Operation]:
             parents = self._tree.nodes.missing_parents(path) if make_parents else []
-            return [*map(Create, parents), create]
+            return [*map(CreateNode, parents), create]
 
         created = (await self._commit([create], plan))[-1]
         assert isinstance(created, str)
@@ -195,12 +197,12 @@ class EmbeddedSession:
         return sorted(node.children)
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (stat,) = await self._commit([Set(path, data, version)])
+        (stat,) = await self._commit([SetData(path, data, version)])
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._commit([Delete(path, version)])
+        await self._commit([DeleteNode(path, version)])
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
         return await self._commit(operations)

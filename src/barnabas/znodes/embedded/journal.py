@@ -20,7 +20,7 @@ from typing import Any, Final
 from barnabas.base.checksum import crc32c
 from barnabas.base.errors import BarnabasError, DiskFault
 from barnabas.disk.disk import DataFile, Disk
-from barnabas.znodes.embedded.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
+from barnabas.znodes.embedded.nodes import Change, Changed, Checked, Created, Deleted, Nodes, Znode
 
 FILE: Final = "znodes.journal"
 MAGIC: Final = "barnabas-znodes"
@@ -166,9 +166,9 @@ def _snapshot(nodes: Nodes) -> Iterator[bytes]:
         yield _line([path, data, *numbers])
 
 
-def _decode_node(record: list[Any]) -> Node:
+def _decode_node(record: list[Any]) -> Znode:
     _, text, czxid, mzxid, version, created, owner = record
-    return Node(_to_data(text), czxid, mzxid, version, created, owner)
+    return Znode(_to_data(text), czxid, mzxid, version, created, owner)
 
 
 def _encode_changes(changes: Sequence[Change]) -> list[list[Any]]:

@@ -10,10 +10,10 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.znodes.tree import (
     BadVersion,
-    Check,
+    CheckVersion,
     ConnectionLoss,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoChildrenForEphemerals,
     NodeExists,
@@ -22,13 +22,13 @@ from barnabas.znodes.tree import (
     Operation,
     Result,
     SessionExpired,
-    Set,
+    SetData,
     Stat,
     ZnodeError,
 )
 
 
-class NotOffered(ZnodeError):
+class UnsupportedByServer(ZnodeError):
     """The server is too old for such a request."""
 
 
@@ -50,7 +50,7 @@ _ERRORS: Final[dict[type[Exception], type[ZnodeError]]] = {
     # Another server of the ensemble has the session, or none had time: asked again, it is settled.
     kazoo_errors.SessionMovedError: ConnectionLoss,
     kazoo_errors.OperationTimeoutError: ConnectionLoss,
-    kazoo_errors.UnimplementedError: NotOffered,
+    kazoo_errors.UnimplementedError: UnsupportedByServer,
 }
 # The only read that is made in one request with others; this one leaves no watch.
 _READ_HEAD: Final = requests.multiheader_struct.pack(requests.GetData.type, False, -1)
@@ -124,14 +124,14 @@ def request_of(operation: Operation, chroot: Chroot) -> Any:
     """One operation as part of a transaction."""
     path = chroot.full(operation.path)
     match operation:
-        case Create(_, data, ephemeral, sequential):
+        case CreateNode(_, data, ephemeral, sequential):
             flags = _EPHEMERAL * ephemeral | _SEQUENTIAL * sequential
             return requests.Create(path, data or None, OPEN_ACL_UNSAFE, flags)
-        case Set(_, data, version):
+        case SetData(_, data, version):
             return requests.SetData(path, data or None, version)
-        case Delete(_, version):
+        case DeleteNode(_, version):
             return requests.Delete(path, version)
-        case Check(_, version):
+        case CheckVersion(_, version):
             return requests.CheckVersion(path, version)
 
 

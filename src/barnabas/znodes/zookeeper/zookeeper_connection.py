@@ -23,7 +23,7 @@ _kazoo_log.setLevel(logging.ERROR)
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 
-class Connection:
+class ZooKeeperConnection:
     """Reconnects for ever, until its session expires; `on_state` is called on the loop."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Connection:
         hosts: str,
         session_timeout_ms: int,
         mailbox: Mailbox,
-        on_state: Callable[["Connection", str], None],
+        on_state: Callable[["ZooKeeperConnection", str], None],
     ) -> None:
         self._mailbox = mailbox
         self._on_state = on_state

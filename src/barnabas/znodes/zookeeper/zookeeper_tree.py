@@ -19,30 +19,33 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from barnabas.base.errors import ConfigError
-from barnabas.znodes.embedded.embedded_watches import Watches
-from barnabas.znodes.embedded.nodes import ROOT, check_operation, check_path, parent_of
 from barnabas.znodes.tree import (
     ANY_VERSION,
+    ROOT,
     ConnectionLoss,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     NodeExists,
     NoNode,
     Operation,
     Result,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     Stat,
     StateListener,
     Watch,
     WatchEvent,
+    check_operation,
+    check_path,
+    parent_of,
 )
+from barnabas.znodes.watches import Watches
 from barnabas.znodes.zookeeper.kazoo_requests import (
     EVENT_KINDS,
     Chroot,
-    NotOffered,
     ReadMany,
+    UnsupportedByServer,
     error_of,
     nodes_of,
     request_of,
@@ -51,7 +54,7 @@ from barnabas.znodes.zookeeper.kazoo_requests import (
 )
 from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, Reply
 from barnabas.znodes.zookeeper.last_seen import LastSeen
-from barnabas.znodes.zookeeper.zookeeper_connection import Connection
+from barnabas.znodes.zookeeper.zookeeper_connection import ZooKeeperConnection
 
 log = logging.getLogger("barnabas.zookeeper")
 
@@ -98,7 +101,7 @@ class ZooKeeperSession:
         self._listeners: list[StateListener] = []
         self._state = SessionState.EXPIRED
         self._id = 0
-        self._connection: Connection | None = None
+        self._connection: ZooKeeperConnection | None = None
         self._ending: list[asyncio.Future[None]] = []
         self._reads_many = True
 
@@ -139,7 +142,7 @@ class ZooKeeperSession:
             try:
                 answers = await self._answer(ROOT, connection, partial(connection.call, request))
                 return nodes_of(paths, answers)
-            except NotOffered:
+            except UnsupportedByServer:
                 # Such a server also closes the connection: it must not be asked again.
                 self._reads_many = False
         return list(await asyncio.gather(*map(self._find, paths)))
@@ -194,10 +197,10 @@ class ZooKeeperSession:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        create, parents = Create(path, data, ephemeral, sequential), list[str]()
+        create, parents = CreateNode(path, data, ephemeral, sequential), list[str]()
         while True:
             try:
-                created = (await self.multi([*map(Create, parents), create]))[-1]
+                created = (await self.multi([*map(CreateNode, parents), create]))[-1]
             except NodeExists as error:
                 if error.path not in parents:
                     raise
@@ -217,12 +220,12 @@ class ZooKeeperSession:
         return missing[::-1]
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (stat,) = await self.multi([Set(path, data, version)])
+        (stat,) = await self.multi([SetData(path, data, version)])
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
+        await self.multi([DeleteNode(path, version)])
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
         for operation in operations:
@@ -246,7 +249,7 @@ class ZooKeeperSession:
         if self._state is not SessionState.EXPIRED:
             return
         if self._connection is None:
-            self._connection = Connection(
+            self._connection = ZooKeeperConnection(
                 self._hosts, self._session_timeout_ms, self._mailbox, self._on_state
             )
             self._connection.client.start_async()
@@ -261,7 +264,7 @@ class ZooKeeperSession:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def _connected(self, path: str) -> Connection:
+    def _connected(self, path: str) -> ZooKeeperConnection:
         """Raises SessionExpired, ConnectionLoss."""
         if self._state is SessionState.EXPIRED or self._connection is None:
             raise SessionExpired(path, f"session {self._id:#x} is over")
@@ -272,7 +275,7 @@ class ZooKeeperSession:
     async def _answer(
         self,
         path: str,
-        connection: Connection,
+        connection: ZooKeeperConnection,
         request: Callable[[], Reply],
         note: Callable[[Any], None] | None = None,
     ) -> Any:
@@ -307,7 +310,7 @@ class ZooKeeperSession:
         self._seen.forget(event)
         self._watches.notify(event)
 
-    def _on_state(self, connection: Connection, state: str) -> None:
+    def _on_state(self, connection: ZooKeeperConnection, state: str) -> None:
         if connection is not self._connection:
             return
         if state == KazooState.SUSPENDED:
@@ -342,7 +345,7 @@ class ZooKeeperSession:
 
     # After a reconnect
 
-    def _catch_up(self, connection: Connection) -> None:
+    def _catch_up(self, connection: ZooKeeperConnection) -> None:
         """Leave all watches again and tell them what they missed; then the session is CONNECTED.
 
         If the connection breaks again on the way, the next one begins from the start.
