@@ -125,10 +125,10 @@ def test_a_lost_line_and_a_cut_snapshot_are_damage_too(tmp_path: Path) -> None:
     with pytest.raises(JournalDamaged, match="transaction 4 follows 2"):
         reopened(tmp_path)
     (tmp_path / FILE).write_bytes(lines[0])
-    with pytest.raises(JournalDamaged, match="the snapshot is cut short"):
+    with pytest.raises(JournalDamaged, match="the snapshot is truncated"):
         reopened(tmp_path)
     (tmp_path / FILE).write_bytes(b"")
-    with pytest.raises(JournalDamaged, match="byte 0: it does not begin as"):
+    with pytest.raises(JournalDamaged, match="byte 0: it has no header of"):
         reopened(tmp_path)
 
 

@@ -350,7 +350,7 @@ def test_without_a_server_connecting_fails_in_time_and_leaves_nothing_running(
     server.stop()
 
     async def scenario() -> None:
-        with pytest.raises(ConnectionLoss, match="answered within 300 ms"):
+        with pytest.raises(ConnectionLoss, match="responded within 300 ms"):
             await connect(server.address, session_timeout_ms=6000, connection_timeout_ms=300)
 
     run(scenario())

@@ -76,7 +76,7 @@ def test_a_server_that_does_not_come_up_names_its_log_and_leaves_nothing_running
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         server = ZooKeeperServer(tmp_path / "zk", taken.getsockname()[1])
-        with pytest.raises(ConfigError, match=r"did not come up: see .*zookeeper\.log$"):
+        with pytest.raises(ConfigError, match=r"did not start: see .*zookeeper\.log$"):
             server.start()
     assert not server.is_running
     assert "Address already in use" in server.log_path.read_text()

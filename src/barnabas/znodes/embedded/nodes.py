@@ -1,7 +1,7 @@
-"""The znodes themselves, in memory: deciding what a transaction changes, and applying it.
+"""The znodes of the embedded tree, in memory.
 
-`decide` is pure and `apply` cannot fail, so that a journal may stand between
-them, and replaying a journal is nothing but applying it.
+`decide` computes a transaction's changes and is pure; `apply` makes them and cannot
+fail. The journal is written between the two, and replaying it only applies it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class Deleted(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Changes nothing; keeps a transaction's results in step with its operations."""
+    """No change; gives a version check its place among a transaction's results."""
 
     path: str
 
@@ -58,7 +58,7 @@ Change: TypeAlias = Created | Changed | Deleted | Checked
 
 @dataclass(slots=True)
 class Znode:
-    """One znode. `created` counts the children it ever had, which numbers sequential ones."""
+    """One znode. `created` counts the children ever created, and numbers sequential ones."""
 
     data: bytes
     czxid: int
@@ -74,7 +74,7 @@ class Znode:
             czxid=self.czxid,
             mzxid=self.mzxid,
             version=self.version,
-            # Every child made, plus every child removed, as ZooKeeper reports it.
+            # Children created plus children deleted, as in ZooKeeper.
             cversion=2 * self.created - len(self.children),
             ephemeral_owner=self.owner,
             num_children=len(self.children),
@@ -115,27 +115,27 @@ class Nodes:
         )
 
     def missing_parents(self, path: str) -> list[str]:
-        """What has to be made before `path` can be, topmost first."""
+        """The missing ancestors of `path`, topmost first."""
         missing = []
         while (path := parent_of(path)) not in self._nodes:
             missing.append(path)
         return missing[::-1]
 
     def decide(self, operations: Sequence[Operation], session_id: int) -> list[Change]:
-        """What the operations would change, each seeing those before it; changes nothing.
+        """Return the changes that the operations make, each seeing those before it.
 
-        Raises  a ZnodeError for the first operation that cannot be done
+        Raises  a ZnodeError for the first operation that fails
         """
         draft = _Draft(self._nodes)
         return [draft.decide(operation, session_id) for operation in operations]
 
     def apply(self, zxid: int, changes: Sequence[Change]) -> list[Result]:
-        """Carry out one decided transaction; returns what each operation answers."""
+        """Apply one decided transaction; return the result of each operation."""
         self.zxid = zxid
         return [self._apply(zxid, change) for change in changes]
 
     def restore(self, path: str, node: Znode) -> None:
-        """Put back one node of a snapshot; its parent comes before it."""
+        """Restore one node of a snapshot; its parent must be restored before."""
         self._nodes[path] = node
         if path != ROOT:
             self._nodes[parent_of(path)].children[name_of(path)] = None
@@ -159,7 +159,7 @@ class Nodes:
 
 
 class _Shape(NamedTuple):
-    """As much of a node as deciding needs."""
+    """The fields of a node that decisions need."""
 
     version: int
     created: int
@@ -168,7 +168,7 @@ class _Shape(NamedTuple):
 
 
 class _Draft:
-    """The tree as it would be after the operations decided so far."""
+    """The tree after the operations decided so far."""
 
     def __init__(self, nodes: dict[str, Znode]) -> None:
         self._nodes = nodes
@@ -232,7 +232,7 @@ class _Draft:
 
 
 def events_of(change: Change) -> tuple[WatchEvent, ...]:
-    """What watches have to hear of a change."""
+    """The watch events of a change."""
     match change:
         case Created(path):
             below = WatchEvent(EventKind.CHILDREN, parent_of(path))

@@ -1,11 +1,11 @@
-"""Coordination through ZooKeeper: one session, over kazoo, for the event loop.
+"""The coordination tree on ZooKeeper: one session, over kazoo, for the event loop.
 
-kazoo keeps the connection and reconnects for ever; its thread hands over all it
-hears through one mailbox (kazoo_thread.py). What this adds is the interface's view
-of a session. One that expired stays so until `renew`, which takes another client
-of kazoo's. One that was cut off is CONNECTED again only after its watches are
-back and have been told what they missed (last_seen.py); this comes in no
-particular order, for the server does not tell it.
+kazoo keeps the connection and reconnects for ever; its thread passes responses and
+events through one mailbox (kazoo_thread.py). This module adds the interface's view
+of a session. An expired session stays expired until `renew`, which starts another
+kazoo client. A session that lost its connection is CONNECTED again only after its
+watches are set again and those that missed an event have fired (last_seen.py), in
+no particular order, as the server does not report it.
 """
 
 import asyncio
@@ -62,10 +62,10 @@ log = logging.getLogger("barnabas.zookeeper")
 async def connect(
     address: str, *, session_timeout_ms: int, connection_timeout_ms: int
 ) -> "ZooKeeperSession":
-    """Begin a session with the servers at `host:port,host:port/chroot`; the chroot is made.
+    """Begin a session with the servers at `host:port,host:port/chroot`; create the chroot.
 
-    Raises  ConnectionLoss, nothing left behind, if none of them answers in time
-            ConfigError if the address cannot be one
+    Raises  ConnectionLoss, nothing left behind, if no server responds in time
+            ConfigError for an invalid address
     """
     hosts, _, below = address.partition("/")
     chroot = f"/{below.strip('/')}"
@@ -77,10 +77,10 @@ async def connect(
             if chroot != ROOT:
                 await session.enter(chroot)
     except ValueError as error:
-        raise ConfigError(f"{address} is not where a ZooKeeper can be: {error}") from None
+        raise ConfigError(f"{address} is not a ZooKeeper address: {error}") from None
     except TimeoutError:
         await session.close()
-        detail = f"no ZooKeeper at {hosts} answered within {connection_timeout_ms} ms"
+        detail = f"no ZooKeeper server at {hosts} responded within {connection_timeout_ms} ms"
         raise ConnectionLoss(ROOT, detail) from None
     except BaseException:
         await session.close()
@@ -89,7 +89,7 @@ async def connect(
 
 
 class ZooKeeperSession:
-    """A session with ZooKeeper. It begins expired: `connect` renews it for the first time."""
+    """A session with ZooKeeper. It is expired until `connect` renews it for the first time."""
 
     def __init__(self, hosts: str, session_timeout_ms: int) -> None:
         self._hosts = hosts
@@ -117,7 +117,7 @@ class ZooKeeperSession:
         self._listeners.append(listener)
 
     async def enter(self, chroot: str) -> None:
-        """Make the node if it is missing; from now on every path is below it."""
+        """Create the node if it is missing; all later paths are below it."""
         with suppress(NodeExists):
             await self.create(chroot, make_parents=True)
         self._chroot = Chroot(self._chroot.full(chroot))
@@ -143,7 +143,7 @@ class ZooKeeperSession:
                 answers = await self._answer(ROOT, connection, partial(connection.call, request))
                 return nodes_of(paths, answers)
             except UnsupportedByServer:
-                # Such a server also closes the connection: it must not be asked again.
+                # Such a server also closes the connection: do not send the request again.
                 self._reads_many = False
         return list(await asyncio.gather(*map(self._find, paths)))
 
@@ -181,7 +181,7 @@ class ZooKeeperSession:
     ) -> Any:
         check_path(path)
         connection = self._connected(path)
-        # kazoo knows one watch per node: it is told here for whom that is.
+        # kazoo gets one watch per node; `_watches` has the callbacks behind it.
         told = None if watch is None else self._on_event
         request = partial(getattr(connection.client, method), self._chroot.full(path), told)
         return await self._answer(path, connection, partial(request, **options), note)
@@ -210,7 +210,7 @@ class ZooKeeperSession:
             else:
                 assert isinstance(created, str)
                 return created
-            # Others may make and delete nodes meanwhile: look again.
+            # Others may create and delete nodes meanwhile: look again.
             parents = await self._missing_parents(path)
 
     async def _missing_parents(self, path: str) -> list[str]:
@@ -242,7 +242,7 @@ class ZooKeeperSession:
     # The session
 
     async def renew(self) -> None:
-        """Suspends until a server answers; who gives up waiting may try again.
+        """Suspends until a server responds; a caller that is cancelled may call it again.
 
         Raises  SessionExpired if the session is closed meanwhile
         """
@@ -256,7 +256,7 @@ class ZooKeeperSession:
         connection = self._connection
         await connection.settled.wait()
         if connection is not self._connection:
-            raise SessionExpired(ROOT, "over before it began")
+            raise SessionExpired(ROOT, "closed before it began")
 
     async def close(self) -> None:
         self._listeners.clear()
@@ -279,17 +279,17 @@ class ZooKeeperSession:
         request: Callable[[], Reply],
         note: Callable[[Any], None] | None = None,
     ) -> Any:
-        """What kazoo answers; `note` hears of it in order with the watches."""
+        """Return kazoo's response; `note` receives it first, in order with the watches."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def receive(answer: Any, error: Exception | None) -> None:
             if error is None and note is not None:
                 note(answer)
-            # kazoo says so after this; but who is told here must not find the state unchanged.
+            # kazoo reports the state later; the caller must not see this error before the state.
             if isinstance(error, kazoo_errors.ConnectionLoss):
                 self._on_state(connection, KazooState.SUSPENDED)
             if future.done():
-                return  # who asked was cancelled
+                return  # the caller was cancelled
             if error is None:
                 future.set_result(answer)
             else:
@@ -302,7 +302,7 @@ class ZooKeeperSession:
             raise error_of(path, error) from None
 
     def _on_event(self, event: WatchedEvent) -> None:
-        # kazoo tells all watches that the connection broke; the listeners hear that anyway.
+        # kazoo also fires all watches when the connection is lost; listeners report that.
         if event.type in EVENT_KINDS:
             self._notify(WatchEvent(EVENT_KINDS[event.type], self._chroot.inside(event.path)))
 
@@ -332,7 +332,7 @@ class ZooKeeperSession:
                 self._watches.post(listener, state)
 
     def _end(self, *, gently: bool) -> None:
-        """Forget the connection and what belonged to its session; does nothing without one."""
+        """Drop the connection and all that belonged to its session; a no-op without one."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -346,9 +346,9 @@ class ZooKeeperSession:
     # After a reconnect
 
     def _catch_up(self, connection: ZooKeeperConnection) -> None:
-        """Leave all watches again and tell them what they missed; then the session is CONNECTED.
+        """Set all watches again and fire those that missed an event; then enter CONNECTED.
 
-        If the connection breaks again on the way, the next one begins from the start.
+        If the connection is lost meanwhile, the next one starts over.
         """
         data, children = self._seen.data_paths, self._seen.children_paths
         awaited = len(data) + len(children)
