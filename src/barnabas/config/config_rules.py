@@ -1,4 +1,4 @@
-"""What the values of a broker's keys must keep together, each rule as Kafka states it."""
+"""The rules between several broker configs, each with Kafka's message."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from barnabas.config.listeners import Listener
 
 
 class BrokerValues(Protocol):
-    """What the rules read of a broker's configuration."""
+    """The part of a broker's config that the rules read."""
 
     def value(self, name: str) -> Value: ...
     def log_dirs(self) -> list[str]: ...
@@ -19,7 +19,7 @@ class BrokerValues(Protocol):
 
 
 def check_together(config: BrokerValues) -> None:
-    """Raises ConfigError for the first rule that is not kept."""
+    """Raises ConfigError for the first violated rule."""
     _check_identity(config)
     _check_logs(config)
     _check_replication(config)
@@ -33,7 +33,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _number(config: BrokerValues, *names: str) -> float:
-    """The first of these keys that has a value."""
+    """The value of the first of these keys that has one."""
     values = (config.value(name) for name in names)
     return next(value for value in values if isinstance(value, int | float))
 
