@@ -1,4 +1,4 @@
-"""Contexts to decide on: small ones by hand, and any at all for hypothesis."""
+"""Controller contexts for tests of deciders: small ones, and hypothesis strategies."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -75,7 +75,7 @@ def one(replicas: Iterable[int], state: LeaderAndIsr | None, **more: Iterable[in
     return context_of({T0: (Assignment(brokers(*replicas)), state)}, **more)
 
 
-# -- any ----------------------------------------------------------------------
+# -- hypothesis strategies ------------------------------------------------------
 
 BROKERS = brokers(1, 2, 3, 4, 5)
 some_brokers = st.lists(st.sampled_from(BROKERS), unique=True).map(tuple)
@@ -91,7 +91,7 @@ def assignments(draw: st.DrawFn) -> Assignment:
 
 @st.composite
 def leadings(draw: st.DrawFn, replicas: tuple[BrokerId, ...]) -> LeaderAndIsr:
-    """Any that there can be: the ISR is of the replicas, who leads is in it."""
+    """Any valid leadership: the ISR is a subset of the replicas, the leader is in it."""
     isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True, min_size=1)))
     leader = draw(st.sampled_from((*isr, NO_LEADER)))
     epoch = LeaderEpoch(draw(st.integers(0, 9)))
@@ -100,7 +100,7 @@ def leadings(draw: st.DrawFn, replicas: tuple[BrokerId, ...]) -> LeaderAndIsr:
 
 @st.composite
 def contexts(draw: st.DrawFn) -> Context:
-    """Up to four partitions of two topics, in any states, on brokers of which any may be down."""
+    """Up to four partitions of two topics, in any states, on brokers that may be down."""
     partitions: dict[TopicPartition, tuple[Assignment, LeaderAndIsr | None]] = {}
     for partition in (T0, T1, TopicPartition("u", 0), TopicPartition("u", 1)):
         if draw(st.booleans()):

@@ -1,7 +1,7 @@
-"""Performs steps on a tree in memory, and builds the context that a new controller reads of it.
+"""An interpreter of steps on a tree in memory, for tests of deciders.
 
-The smallest thing that can stand for a cluster: who lives, what the znodes say, which replicas
-have a log. It does what performing steps does, synchronously; `perform` can stop before any write.
+It models a cluster by its live brokers, its znodes and the replicas that have a log. It performs
+steps synchronously, can stop before any write, and builds the context of a new controller.
 """
 
 import uuid
@@ -68,7 +68,7 @@ class Cluster:
         return self.states[partition].state.isr
 
     def write_isr(self, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
-        """As the leader does, which knows the newest state."""
+        """Write the ISR as a leader that knows the newest state does."""
         leadership = self.states[partition]
         state = leadership.state
         self.states[partition] = PartitionLeadership(
@@ -77,7 +77,7 @@ class Cluster:
         )
 
     def catch_up(self, partition: TopicPartition) -> None:
-        """Every living replica of the assignment that has a log joins the ISR, if one leads."""
+        """Add every live assigned replica with a log to the ISR, if the partition has a leader."""
         isr = self.isr(partition)
         if self.states[partition].state.leader in self.live:
             joined = (
@@ -88,7 +88,7 @@ class Cluster:
             self.write_isr(partition, dict.fromkeys((*isr, *joined)))
 
     def elect_controller(self) -> Context:
-        """What a new controller reads, and the states that it gives to all there is."""
+        """The context of a new controller, with its initial states."""
         self.controller_epoch += 1
         context = Context(epoch=self.controller_epoch)
         context.apply_brokers(live(self.live))
@@ -123,7 +123,7 @@ def _first_replica_state(context: Context, replica: PartitionReplica) -> Replica
 
 
 class Controller:
-    """Performs steps; `performed` are those it did, `refused` what it could not do."""
+    """Performs steps; `performed` has the steps done, `refused` the errors."""
 
     def __init__(self, cluster: Cluster, crash_after: int | None = None) -> None:
         self.cluster = cluster
@@ -133,7 +133,7 @@ class Controller:
         self._crash_after = crash_after
 
     def perform(self, steps: Steps) -> None:
-        """Raises Crash before the step that is one too many."""
+        """Raises Crash before the step after the last allowed one."""
         for step in steps:
             if self._crash_after is not None and len(self.performed) >= self._crash_after:
                 raise Crash
@@ -187,7 +187,7 @@ class Controller:
                 self.perform(decide(context))
 
     def _read_again(self, partitions: Iterable[TopicPartition]) -> None:
-        """Performing meets what a leader wrote meanwhile, reads it and decides again."""
+        """Read what a leader wrote meanwhile, and decide again."""
         self.read_states(*(each for each in partitions if each in self.cluster.states))
 
     def _write(self, moves: PartitionMoves, to: PartitionState | None) -> None:
@@ -207,7 +207,7 @@ class Controller:
         self.context.apply_leadership(partition, leadership)
 
     def _tell(self, partition: TopicPartition) -> None:
-        """LeaderAndIsr: whoever lives and is told makes its log."""
+        """LeaderAndIsr: live receivers create their log."""
         for broker in self.context.assignment(partition).replicas:
             if broker in self.cluster.live:
                 self.cluster.logs[PartitionReplica(partition, broker)] = None
@@ -239,7 +239,7 @@ def partition_led_by(
 
 
 def cluster_of(brokers: int, **topics: list[tuple[int, ...]]) -> Cluster:
-    """Brokers 0 to `brokers` - 1 alive; topics whose replicas are all in sync, the first leads."""
+    """Brokers 0 to `brokers` - 1 are alive; all replicas are in sync, the first one leads."""
     cluster = Cluster(live={BrokerId(b): 1 for b in range(brokers)})
     for name, partitions in topics.items():
         cluster.topics[name] = {}

@@ -1,4 +1,4 @@
-"""Who came back at once may have lost records: another that is only gone is waited for."""
+"""Bounced and dead brokers: a bounced one may have lost records, so a dead one stays in the ISR."""
 
 from barnabas.base.ids import BrokerId
 from barnabas.znodes import paths
@@ -7,7 +7,7 @@ from tests.controller.cluster import Cluster, scenario
 
 
 @scenario
-async def test_of_the_last_two_in_sync_the_one_that_did_not_restart_stays_so(
+async def test_of_the_last_two_in_sync_replicas_the_one_that_did_not_restart_stays(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)

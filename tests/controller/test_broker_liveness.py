@@ -1,4 +1,4 @@
-"""Brokers that come, go, bounce and stop: who leads then, and who hears of it."""
+"""Broker liveness: the elections and messages when brokers start, fail, bounce and shut down."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def leader(controller: Controller, partition: TopicPartition = P) -> int:
     return controller.cluster.states[partition].state.leader
 
 
-def test_brokers_that_came_went_and_bounced_are_told_apart() -> None:
+def test_new_dead_and_bounced_brokers_are_distinguished() -> None:
     context = Controller(cluster_of(3)).context
     now = live({BrokerId(5): 7, BrokerId(4): 7, ONE: 1, TWO: 8})
     changes = decide_broker_changes(context, now)
@@ -70,8 +70,8 @@ def test_a_dead_leader_is_replaced_before_it_leaves_the_isr() -> None:
     assert controller.refused == []
 
 
-def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
-    """However many partitions there are: a step for very many is done in several parts."""
+def test_brokers_that_fail_together_leave_each_isr_in_one_write() -> None:
+    """Also for many partitions: a large step is split into parts."""
     controller = Controller(cluster_of(3, t=[(0, 1), *[(0, 1, 2)] * 700]))
     before = {each: leadership.version for each, leadership in controller.cluster.states.items()}
     for broker in (ONE, TWO):
@@ -85,7 +85,7 @@ def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
         assert (leadership.state.isr, leadership.version) == ((0,), before[partition] + 1)
 
 
-def test_of_brokers_that_go_at_once_the_last_named_stays_in_sync_if_nobody_else_is() -> None:
+def test_of_brokers_that_fail_together_the_last_one_stays_in_an_isr_of_only_them() -> None:
     for order in ((ONE, TWO), (TWO, ONE)):
         controller = Controller(cluster_of(3, t=[(1, 2), (2, 1)]))
         down(controller, *order)
@@ -94,7 +94,7 @@ def test_of_brokers_that_go_at_once_the_last_named_stays_in_sync_if_nobody_else_
         assert MoveReplicas(replicas, ReplicaState.OFFLINE) in controller.performed
 
 
-def test_the_last_in_sync_is_waited_for_and_leads_again_when_it_is_back() -> None:
+def test_a_partition_waits_for_its_last_in_sync_replica_which_leads_when_it_is_back() -> None:
     controller = Controller(cluster_of(2, t=[(0, 1)]))
     down(controller, ONE)
     down(controller, ZERO)
@@ -108,7 +108,7 @@ def test_the_last_in_sync_is_waited_for_and_leads_again_when_it_is_back() -> Non
     assert controller.context.state_of(P) is PartitionState.ONLINE
 
 
-def test_a_newcomer_hears_of_all_and_all_hear_of_it() -> None:
+def test_a_new_broker_gets_all_metadata_and_all_brokers_get_its_endpoints() -> None:
     controller = Controller(cluster_of(2, t=[(0, 2)]))
     up(controller, TWO)
     assert controller.performed == [
@@ -118,13 +118,13 @@ def test_a_newcomer_hears_of_all_and_all_hear_of_it() -> None:
     ]
 
 
-def test_the_first_broker_of_a_cluster_has_nobody_to_tell() -> None:
+def test_the_first_broker_of_a_cluster_is_announced_to_no_other() -> None:
     controller = Controller(cluster_of(0))
     up(controller, ZERO)
     assert controller.performed == [SendMetadata((ZERO,), None)]
 
 
-def test_what_is_being_moved_to_a_newcomer_goes_on() -> None:
+def test_a_reassignment_to_a_new_broker_continues() -> None:
     cluster = cluster_of(2, t=[(0, 1)])
     cluster.topics["t"][0] = Assignment((TWO, ZERO, ONE), adding=(TWO,), removing=(ZERO,))
     controller = Controller(cluster)
@@ -138,7 +138,7 @@ def test_what_is_being_moved_to_a_newcomer_goes_on() -> None:
     assert set(cluster.isr(P)) == {0, 1}
 
 
-def test_a_failed_folder_takes_only_its_replicas_offline() -> None:
+def test_a_failed_log_directory_takes_only_its_replicas_offline() -> None:
     controller = Controller(cluster_of(2, t=[(0, 1), (0, 1)]))
     controller.context.apply_offline_replicas(ZERO, [P])
     controller.perform(decide_replicas_offline(controller.context, [PartitionReplica(P, ZERO)]))
@@ -170,7 +170,7 @@ def test_a_topic_that_a_former_controller_began_to_delete_gets_no_leader() -> No
     assert list(leaderless(context)) == [P], "it could not be moved without"
 
 
-def test_a_replica_whose_deletion_has_begun_is_not_brought_back_by_its_broker() -> None:
+def test_a_replica_whose_deletion_has_begun_is_not_restarted_with_its_broker() -> None:
     controller = Controller(cluster_of(1, t=[(0, 1)]))
     controller.context.apply_deleting(["t"])
     controller.context.apply_deletion_begun("t")
@@ -183,7 +183,7 @@ def test_a_replica_whose_deletion_has_begun_is_not_brought_back_by_its_broker() 
 # -- controlled shutdown -------------------------------------------------------
 
 
-def test_a_broker_that_stops_hands_over_what_it_leads_and_stops_following() -> None:
+def test_a_controlled_shutdown_elects_other_leaders_and_stops_followers() -> None:
     controller = Controller(cluster_of(3, t=[(0, 1), (1, 0)], single=[(0,)], gone=[(0, 1)]))
     controller.context.apply_deleting(["gone"])
     controller.context.apply_shutting_down(ZERO)
@@ -200,7 +200,7 @@ def test_a_broker_that_stops_hands_over_what_it_leads_and_stops_following() -> N
     assert remaining_leaders(controller.context, ZERO) == []
 
 
-def test_what_no_other_can_lead_remains_and_is_tried_again() -> None:
+def test_partitions_that_no_other_replica_can_lead_remain_and_are_retried() -> None:
     cluster = cluster_of(2, t=[(0, 1)])
     cluster.states[P] = partition_led_by(0, (0,))
     controller = Controller(cluster)
@@ -213,7 +213,7 @@ def test_what_no_other_can_lead_remains_and_is_tried_again() -> None:
     assert leader(controller) == 1
 
 
-def test_a_leader_that_stops_serves_until_it_is_gone_whatever_happens_to_others() -> None:
+def test_a_leader_that_shuts_down_serves_until_it_is_gone() -> None:
     controller = Controller(cluster_of(3, t=[(0,)]))
     controller.context.apply_shutting_down(ZERO)
     controller.perform(decide_controlled_shutdown(controller.context, ZERO))
@@ -229,7 +229,7 @@ def test_a_leader_that_stops_serves_until_it_is_gone_whatever_happens_to_others(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["down", "up", "stop", "sync"]), st.integers(0, 3))))
-def test_whoever_leads_is_alive_and_was_in_sync_whatever_brokers_do(
+def test_every_leader_is_alive_and_was_in_sync_in_any_history_of_brokers(
     history: list[tuple[str, int]],
 ) -> None:
     controller = Controller(cluster_of(4, t=[(0, 1, 2), (1, 2, 3), (2, 3), (3,)]))
@@ -263,7 +263,7 @@ def test_whoever_leads_is_alive_and_was_in_sync_whatever_brokers_do(
     assert all(leader(controller, each) != -1 for each in context.partitions())
 
 
-def test_ten_thousand_partitions_change_hands_in_a_few_steps() -> None:
+def test_ten_thousand_partitions_change_leaders_in_a_few_steps() -> None:
     controller = Controller(cluster_of(3, t=[(0, 1)] * 10_000))
     down(controller, ZERO)
     up(controller, ZERO)

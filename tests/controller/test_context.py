@@ -1,4 +1,4 @@
-"""The context: its tables whole, and what it refuses to become."""
+"""The controller context: its state tables are complete, and it refuses illegal changes."""
 
 import enum
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def test_every_state_has_a_row_and_can_be_reached(
 
 
 @pytest.mark.parametrize("older", [leadership(4, 9), leadership(5, 6)])
-def test_neither_leader_epoch_nor_version_of_a_partition_goes_back(
+def test_leader_epoch_and_version_of_a_partition_never_go_back(
     older: PartitionLeadership,
 ) -> None:
     context = Context()
@@ -76,7 +76,7 @@ def test_neither_leader_epoch_nor_version_of_a_partition_goes_back(
     assert context.leadership[PARTITION] == leadership(5, 7)
 
 
-def test_an_assignment_knows_where_it_comes_from_and_where_it_goes() -> None:
+def test_an_assignment_has_an_origin_and_a_target() -> None:
     one, two, three, four = map(BrokerId, (1, 2, 3, 4))
     moving = Assignment((three, four, one, two), adding=(three, four), removing=(one, two))
     assert moving.target == (three, four)

@@ -1,4 +1,4 @@
-"""A controller that finds a topic half deleted tells nobody that its dead replicas left the ISR."""
+"""Failover during a topic deletion: the dead replicas of the topic are left to the deletion."""
 
 from barnabas.controller.context import Context, PartitionReplica
 from barnabas.controller.decide.steps import MoveReplicas
@@ -12,7 +12,7 @@ def found() -> Context:
 
 
 def moved(context: Context, to: ReplicaState) -> list[PartitionReplica]:
-    """Who is told of its leader, or leaves the ISR, which the others are told of."""
+    """The replicas that are notified of their leader, or leave the ISR."""
     steps = _decide_initial_steps(context, ())
     return [
         each
@@ -22,18 +22,18 @@ def moved(context: Context, to: ReplicaState) -> list[PartitionReplica]:
     ]
 
 
-def test_the_dead_replica_of_a_topic_that_goes_is_left_to_its_deletion() -> None:
+def test_a_dead_replica_of_a_topic_under_deletion_is_left_to_the_deletion() -> None:
     one_alive, other_dead = (PartitionReplica(T0, broker) for broker in brokers(1, 2))
     assert moved(found(), ReplicaState.OFFLINE) == [other_dead]
     going = found()
     going.apply_deleting(["t"])
     assert moved(going, ReplicaState.OFFLINE) == []
-    # A broker must say if it lies in a folder that has failed: then it cannot be deleted.
+    # Its broker must report a failed log directory: the replica cannot be deleted then.
     assert moved(going, ReplicaState.ONLINE) == [one_alive]
 
 
-def test_a_topic_that_has_to_be_moved_before_it_goes_is_treated_as_any_other() -> None:
+def test_a_topic_whose_deletion_waits_for_a_reassignment_is_treated_as_any_other() -> None:
     moving = found()
     moving.apply_deleting(["t"])
-    moving.apply_ineligible(["t"], "it is being moved")
+    moving.apply_ineligible(["t"], "it is being reassigned")
     assert moved(moving, ReplicaState.OFFLINE) == [PartitionReplica(T0, brokers(2)[0])]

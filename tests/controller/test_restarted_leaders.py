@@ -1,4 +1,4 @@
-"""A leader that came back before anybody saw it gone leads on only if no other in sync stayed."""
+"""Leaders that restarted unseen: they lead on only if no other in-sync replica kept running."""
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.controller.context import (
@@ -26,15 +26,15 @@ def context(written: int, leader: int = 1) -> Context:
     return found
 
 
-def test_who_registered_after_its_state_was_written_gets_a_new_epoch() -> None:
+def test_a_leader_that_registered_after_its_state_was_written_gets_a_new_epoch() -> None:
     assert list(_restarted_leaders(context(written=99))) == [TopicPartition("t", 0)]
 
 
-def test_who_has_led_since_it_registered_keeps_its_epoch() -> None:
+def test_a_leader_elected_after_it_registered_keeps_its_epoch() -> None:
     assert list(_restarted_leaders(context(written=101))) == []
 
 
-def test_a_leader_that_is_down_is_a_matter_of_election() -> None:
+def test_a_dead_leader_is_left_to_the_election() -> None:
     assert list(_restarted_leaders(context(written=99, leader=2))) == []
 
 
@@ -59,7 +59,7 @@ def two_in_sync(one_registered: int, other_registered: int) -> Context:
     return found
 
 
-def test_who_restarted_while_another_in_sync_stayed_is_passed_over() -> None:
+def test_a_replica_that_restarted_while_another_in_sync_one_kept_running_is_demoted() -> None:
     for restarted, registered in ((1, (300, 100)), (2, (100, 300))):
         found = two_in_sync(*registered)
         assert list(_restarted_unseen(found)) == [
@@ -68,7 +68,7 @@ def test_who_restarted_while_another_in_sync_stayed_is_passed_over() -> None:
         assert list(_restarted_leaders(found)) == []
 
 
-def test_if_all_in_sync_have_restarted_the_leader_leads_on_in_a_new_epoch() -> None:
+def test_if_the_whole_isr_restarted_the_leader_leads_on_in_a_new_epoch() -> None:
     found = two_in_sync(300, 301)
     assert list(_restarted_unseen(found)) == []
     assert list(_restarted_leaders(found)) == [TopicPartition("t", 0)]

@@ -1,4 +1,4 @@
-"""Writes of a controller: fenced by its epoch, many at once, honest about what became of each."""
+"""The controller's store: writes fenced by its epoch, in batches, with the result of each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ def on_a_tree(scenario: Callable[[Store, GatedSession, EmbeddedSession], Awaitab
     asyncio.run(run())
 
 
-def test_states_are_made_and_written_by_the_hundred() -> None:
+def test_states_are_created_and_written_in_batches() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         made = await store.create_states({each: state(1) for each in T})
         assert made.leadership == {each: PartitionLeadership(state(1), 0) for each in T}
@@ -48,7 +48,7 @@ def test_states_are_made_and_written_by_the_hundred() -> None:
     on_a_tree(scenario)
 
 
-def test_one_that_cannot_be_written_keeps_no_other_from_it() -> None:
+def test_a_state_that_cannot_be_written_does_not_prevent_the_others() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await store.create_states({each: state(1) for each in T[:3]})
         await admin.set(paths.partition_state_path(T[0]), b"{}")
@@ -63,7 +63,7 @@ def test_one_that_cannot_be_written_keeps_no_other_from_it() -> None:
     on_a_tree(scenario)
 
 
-def test_what_another_wrote_since_is_neither_replaced_nor_deleted() -> None:
+def test_a_node_written_by_another_is_neither_replaced_nor_deleted() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await admin.create("/asked", b"for one")
         await admin.set("/asked", b"for two")
@@ -78,7 +78,7 @@ def test_what_another_wrote_since_is_neither_replaced_nor_deleted() -> None:
     on_a_tree(scenario)
 
 
-def test_nothing_is_written_once_another_was_elected() -> None:
+def test_nothing_is_written_after_another_controller_was_elected() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await admin.set(paths.CONTROLLER_EPOCH, b"2")
         with pytest.raises(ControllerMoved):
@@ -91,7 +91,7 @@ def test_nothing_is_written_once_another_was_elected() -> None:
     on_a_tree(scenario)
 
 
-def test_what_is_begun_in_one_session_is_not_finished_in_another() -> None:
+def test_work_of_one_session_does_not_continue_in_another() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await session.expire()
         await session.renew()
@@ -104,7 +104,7 @@ def test_what_is_begun_in_one_session_is_not_finished_in_another() -> None:
 
 
 @pytest.mark.parametrize("gate", ["before", "after"])
-def test_a_delete_whose_answer_was_lost_is_done(gate: str) -> None:
+def test_a_delete_whose_response_was_lost_is_done(gate: str) -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await store.create_states({each: state(1) for each in T[:3]})
         setattr(session, gate, once(lose))
@@ -114,7 +114,7 @@ def test_a_delete_whose_answer_was_lost_is_done(gate: str) -> None:
     on_a_tree(scenario)
 
 
-def test_a_topic_is_deleted_with_what_is_added_meanwhile() -> None:
+def test_a_topic_is_deleted_with_the_nodes_added_meanwhile() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await store.create_states({each: state(1) for each in T})
 
@@ -128,7 +128,7 @@ def test_a_topic_is_deleted_with_what_is_added_meanwhile() -> None:
     on_a_tree(scenario)
 
 
-def test_an_assignment_is_written_beside_partitions_that_another_added() -> None:
+def test_an_assignment_is_merged_with_partitions_added_meanwhile() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         one, two = (BrokerId(1),), (BrokerId(2),)
         await admin.set(paths.topic_path("t"), encode_topic(TopicAssignment({0: one, 1: one})))
@@ -142,7 +142,7 @@ def test_an_assignment_is_written_beside_partitions_that_another_added() -> None
     on_a_tree(scenario)
 
 
-def test_a_lost_connection_is_waited_out() -> None:
+def test_a_call_waits_for_a_lost_connection() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         session.suspend()
         calls = 0

@@ -1,4 +1,4 @@
-"""Sessions across threads keep the contract; and what a cut, a pause and a killing do to them."""
+"""Tree sessions across threads: the contract, and the effects of a cut, a pause and a kill."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -66,7 +66,7 @@ async def two_sessions(
         tree.close()
 
 
-def test_who_is_cut_off_for_a_moment_hears_afterwards_what_it_missed() -> None:
+def test_a_session_that_is_cut_briefly_receives_missed_events_afterwards() -> None:
     async def scenario() -> None:
         async with two_sessions(LONG_S) as (tree, one, other):
             states, seen = Heard[SessionState](), Heard[WatchEvent]()
@@ -87,7 +87,7 @@ def test_who_is_cut_off_for_a_moment_hears_afterwards_what_it_missed() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_cut_off_for_long_has_expired_and_hears_only_that() -> None:
+def test_a_session_that_is_cut_too_long_expires_and_receives_only_that() -> None:
     async def scenario() -> None:
         async with two_sessions(SHORT_S) as (tree, one, other):
             states, missed, gone = Heard[SessionState](), Heard[object](), Heard[object]()
@@ -111,7 +111,7 @@ def test_who_is_cut_off_for_long_has_expired_and_hears_only_that() -> None:
     asyncio.run(scenario())
 
 
-def test_two_reasons_not_to_hear_of_a_broker_are_one_absence() -> None:
+def test_a_broker_that_is_cut_and_paused_stays_disconnected_until_both_end() -> None:
     async def scenario() -> None:
         async with two_sessions(SHORT_S) as (tree, one, other):
             gone = Heard[object]()
@@ -125,7 +125,7 @@ def test_two_reasons_not_to_hear_of_a_broker_are_one_absence() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_killed_leaves_its_nodes_until_its_time_is_over() -> None:
+def test_a_killed_broker_keeps_its_nodes_until_its_session_expires() -> None:
     async def scenario() -> None:
         async with two_sessions(SHORT_S) as (tree, one, other):
             gone = Heard[object]()

@@ -29,7 +29,7 @@ from barnabas.znodes.tree import (
 
 
 class UnsyncedDisk(RealDisk):
-    """A disk whose cache outlives the process, which is all that a restart here needs."""
+    """A disk whose content survives a restart of the process."""
 
     def sync(self, path: str = "", /) -> None:
         pass
@@ -56,7 +56,7 @@ def below(model: Model, path: str) -> list[str]:
 
 
 def expect(model: Model, operation: Operation, owner: int) -> Model:
-    """The tree after one operation, said as simply as can be."""
+    """The model after one operation."""
     path = operation.path
     if isinstance(operation, CreateNode):
         parent = path.rpartition("/")[0] or "/"
@@ -140,7 +140,7 @@ class TreeAgainstDict(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        # No farewell: the sessions end because nobody is there to hold them.
+        # Not closed: the restart ends the sessions.
         self.drop(None)
         self.open()
 

@@ -1,4 +1,4 @@
-"""Znode values to the byte, held against what running Kafka clusters keep in ZooKeeper."""
+"""Znode values, byte for byte as running Kafka clusters keep them in ZooKeeper."""
 
 import json
 import re
@@ -51,7 +51,7 @@ REASSIGNED = TopicAssignment(
 def both(
     golden: bytes, value: object, encode: Callable[[], bytes], decode: Callable[[bytes], object]
 ) -> None:
-    """What is written is golden, and what is golden is read, also with its keys turned round."""
+    """The encoder writes the golden value; the decoder reads it, with its keys in any order."""
     assert encode() == golden
     assert decode(golden) == value
     turned = dict(reversed(json.loads(golden).items())) | {"a key of tomorrow": {"x": [1]}}
@@ -253,7 +253,7 @@ def test_features_are_as_kafka_keeps_them(golden: bytes, features: FinalizedFeat
     both(golden, features, lambda: layout.encode_features(features), layout.decode_features)
 
 
-def test_text_beyond_ascii_is_written_as_utf_8() -> None:
+def test_non_ascii_text_is_written_as_utf_8() -> None:
     assert layout.encode_config({"k": "grün"}) == '{"version":1,"config":{"k":"grün"}}'.encode()
 
 
@@ -272,20 +272,20 @@ def test_paths_are_where_kafka_has_them() -> None:
 
 
 @given(st.text())
-def test_a_sanitized_name_has_no_slash_and_comes_back(name: str) -> None:
+def test_a_sanitized_name_has_no_slash_and_round_trips(name: str) -> None:
     assert "/" not in paths.sanitized(name)
     assert paths.desanitized(paths.sanitized(name)) == name
 
 
 @given(st.uuids())
-def test_a_uuid_is_22_characters_and_comes_back(value: uuid.UUID) -> None:
+def test_a_uuid_is_22_characters_and_round_trips(value: uuid.UUID) -> None:
     text = paths.uuid_text(value)
     assert len(text) == 22
     assert paths.uuid_from_text(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "short", "x" * 23, "cMr3GpVESX2L3byPGf93l!", "é" * 22])
-def test_what_is_not_22_characters_of_base64_is_no_uuid(text: str) -> None:
+def test_other_text_than_22_characters_of_base64_is_no_uuid(text: str) -> None:
     with pytest.raises(ValueError, match="is not 16 bytes in base64url"):
         paths.uuid_from_text(text)
 
@@ -323,7 +323,7 @@ anything = st.recursive(
 
 @pytest.mark.parametrize(("path", "read"), READERS, ids=[path for path, _ in READERS])
 @pytest.mark.parametrize("data", [b" ", b"{", b"[]", b"\xff", b"1.5"])
-def test_a_value_that_cannot_be_read_names_its_path(
+def test_a_malformed_value_raises_an_error_with_its_path(
     path: str, read: Callable[[bytes], object], data: bytes
 ) -> None:
     with pytest.raises(MalformedZnode, match=f"^{path}: .") as refused:
@@ -332,7 +332,7 @@ def test_a_value_that_cannot_be_read_names_its_path(
 
 
 @given(value=anything)
-def test_no_json_makes_a_reader_fail_in_another_way(value: object) -> None:
+def test_no_json_makes_a_decoder_raise_another_error(value: object) -> None:
     data = json.dumps(value).encode()
     for _, read in READERS:
         with suppress(MalformedZnode):
