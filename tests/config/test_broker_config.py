@@ -210,7 +210,7 @@ def test_an_invalid_dynamic_value_is_refused_with_kafkas_message(
     name: str, value: str, cluster_default: bool, why: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        config().validate_dynamic(name, value, cluster_default=cluster_default)
+        config().validate_dynamic_values({name: value}, cluster_default=cluster_default)
     assert why in str(caught.value)
 
 
@@ -227,7 +227,7 @@ def test_an_invalid_dynamic_value_is_refused_with_kafkas_message(
     ],
 )
 def test_a_valid_dynamic_value_is_accepted(name: str, value: str, cluster_default: bool) -> None:
-    config().validate_dynamic(name, value, cluster_default=cluster_default)
+    config().validate_dynamic_values({name: value}, cluster_default=cluster_default)
 
 
 def test_dynamic_values_are_validated_together() -> None:
@@ -235,7 +235,7 @@ def test_dynamic_values_are_validated_together() -> None:
     present = config().with_dynamic({"log.cleaner.max.compaction.lag.ms": "10"}, {})
     present.validate_dynamic_values(lags)
     with pytest.raises(ConfigError, match="conflict topic config setting"):
-        present.validate_dynamic("log.cleaner.min.compaction.lag.ms", "20")
+        present.validate_dynamic_values({**lags, "log.cleaner.max.compaction.lag.ms": "10"})
     with pytest.raises(ConfigError, match="conflict topic config setting"):
         present.validate_dynamic_values(
             {"log.cleaner.min.compaction.lag.ms": "20"}, cluster_default=True

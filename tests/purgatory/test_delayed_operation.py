@@ -170,23 +170,6 @@ def test_operations_of_a_key_complete_in_order_of_arrival(purgatory: Purgatory[W
     assert order == [0, 1, 2, 3, 4]
 
 
-def test_cancelling_a_key_returns_its_operations_uncompleted(
-    purgatory: Purgatory[Waiting], loop: VirtualLoop
-) -> None:
-    gone, both, stays = Waiting(), Waiting(), Waiting()
-    purgatory.try_complete_else_watch(gone, ["a"], 100)
-    purgatory.try_complete_else_watch(both, ["b", "a"], 100)
-    purgatory.try_complete_else_watch(stays, ["b"], 100)
-    assert purgatory.cancel_for("a") == [gone, both]
-    assert purgatory.cancel_for("a") == []
-    assert counts(purgatory) == (1, 1)
-    loop.run_until_idle()
-    assert (gone.events, both.events) == ([], [])
-    assert stays.events == ["completed", "expired"]
-    assert both.force_complete()
-    assert both.events == ["completed"]
-
-
 def test_one_operation_can_be_cancelled(purgatory: Purgatory[Waiting], loop: VirtualLoop) -> None:
     operation = Waiting()
     purgatory.try_complete_else_watch(operation, ["a"], 100)
@@ -358,7 +341,9 @@ def test_any_history_completes_each_operation_once_and_watches_only_waiting_ones
             if step == "check":
                 purgatory.check_and_complete(name)
             elif step == "cancel":
-                purgatory.cancel_for(name)
+                for operation in operations:
+                    if name in operation.keys:
+                        purgatory.cancel(operation)
         waiting = [operation for operation in operations if operation.purgatory is not None]
         assert not any(operation.completed for operation in waiting)
         assert purgatory.delayed == len(waiting)

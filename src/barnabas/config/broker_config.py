@@ -96,16 +96,6 @@ class BrokerConfig:
         """
         return type(self)(self._static, per_broker, cluster_default)
 
-    def validate_dynamic(
-        self, name: builtins.str, value: builtins.str, *, cluster_default: builtins.bool = False
-    ) -> None:
-        """Check one dynamic value that a request adds to the present ones.
-
-        Raises  ConfigError, as `validate_dynamic_values`
-        """
-        present = self._cluster_default if cluster_default else self._per_broker
-        self.validate_dynamic_values(present | {name: value}, cluster_default=cluster_default)
-
     def validate_dynamic_values(
         self,
         wanted: Mapping[builtins.str, builtins.str],

@@ -127,17 +127,17 @@ def _check_connections(config: BrokerValues) -> None:
 def _check_listeners(config: BrokerValues) -> None:
     names = [listener.name for listener in config.listeners()]
     advertised = config.advertised()
-    told = [listener.name for listener in advertised]
-    _require(bool(told), "There must be at least one broker advertised listener.")
+    offered = [listener.name for listener in advertised]
+    _require(bool(offered), "There must be at least one broker advertised listener.")
     _require(
-        config.inter_broker_listener_name() in told,
+        config.inter_broker_listener_name() in offered,
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. The"
-        f" valid options based on currently configured listeners are {','.join(told)}",
+        f" valid options based on currently configured listeners are {','.join(offered)}",
     )
     _require(
-        set(told) <= set(names),
+        set(offered) <= set(names),
         "advertised.listeners listener names must be equal to or a subset of the ones defined in"
-        f" listeners. Found {','.join(told)}. The valid options based on the current configuration"
+        f" listeners. Found {','.join(offered)}. The valid options based on the current configuration"
         f" are {','.join(names)}",
     )
     _require(

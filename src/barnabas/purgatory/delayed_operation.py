@@ -184,17 +184,6 @@ class Purgatory(Generic[Operation]):
         # An earlier one may have completed or cancelled it.
         return sum(self._notify(each) for each in watching if self._is_here(each))
 
-    def cancel_for(self, key: Hashable) -> list[Operation]:
-        """Remove and return all operations that watch this key, from their other keys too.
-
-        None of them has completed; the caller may still `force_complete` them.
-        """
-        watchers = self._watchers.get(key, ())
-        cancelled = [each for each in watchers if isinstance(each, DelayedOperation)]
-        for operation in cancelled:
-            self.cancel(operation)
-        return cancelled
-
     def cancel(self, operation: Operation) -> bool:
         """Remove one operation, completed or not; False if it does not wait here."""
         if operation.purgatory is not self:

@@ -182,8 +182,8 @@ class ZooKeeperSession:
         check_path(path)
         connection = self._connected(path)
         # kazoo gets one watch per node; `_watches` has the callbacks behind it.
-        told = None if watch is None else self._on_event
-        request = partial(getattr(connection.client, method), self._chroot.full(path), told)
+        fired = None if watch is None else self._on_event
+        request = partial(getattr(connection.client, method), self._chroot.full(path), fired)
         return await self._answer(path, connection, partial(request, **options), note)
 
     # Writing: every change is a transaction, for ZooKeeper too
@@ -372,13 +372,13 @@ class ZooKeeperSession:
 
         if not awaited:
             self._enter(SessionState.CONNECTED)
-        client, full, told = connection.client, self._chroot.full, self._on_event
+        client, full, fired = connection.client, self._chroot.full, self._on_event
         with suppress(ConnectionLoss):
             for path in data:
-                request = partial(client.exists_async, full(path), told)
+                request = partial(client.exists_async, full(path), fired)
                 connection.ask(path, request).receiver = partial(saw_data, path)
             for path in children:
-                request = partial(client.get_children_async, full(path), told, include_data=True)
+                request = partial(client.get_children_async, full(path), fired, include_data=True)
                 connection.ask(path, request).receiver = partial(saw_children, path)
 
 
