@@ -137,8 +137,8 @@ def _check_listeners(config: BrokerValues) -> None:
     _require(
         set(offered) <= set(names),
         "advertised.listeners listener names must be equal to or a subset of the ones defined in"
-        f" listeners. Found {','.join(offered)}. The valid options based on the current configuration"
-        f" are {','.join(names)}",
+        f" listeners. Found {','.join(offered)}. The valid options based on the current"
+        f" configuration are {','.join(names)}",
     )
     _require(
         all(listener.host != "0.0.0.0" for listener in advertised),
