@@ -119,7 +119,7 @@ async def test_an_old_controller_is_fenced_in_the_middle_of_a_write(cluster: Clu
     await cluster.until(lambda: not cluster.nodes[0].controller.is_active)
     assert (await cluster.state("t")).controller_epoch == 2
     said = cluster.nodes[0].controller.describe()["events"]
-    assert "deposed" in [each["outcome"] for each in said]
+    assert "controller moved" in [each["outcome"] for each in said]
     await cluster.quiet()
     assert await holder(cluster) == (1, 2)
 

@@ -193,11 +193,11 @@ class Controller:
             case SessionExpired():
                 await self._resign()
                 return "session expired"
-            case ControllerMoved() as deposed:
-                log.info("%s", deposed)
+            case ControllerMoved() as moved:
+                log.info("%s", moved)
                 await self._resign()
                 self.put(events.ControllerChanged())
-                return "deposed"
+                return "controller moved"
             case LawBroken() as broken:
                 raise broken
             case error:
