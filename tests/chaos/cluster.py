@@ -1,4 +1,4 @@
-"""A cluster whose brokers can be cut off from each other and from ZooKeeper."""
+"""A cluster with a network that can be partitioned between brokers and from ZooKeeper."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from tests.support.cluster import Cluster, until
 from tests.support.confluent_client import admin, only_result
 
 LAG_TIME_MS: Final = 3_000
-# Quick to notice, so that tests need not wait long.
+# Short timeouts, so that tests need not wait long.
 SETTINGS: Final = (
     f"replica.lag.time.max.ms={LAG_TIME_MS}",
     "replica.fetch.wait.max.ms=300",
@@ -33,7 +33,7 @@ SETTINGS: Final = (
 
 
 class CutCluster(Cluster):
-    """Each broker is in a rack of its own, and reaches the others through `network`."""
+    """Each broker has its own rack, and reaches the others through `network`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CutCluster(Cluster):
             self.network.close()
 
     def heal(self) -> None:
-        """Let everything pass and everybody run."""
+        """Heal the network and resume all brokers."""
         self.network.mend(breaking=True)
         for broker in self.running.values():
             broker.resume()
@@ -90,7 +90,7 @@ class CutCluster(Cluster):
         self.wait_complete()
 
     def wait_complete(self) -> None:
-        """Return when everybody knows all brokers."""
+        """Return when every broker knows all brokers."""
 
         def complete() -> bool:
             told = [self.metadata(number).brokers for number in self.brokers]
@@ -106,7 +106,7 @@ class CutCluster(Cluster):
         assignment: Sequence[Sequence[int]],
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Return when all its replicas are in sync; `assignment` names them for each partition."""
+        """Create a topic with these replicas; return when all are in sync."""
         topic = admin.NewTopic(
             name,
             len(assignment),
@@ -118,7 +118,7 @@ class CutCluster(Cluster):
         self.wait_in_sync(name)
 
     def partitions(self, topic: str, asked: int | None = None) -> list[Any]:
-        """What a broker that runs tells of the topic's partitions, in their order."""
+        """The topic's partitions in the metadata of a running broker, in order."""
         number = next(iter(self.running)) if asked is None else asked
         for each in self.metadata(number).topics:
             if each.name == topic:
@@ -126,7 +126,7 @@ class CutCluster(Cluster):
         return []
 
     def wait_isr(self, topic: str, isr: list[int], asked: int) -> None:
-        """Return when a broker says that these are in sync in partition 0."""
+        """Return when a broker's metadata has this ISR for partition 0."""
 
         def told() -> bool:
             found = self.partitions(topic, asked)
@@ -135,7 +135,7 @@ class CutCluster(Cluster):
         until(told, f"{isr} in sync")
 
     def wait_in_sync(self, topic: str, within_s: float = 60.0) -> None:
-        """Return when every broker says that all replicas of every partition are in sync."""
+        """Return when every broker's metadata has all replicas of every partition in sync."""
 
         def in_sync() -> bool:
             told = [self.partitions(topic, number) for number in self.running]
@@ -151,7 +151,7 @@ class CutCluster(Cluster):
             raise AssertionError(f"{e}\n{self.logs()}") from None
 
     def records(self, number: int, topic: str, partition: int = 0) -> dict[int, bytes]:
-        """What a broker has of a partition on its disk, by offset."""
+        """The records of a partition on a broker's disk, by offset."""
         segments = self.brokers[number].segments(topic, partition)
         return {
             record.offset: record.value or b""
@@ -160,5 +160,5 @@ class CutCluster(Cluster):
         }
 
     def wipe(self, number: int) -> None:
-        """Take away all that a broker that does not run has on its disk."""
+        """Delete all data of a stopped broker."""
         shutil.rmtree(self.brokers[number].data)

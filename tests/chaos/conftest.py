@@ -1,4 +1,4 @@
-"""Clusters whose brokers can be cut off."""
+"""Fixtures: clusters with a network that can be partitioned."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ StartCluster = Callable[..., CutCluster]
 
 @pytest.fixture
 def cut_cluster(tmp_path: Path, zookeeper_chroot: str) -> Iterator[StartCluster]:
-    """Start a cluster of the test's own: `cut_cluster("key=value", brokers=3)`."""
+    """Start a separate cluster: `cut_cluster("key=value", brokers=3)`."""
     mine: list[CutCluster] = []
 
     def start(*overrides: str, brokers: int = 3, prelude: str = "") -> CutCluster:
@@ -41,6 +41,6 @@ def shared_cluster(
 
 @pytest.fixture
 def cluster(shared_cluster: CutCluster) -> Iterator[CutCluster]:
-    """Three brokers for the stories of a module; the next one finds them well whatever happens."""
+    """Three brokers for the tests of a module; each test finds them healthy."""
     yield shared_cluster
     shared_cluster.heal()

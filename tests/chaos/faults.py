@@ -1,4 +1,4 @@
-"""What is done to brokers at random moments: killed, paused, cut off, restarted."""
+"""Random faults of brokers: killed, paused, cut off, restarted."""
 
 import time
 from collections import Counter
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from tests.chaos.cluster import CutCluster
 from tests.chaos.network import ZOOKEEPER, Cut, isolation
 
-# Longer than a session lives, so that the broker is replaced meanwhile; or shorter, so that it
-# comes back into what it left.
+# Longer than the session timeout, so that the broker is replaced meanwhile; or shorter, so that it
+# returns with its session.
 LONG_S: Final = (3.0, 6.0)
 SHORT_S: Final = (0.2, 1.5)
 OFTEN_LONG: Final = 0.7
@@ -21,7 +21,7 @@ End = Callable[[], None]
 
 
 class Injected(NamedTuple):
-    """A fault, the partitions that its broker led, and when all had come back."""
+    """A fault, the partitions that its broker led, and the time of the recovery."""
 
     kind: str
     broker: int
@@ -31,7 +31,7 @@ class Injected(NamedTuple):
 
 
 class Faults:
-    """Does something to a leader, waits for the cluster to heal, mostly, and goes on."""
+    """Injects faults into leaders; usually waits for the cluster to recover between them."""
 
     def __init__(self, cluster: CutCluster, topic: str, random: Random) -> None:
         self._cluster = cluster
@@ -44,13 +44,13 @@ class Faults:
         return dict(sorted(Counter(each.kind for each in self.injected).items()))
 
     def inject(self) -> None:
-        """One fault, or two at the same time, and the end of it; all brokers run afterwards."""
+        """Inject and end one fault, or two at the same time; all brokers run afterwards."""
         began = [self._begin(self._victim([]))]
         if len(self._cluster.running) > 1 and self._random.random() < TWO_AT_ONCE:
             began.append(self._begin(self._victim([began[0][0].broker])))
         bounds = LONG_S if self._random.random() < OFTEN_LONG else SHORT_S
         time.sleep(self._random.uniform(*bounds))
-        # Nobody starts without ZooKeeper.
+        # A broker does not start without ZooKeeper.
         for _, end in sorted(began, key=lambda each: each[0].kind in STARTED_AGAIN):
             end()
         if self._random.random() < NO_TIME_TO_HEAL:
@@ -61,7 +61,7 @@ class Faults:
         self.injected += [fault._replace(over_at=over_at) for fault, _ in began]
 
     def _victim(self, spared: list[int]) -> int:
-        """The leader of some partition; sometimes anyone."""
+        """The leader of a random partition; sometimes any broker."""
         able = [number for number in self._cluster.running if number not in spared]
         told = self._cluster.partitions(self._topic, able[0])
         leaders = [number for number in able for p in told if p.leader_id == number]
@@ -115,7 +115,7 @@ def _cut_from_all(cluster: CutCluster, broker: int, breaking: bool) -> End:
 
 
 def _lose_answers(cluster: CutCluster, broker: int, breaking: bool) -> End:
-    """What the others ask it is done, and they never hear of it."""
+    """Requests of the others are served, but the responses are lost."""
     others = [n for n in cluster.brokers if n != broker]
     cluster.network.cut([Cut(other, broker, only_answers=True) for other in others])
     return lambda: cluster.network.mend(breaking=breaking)

@@ -1,4 +1,4 @@
-"""What must be true once a cluster has suffered: of the disks, of the producers, of the readers."""
+"""The checks after a chaos run: of the disks, the producers and the readers."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ def _records(segments: bytes) -> Content:
 
 
 def verify_folders(cluster: CutCluster) -> None:
-    """What `barnabas log verify` says of all that the brokers have on disk."""
+    """The output of `barnabas log verify` for all brokers' disks."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = run(["log", "verify", *(str(broker.data) for broker in cluster.brokers.values())])
@@ -54,7 +54,7 @@ def verify_folders(cluster: CutCluster) -> None:
 
 
 def judge_loads(loads: Sequence[Load], contents: Sequence[Content]) -> None:
-    """All that was sent is there once and in order, and where its acknowledgement said."""
+    """Every sent record exists once, in order, at the acknowledged offset."""
     for load in loads:
         assert not load.errors, load.errors[:10]
         for partition, content in enumerate(contents):
@@ -78,7 +78,7 @@ def _first_difference(found: list[bytes], sent: list[bytes]) -> str:
 
 
 def judge_readers(readers: Sequence[Reader], contents: Sequence[Content]) -> None:
-    """Nobody read a record that later vanished or changed, and in the end everybody read all."""
+    """No reader saw a record that later vanished or changed, and in the end all read everything."""
     for reader in readers:
         assert not reader.errors, reader.errors[:10]
         for partition, content in enumerate(contents):
@@ -88,13 +88,13 @@ def judge_readers(readers: Sequence[Reader], contents: Sequence[Content]) -> Non
 
 
 def judge_replacements(readers: Sequence[Reader], seconds: float) -> None:
-    """Clients get stuck by themselves so rarely that more would be a fault of the brokers."""
+    """Clients get stuck by their own bugs only rarely; more often means a bug of the brokers."""
     replaced = [str(each) for reader in readers for each in reader.replacements]
     assert len(replaced) <= 1 + seconds // REPLACED_ONCE_IN_S, "\n".join(replaced)
 
 
 def unavailability(faults: Sequence[Injected], loads: Sequence[Load]) -> list[float]:
-    """For each fault of a leader, for how long its partitions acknowledged nothing at most."""
+    """For each fault of a leader, the longest time without an acknowledgement in its partitions."""
     return [
         max(_longest_gap(fault, partition, loads) for partition in fault.led)
         for fault in faults

@@ -1,4 +1,4 @@
-"""Producers and readers that run while a cluster suffers, and remember what they were told."""
+"""Producers and readers that run during faults, and record acknowledgements and records."""
 
 import json
 import time
@@ -11,18 +11,18 @@ from typing import Any, Final, NamedTuple, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 FLUSHED_WITHIN_S: Final = 60.0
-# Of each partition; one that has no leader must not keep those waiting that have.
+# Per partition; one without a leader must not block the others.
 OUTSTANDING: Final = 100
 PACE_S: Final = 0.01
 PADDING: Final = b"." * 100
 
-# What a reader that saw too little tells of each partition.
+# What a reader that saw too few records reports of each partition.
 TOLD: Final = ("leader", "broker", "fetch_state", "next_offset", "hi_offset", "ls_offset", "rxmsgs")
 NO_BROKER: Final = -1
-# librdkafka 2.16 with a `client.rack` was seen to ask no broker at all for a minute, and none for
-# metadata, while the same client without one read on. Whoever runs it would start it again.
+# librdkafka 2.16 with a `client.rack` was seen to send no request at all for a minute, not even for
+# metadata, while the same client without one kept reading. An operator would restart it.
 REPLACED_AFTER_S: Final = 20.0
-# Clients give up soon on a broker that does not answer, and look for another.
+# Clients give up soon on a broker that does not respond, and try another.
 IMPATIENT: Final = {
     "log_level": 0,
     "socket.timeout.ms": 4_000,
@@ -37,7 +37,7 @@ IMPATIENT: Final = {
 
 class Acknowledged(NamedTuple):
     number: int
-    offset: int | None  # None where the broker only said that it has the record already
+    offset: int | None  # None if the broker only reported a duplicate
     at: float
 
 
@@ -46,7 +46,7 @@ def value_of(producer: int, partition: int, number: int) -> bytes:
 
 
 class Load:
-    """One idempotent producer: it counts in every partition, and loses patience with none."""
+    """One idempotent producer: it sends increasing numbers to every partition."""
 
     def __init__(
         self, number: int, bootstrap: str, topic: str, partitions: int, *, acks: str = "all"
@@ -71,7 +71,7 @@ class Load:
         )
 
     def run(self) -> None:
-        """Send until `stop`, or until the client says that it cannot go on."""
+        """Send until `stop`, or until a fatal error of the client."""
         try:
             self._send_on()
         except KafkaException as fatal:
@@ -119,14 +119,14 @@ class Load:
 
 @dataclass
 class Replacement:
-    """A client that asked nobody any more, and the fresh one in its place.
+    """A client that stopped sending requests, and the new one that replaced it.
 
-    If that knows no leader either, the fault is not the client's.
+    If the new one finds no leader either, the bug is not the client's.
     """
 
-    stuck_leaders: dict[str, int]  # of each partition, as the client says; -1 is none
+    stuck_leaders: dict[str, int]  # leader of each partition in the client's view; -1 is none
     at: float
-    fresh_leaders: dict[str, int] | None = None  # when it first told
+    fresh_leaders: dict[str, int] | None = None  # at its first statistics
     told_after_s: float | None = None
     had_broker_after_s: float | None = None
 
@@ -146,7 +146,7 @@ class Replacement:
 
 
 class Reader:
-    """Reads all partitions from their beginnings on, and remembers every record it saw."""
+    """Reads all partitions from the beginning, and records every message."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, settings: dict[str, Any] | None = None
@@ -156,7 +156,7 @@ class Reader:
         self.other_errors: dict[str, int] = {}
         self._topic = topic
         self._stopping = Event()
-        self._told: dict[str, Any] = {}  # by the client, of itself
+        self._told: dict[str, Any] = {}  # the client's own statistics
         self._had_broker_at = time.monotonic()
         self.replacements: list[Replacement] = []
         self._settings: dict[str, Any] = {
@@ -193,7 +193,7 @@ class Reader:
         self._assign()
 
     def _assign(self) -> None:
-        """All partitions, from what it has not seen yet on."""
+        """All partitions, from the first unseen offset."""
         self._consumer.assign(
             [
                 TopicPartition(self._topic, number, max(seen) + 1 if seen else OFFSET_BEGINNING)
@@ -226,7 +226,7 @@ class Reader:
 
     @property
     def counts(self) -> list[int]:
-        """How many records it saw of each partition."""
+        """The number of records seen in each partition."""
         return [len(seen) for seen in self.seen]
 
     def __repr__(self) -> str:
@@ -242,7 +242,7 @@ class Reader:
 
     def _take(self, message: Any) -> None:
         if (error := message.error()) is not None:
-            # No record that was once shown is ever beyond a leader's end.
+            # A record that was once visible is never beyond a leader's log end.
             if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"):
                 self.errors.append(f"{message.partition()}@{message.offset()}: {error}")
             else:
@@ -255,7 +255,7 @@ class Reader:
 
 @contextmanager
 def running(parts: Sequence[Load | Reader]) -> Iterator[None]:
-    """Run all during the block, each on a thread of its own."""
+    """Run all during the block, each on its own thread."""
     threads = [Thread(target=part.run, name=type(part).__name__) for part in parts]
     for thread in threads:
         thread.start()

@@ -1,8 +1,8 @@
-"""The ways between brokers, and from each to ZooKeeper, on which bytes can be held up.
+"""A network of proxies between brokers, and from each to ZooKeeper, that can hold bytes back.
 
-A broker advertises to the others a port of ours. Who speaks there is read from the client id of
-the first request, so each way from one broker to another can be cut on its own. Clients of the
-cluster do not come through here: they go on talking to a broker that all others have lost.
+A broker advertises a proxy's port to the others. The proxy reads the sender from the client id of
+the first request, so each direction between two brokers can be cut separately. Clients bypass the
+proxies: they still reach a broker that is cut off from all others.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
 ZOOKEEPER: Final = -1
-# Size, API key, version, correlation id, and how long the client id is.
+# Size, API key, version, correlation id, length of the client id.
 _HEAD: Final = Struct(">ihhih")
 _PIECE: Final = 65_536
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class Cut(NamedTuple):
-    """What does not pass: from one broker to another or to ZooKeeper, and what comes back."""
+    """A direction that can be cut: from one broker to another or to ZooKeeper, or back."""
 
     source: int
     target: int
@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 
 
 def isolation(broker: int, others: list[int]) -> list[Cut]:
-    """All ways between a broker and others."""
+    """All directions between a broker and others."""
     return [
         cut for other in others for cut in (Cut(broker, other), Cut(other, broker)) if other >= 0
     ] + [Cut(broker, ZOOKEEPER) for other in others if other == ZOOKEEPER]
@@ -39,7 +39,7 @@ def isolation(broker: int, others: list[int]) -> list[Cut]:
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """One connection through us."""
+    """One proxied connection."""
 
     source: int
     target: int
@@ -60,7 +60,7 @@ class _Link:
 
 
 class Network:
-    """All ways of a cluster, served by a thread of its own until `close`."""
+    """All proxies of a cluster, on their own thread until `close`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -73,7 +73,7 @@ class Network:
         self._thread.start()
 
     def close(self) -> None:
-        """Break everything, and wait until that is done."""
+        """Close all connections, and wait until that is done."""
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -99,14 +99,14 @@ class Network:
         return self._run(self._serve(handle))
 
     def cut(self, cuts: list[Cut]) -> None:
-        """Hold all bytes on these ways; connections stay, nobody is told."""
+        """Hold all bytes in these directions; connections stay open, neither end notices."""
         self._run(self._set([*self._cuts, *cuts]))
 
     def mend(self, cuts: list[Cut] | None = None, *, breaking: bool = False) -> None:
-        """Let pass what was held on these ways, or on all; or break the connections there."""
+        """Forward the held bytes of these directions, or of all; or reset the connections."""
         self._run(self._mend(self._cuts if cuts is None else cuts, breaking))
 
-    # -- on the thread -------------------------------------------------------
+    # -- on the network's thread -----------------------------------------------
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -119,8 +119,8 @@ class Network:
             assert task is not None
             self._serving.add(task)
             try:
-                # Whoever closes in the middle of something has its reasons. That we are cancelled
-                # ends here as well: asyncio would complain of it in a callback.
+                # Either end may close at any time. A cancellation ends here as well: asyncio would
+                # report it in a callback.
                 with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                     await handle(reader, writer)
             finally:
@@ -197,7 +197,7 @@ class Network:
 
 
 async def _read_first(reader: asyncio.StreamReader) -> tuple[bytes, str]:
-    """The beginning of the first request, and whose it is."""
+    """The beginning of the first request, and its sender."""
     head = await reader.readexactly(_HEAD.size)
     client_id = await reader.readexactly(_HEAD.unpack(head)[-1])
     return head + client_id, client_id.decode()

@@ -1,4 +1,4 @@
-"""Single records to a cluster, each acknowledged or refused before the next step of a story."""
+"""Single records sent to a cluster, each acknowledged or refused before the next step."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.support.cluster import until
 
 
 class Sending:
-    """A record on its way; `offset` and `error` are None until it is decided."""
+    """A record in flight; `offset` and `error` are None until its response."""
 
     def __init__(
         self, bootstrap: str, topic: str, value: bytes, *, partition: int = 0, acks: str = "all"
@@ -42,7 +42,7 @@ class Sending:
         return self.offset
 
     def refused(self) -> str:
-        """Wait for the name of the error that it got instead."""
+        """Wait for the name of its error."""
         until(lambda: self.is_decided, "an answer", 2 * PATIENCE_S)
         assert self.error is not None, f"acknowledged at {self.offset}"
         return self.error

@@ -1,6 +1,6 @@
-"""Three brokers on a real ZooKeeper suffer at random: nothing that was promised is broken.
+"""Random faults of three brokers on a real ZooKeeper: every promise holds.
 
-BARNABAS_CHAOS_SECONDS says for how long, BARNABAS_CHAOS_SEED repeats the choices of a run.
+BARNABAS_CHAOS_SECONDS sets the duration, BARNABAS_CHAOS_SEED repeats the choices of a run.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Followers that are slow, stuck, full, new, empty, or behind what is left of the log."""
+"""Followers that are slow, hung, full, new, empty, or behind the log start offset."""
 
 import contextlib
 import io
@@ -22,14 +22,14 @@ from tests.support.confluent_client import ConfluentAdmin
 LEADER, FOLLOWER, OTHER = 0, 1, 2
 MIN_TWO: Final = {"min.insync.replicas": "2"}
 SMALL_SEGMENTS: Final = {"segment.bytes": "20000"}
-# A follower is looked after twice in the lag time; the rest is for a machine that is busy.
+# The ISR is checked twice in the lag time; the rest is for a busy machine.
 LONGEST_WAIT_S: Final = LAG_TIME_MS / 1000 * 1.5 + 5
 
 pytestmark = pytest.mark.timeout(300)
 
 
 def fill(cluster: CutCluster, topic: str, count: int) -> None:
-    """So many records of a thousand bytes, ten in a batch."""
+    """`count` records of a thousand bytes, ten in a batch."""
     settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "batch.num.messages": 10}
     producer = Producer({**settings, "acks": "all"})
     for number in range(count):
@@ -38,7 +38,7 @@ def fill(cluster: CutCluster, topic: str, count: int) -> None:
 
 
 def longest_wait(load: Load, since: float) -> float:
-    """For how long nothing was acknowledged at most."""
+    """The longest time without an acknowledgement."""
     times = [since, *(each.at for each in load.acknowledged[0] if each.at > since)]
     return max(after - before for before, after in pairwise(times))
 
@@ -48,12 +48,12 @@ def pause(cluster: CutCluster) -> None:
 
 
 def hold_fetches(cluster: CutCluster) -> None:
-    """Its session lives, so that nobody but the leader can know."""
+    """Its session stays alive, so that only the leader can notice."""
     cluster.network.cut([Cut(FOLLOWER, LEADER, only_fetches=True)])
 
 
 def fill_disk(cluster: CutCluster) -> None:
-    """No file of the follower may become larger than the log is by now, and a little more."""
+    """Limit the follower's files to slightly more than the log's current size."""
     logs = cluster.brokers[FOLLOWER].data.glob("*/*.log")
     largest = max(log.stat().st_size for log in logs) + 5_000
     resource.prlimit(cluster.brokers[FOLLOWER].pid, resource.RLIMIT_FSIZE, (largest, largest))
@@ -63,7 +63,7 @@ def fill_disk(cluster: CutCluster) -> None:
     "trouble",
     [pause, *(pytest.param(each, marks=pytest.mark.long) for each in (hold_fetches, fill_disk))],
 )
-def test_a_follower_in_trouble_holds_producers_up_no_longer_than_the_lag_time(
+def test_a_failing_follower_delays_producers_no_longer_than_the_lag_time(
     cluster: CutCluster, topic: str, trouble: Callable[[CutCluster], None]
 ) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]], MIN_TWO)
@@ -86,7 +86,7 @@ def test_a_follower_in_trouble_holds_producers_up_no_longer_than_the_lag_time(
 
 
 def wait_same(cluster: CutCluster, topic: str, *followers: int, start: int = 0) -> None:
-    """Return when these, or all, have what the leader has, from an offset on."""
+    """Return when these followers, or all, have the leader's records from an offset on."""
 
     def same() -> bool:
         logs = [
@@ -102,7 +102,7 @@ def wait_same(cluster: CutCluster, topic: str, *followers: int, start: int = 0) 
     until(same, "the same records everywhere")
 
 
-def test_a_follower_whose_disk_was_replaced_gets_everything_again(
+def test_a_follower_whose_disk_was_replaced_copies_everything_again(
     cluster: CutCluster, topic: str
 ) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]], MIN_TWO | SMALL_SEGMENTS)
@@ -117,10 +117,10 @@ def test_a_follower_whose_disk_was_replaced_gets_everything_again(
 
 
 @pytest.mark.parametrize("deleted", [150, pytest.param(390, marks=pytest.mark.long)])
-def test_a_follower_goes_on_where_the_log_begins_now(
+def test_a_follower_continues_at_the_new_log_start_offset(
     cluster: CutCluster, topic: str, deleted: int
 ) -> None:
-    """Records are deleted while it is away: some that it has, or more than it has."""
+    """Records are deleted while it is down: some that it has, or more than it has."""
     cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]], MIN_TWO | SMALL_SEGMENTS)
     fill(cluster, topic, 200)
     cluster.brokers[FOLLOWER].kill()
@@ -135,7 +135,7 @@ def test_a_follower_goes_on_where_the_log_begins_now(
 
 
 def reassign(cluster: CutCluster, topic: str, *options: str) -> None:
-    """Let OTHER take the place of FOLLOWER, and wait until it has."""
+    """Replace FOLLOWER by OTHER, and wait until that is done."""
     said = io.StringIO()
     command = ["reassign", "run", "-p", f"{topic}:0={LEADER},{OTHER}", *options]
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -144,7 +144,7 @@ def reassign(cluster: CutCluster, topic: str, *options: str) -> None:
     assert cluster.partitions(topic)[0].replica_nodes == (LEADER, OTHER)
 
 
-def test_a_new_replica_begins_where_the_log_begins(cluster: CutCluster, topic: str) -> None:
+def test_a_new_replica_starts_at_the_log_start_offset(cluster: CutCluster, topic: str) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER]], SMALL_SEGMENTS)
     fill(cluster, topic, 200)
     assert ConfluentAdmin(cluster.bootstrap).delete_records(topic, 155) == 155
@@ -154,7 +154,7 @@ def test_a_new_replica_begins_where_the_log_begins(cluster: CutCluster, topic: s
 
 
 @pytest.mark.long
-def test_a_reassigned_replica_is_copied_at_the_rate_of_the_throttle_which_is_gone_afterwards(
+def test_a_reassigned_replica_is_copied_at_the_throttled_rate_and_the_throttle_is_removed(
     cluster: CutCluster, topic: str
 ) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER]])
@@ -166,6 +166,6 @@ def test_a_reassigned_replica_is_copied_at_the_rate_of_the_throttle_which_is_gon
     assert 3_000_000 / rate / 3 < took < 3_000_000 / rate * 10
     keys = [f"{side}.replication.throttled.replicas" for side in ("leader", "follower")]
     client = ConfluentAdmin(cluster.bootstrap)
-    # Whichever broker is asked hears of it in its own time.
+    # Each broker applies the change at its own time.
     until(lambda: not any(map(client.configs(topic).get, keys)), "no throttle any more")
     wait_same(cluster, topic, OTHER)

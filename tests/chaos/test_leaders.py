@@ -1,4 +1,4 @@
-"""Leaders that are deposed, alone, stopped or far away: what they acknowledge, and what not."""
+"""Leaders that are replaced, isolated, stopped or remote: what they acknowledge."""
 
 import json
 import time
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def produce_to(cluster: CutCluster, number: int, topic: str, value: bytes) -> int:
-    """Send a record to this very broker with acks=all; tells the error code of the answer."""
+    """Send a record to this broker with acks=all; return the error code."""
     batch = build_batch([Record(0, 1, None, value, ())])
     with RawConnection(cluster.brokers[number].bootstrap) as connection:
         return connection.produce(topic, batch)[0]
@@ -60,7 +60,7 @@ def test_a_leader_that_lost_its_session_acknowledges_nothing(
     assert cluster.records(LEADER, topic) == {0: b"before", 1: b"after"}
 
 
-def test_a_replica_that_was_not_in_sync_leads_only_where_the_topic_allows_it(
+def test_a_replica_outside_the_isr_leads_only_where_the_topic_allows_it(
     cluster: CutCluster, topic: str
 ) -> None:
     strict, lax = f"{topic}-strict", f"{topic}-lax"
@@ -86,7 +86,7 @@ def test_a_replica_that_was_not_in_sync_leads_only_where_the_topic_allows_it(
         assert cluster.records(number, lax) == {0: b"in its place"}
 
 
-def test_too_few_in_sync_refuse_what_all_shall_have_before_and_after_it_is_appended(
+def test_acks_all_fails_with_too_small_an_isr_before_and_after_the_append(
     cluster: CutCluster, topic: str
 ) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER]], {"min.insync.replicas": "2"})
@@ -138,7 +138,7 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(cluster: CutCluster, top
     assert values == [b"%d" % number for number in range(11)]
 
 
-def test_a_broker_that_is_stopped_hands_over_without_a_failed_request(
+def test_a_stopped_broker_hands_over_without_a_failed_request(
     cluster: CutCluster, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assignment = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -172,7 +172,7 @@ def _longest_gap(load: Load, partition: int, since: float) -> float:
 
 
 @pytest.mark.long
-def test_brokers_stop_also_while_zookeeper_does_not_answer(cluster: CutCluster, topic: str) -> None:
+def test_brokers_stop_while_zookeeper_does_not_respond(cluster: CutCluster, topic: str) -> None:
     cluster.create_topic(topic, [[LEADER, FOLLOWER, OTHER]])
     first = cluster.controller()
     cluster.network.cut([Cut(number, ZOOKEEPER) for number in cluster.brokers])

@@ -1,4 +1,4 @@
-"""Readers whose client asks nobody any more: it is replaced, told of, and not too often."""
+"""Readers whose client is stuck: it is replaced and reported, and not too often."""
 
 import json
 import time
@@ -19,7 +19,7 @@ Replaced = Callable[[int], Reader]
 
 @pytest.fixture
 def replaced() -> Iterator[Replaced]:
-    """A reader of one partition whose client was replaced so often."""
+    """A reader of one partition whose client was replaced this often."""
     readers: list[Reader] = []
 
     def make(times: int) -> Reader:
@@ -52,7 +52,7 @@ def test_clients_that_never_find_a_broker_fail_the_run(monkeypatch: pytest.Monke
         judge_replacements([reader], 20)
 
 
-def test_what_the_fresh_client_knew_at_first_is_told(replaced: Replaced) -> None:
+def test_the_first_view_of_the_new_client_is_reported(replaced: Replaced) -> None:
     reader = replaced(1)
     for leader, broker in ((3, -1), (4, 4), (5, 5)):
         partitions = {"0": {"leader": leader, "broker": broker}, "-1": {"leader": -1, "broker": -1}}
@@ -63,7 +63,7 @@ def test_what_the_fresh_client_knew_at_first_is_told(replaced: Replaced) -> None
     assert "the fresh client knew {'0': 3}" in repr(reader)
 
 
-def test_what_the_stuck_client_knew_is_told(replaced: Replaced) -> None:
+def test_the_last_view_of_the_stuck_client_is_reported(replaced: Replaced) -> None:
     reader = replaced(0)
     partitions = {"0": {"leader": 7, "broker": -1}}
     reader._on_statistics(json.dumps({"topics": {"t": {"partitions": partitions}}}))

@@ -1,6 +1,6 @@
-"""The two failures that truncation by leader epoch was invented for (KIP-101), on real brokers.
+"""The two failures that truncation by leader epoch prevents (KIP-101), on real brokers.
 
-Each is told twice: as brokers are, and with the safeguard off, where it must be seen to fail.
+Each runs twice: with the safeguard, and without it, where it must fail.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Story = Callable[[CutCluster, str], None]
 
 
 def loss(cluster: CutCluster, topic: str) -> None:
-    """B has both records, but has not heard yet that the second is committed; its leader dies.
+    """B has both records, but does not know yet that the second is committed; its leader dies.
 
     The next leader dies before B has fetched from it, and B is elected: it was in sync, and must
     have both.
@@ -55,9 +55,9 @@ def loss(cluster: CutCluster, topic: str) -> None:
 
 
 def divergence(cluster: CutCluster, topic: str) -> None:
-    """A alone has the second record when it goes, and B, which may lead, writes another there.
+    """Only A has the second record when it dies; B is elected and writes another one there.
 
-    A comes back, knows that both its records were committed, and must take B's second one.
+    A restarts with a high watermark above both records, and must replace its second by B's.
     """
     a, b = 0, 1
     cluster.create_topic(topic, [[a, b]], {"unclean.leader.election.enable": "true"})

@@ -61,7 +61,7 @@ def test_a_zookeeper_that_is_not_there_is_waited_for_and_named(
     nowhere = ("--zookeeper", "127.0.0.1:1", "--data", tmp_path, "--listen", "127.0.0.1:0")
     ended = offline("server", "--node-id", 0, *nowhere, "-o", timeout)
     assert ended.code == 1
-    assert "barnabas: no ZooKeeper at 127.0.0.1:1 answered within 1500 ms" in ended.err
+    assert "barnabas: no ZooKeeper server at 127.0.0.1:1 responded within 1500 ms" in ended.err
     assert "waiting for ZooKeeper at 127.0.0.1:1" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Operations chosen at random, and what must be true of each afterwards, whatever happened."""
+"""Random operations, and the conditions that must hold for each afterwards."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class Elect(Asked):
 
 
 class Move(Asked):
-    """Some partitions move by request; a few of the moves are cancelled or replaced at once."""
+    """Some partitions are reassigned by request, a few are cancelled or replaced at once."""
 
     def __init__(self, cluster: Cluster, topic: str, chance: Random) -> None:
         super().__init__(cluster, topic, chance)
@@ -107,7 +107,7 @@ class Move(Asked):
         return {TopicPartition(self.topic, index): to for index, to in targets.items()}
 
     def is_right(self, after: Homes) -> bool:
-        """The replicas asked for first, or instead, or those of before in any order."""
+        """The replicas of the first or second request, or the original ones in any order."""
         return len(after) == len(self.before) and all(
             after[index] in [targets.get(index) for targets in self.targets]
             or sorted(after[index]) == sorted(self.before[index])
@@ -116,7 +116,7 @@ class Move(Asked):
 
 
 class MoveByNode(Move):
-    """What is in the tree is done, whoever is controller."""
+    """A reassignment in the tree is done by any controller."""
 
     def perform(self) -> None:
         plan = {each: tuple(map(BrokerId, to)) for each, to in self._named(self.targets[0]).items()}

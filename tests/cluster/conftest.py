@@ -1,4 +1,4 @@
-"""One cluster of three brokers for all tests that leave it healthy, and fresh ones for others."""
+"""Fixtures: one cluster of three brokers for tests that leave it healthy, new ones for others."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import count
@@ -10,8 +10,8 @@ import pytest
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from tests.support.cluster import Cluster
 
-# What would move leaders by itself is off; what is deleted goes soon; a broker that stops and
-# finds no controller asks again soon.
+# No automatic leader balancing; deleted files go soon; a broker that shuts down without a
+# controller retries soon.
 STILL: Final = (
     "auto.leader.rebalance.enable=false",
     "log.segment.delete.delay.ms=100",
@@ -19,14 +19,14 @@ STILL: Final = (
     "replica.lag.time.max.ms=6000",
 )
 BROKERS: Final = (0, 1, 2)
-# With more logs brokers take longer to start than a new cluster takes to be made.
+# With more logs brokers take longer to start than a new cluster does.
 MOST_LOGS: Final = 200
 _numbers: Final = count(1)
 _clusters: Final = pytest.StashKey[list[Cluster]]()
 
 
 class Shared:
-    """A cluster that is made anew when a test has left it in a state that does not mend."""
+    """A cluster that is replaced when a test left it in a state that does not recover."""
 
     def __init__(
         self, folder: Path, zookeeper: ZooKeeperServer, shown: Callable[[Cluster], None]
@@ -37,7 +37,7 @@ class Shared:
         self._cluster: Cluster | None = None
 
     def healthy(self) -> Cluster:
-        """All three brokers run, agree and have settled."""
+        """The cluster, once all three brokers run, agree and have settled."""
         if self._cluster is not None and logs(self._cluster) > MOST_LOGS:
             self.close()
         if self._cluster is not None:
@@ -67,7 +67,7 @@ def logs(cluster: Cluster) -> int:
 
 
 def revive(cluster: Cluster) -> None:
-    """Start what does not run, and wait until all is well."""
+    """Start the brokers that do not run, and wait until the cluster has settled."""
     for broker in cluster.brokers.values():
         broker.reap()
     cluster.start([n for n, broker in cluster.brokers.items() if not broker.is_running])
@@ -88,7 +88,7 @@ def shared(
 
 @pytest.fixture
 def cluster(shared: Shared) -> Cluster:
-    """Brokers 0, 1 and 2, all well; also with topics of other tests."""
+    """Brokers 0, 1 and 2, healthy; topics of other tests may exist."""
     return shared.healthy()
 
 
@@ -96,7 +96,7 @@ def cluster(shared: Shared) -> Cluster:
 def fresh_cluster(
     tmp_path: Path, zookeeper_chroot: str, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Cluster]]:
-    """Make a cluster of the test's own, not started: `fresh_cluster("key=value", brokers=2)`."""
+    """Create a separate cluster, not started: `fresh_cluster("key=value", brokers=2)`."""
     mine: list[Cluster] = []
 
     def make(*overrides: str, brokers: int = 3, zookeeper: str | None = None) -> Cluster:

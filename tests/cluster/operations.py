@@ -1,4 +1,4 @@
-"""What operators ask of a cluster, sent to whoever is the controller; the answer's codes only."""
+"""Admin operations, sent to the current controller; they return error codes only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -15,11 +15,11 @@ PATIENCE: Final = timedelta(seconds=30)
 TOPIC, BROKER = 2, 4
 PREFERRED, UNCLEAN = 0, 1
 
-Target = Sequence[int] | None  # None: the move is cancelled
+Target = Sequence[int] | None  # None: cancel the reassignment
 
 
 def ask_controller(cluster: Cluster, key: ApiKey, **fields: Any) -> Any:
-    """The answer of the controller, asked again for as long as there is none."""
+    """The controller's response; retried until there is one."""
     answers: list[Any] = []
 
     def answered() -> bool:
@@ -32,7 +32,7 @@ def ask_controller(cluster: Cluster, key: ApiKey, **fields: Any) -> Any:
 
 
 def next_controller(cluster: Cluster, past: int) -> int:
-    """Who is elected after a controller is gone, as soon as its node is there."""
+    """The next controller, as soon as /controller exists again."""
     found: list[int | None] = []
 
     def another() -> bool:
@@ -88,7 +88,7 @@ def grow(cluster: Cluster, name: str, count: int) -> ErrorCode:
 
 
 def delete(cluster: Cluster, name: str, within: timedelta = PATIENCE) -> ErrorCode:
-    """Within no time at all it is only asked for."""
+    """With a timeout of 0 it is only requested."""
     answer = ask_controller(
         cluster,
         ApiKey.DELETE_TOPICS,
@@ -126,7 +126,7 @@ def reassign(cluster: Cluster, targets: Mapping[TopicPartition, Target]) -> list
 
 
 def reassigning(cluster: Cluster) -> dict[TopicPartition, tuple[list[int], list[int], list[int]]]:
-    """What is being moved: its replicas, those that come and those that go."""
+    """The reassignments: replicas, adding and removing."""
     answer = ask_controller(
         cluster, ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout=PATIENCE
     )
@@ -164,7 +164,7 @@ def elect(
 
 
 def set_configs(cluster: Cluster, kind: int, name: str, values: Mapping[str, str | None]) -> None:
-    """For None the default counts again."""
+    """None resets to the default."""
     number = int(name) if kind == BROKER else cluster.controller()
     configs = tuple(
         parts(name=key, value=value, config_operation=0 if value is not None else 1)
@@ -177,7 +177,7 @@ def set_configs(cluster: Cluster, kind: int, name: str, values: Mapping[str, str
 
 
 def throttle(cluster: Cluster, topic: str, bytes_per_second: int | None) -> None:
-    """Let followers copy a topic this slowly; None lets them copy as they can again."""
+    """Throttle the replication of a topic to this rate; None removes the throttle."""
     rate = None if bytes_per_second is None else str(bytes_per_second)
     for number in cluster.running:
         rates = dict.fromkeys(
@@ -192,7 +192,7 @@ def throttle(cluster: Cluster, topic: str, bytes_per_second: int | None) -> None
 
 
 def partitions(cluster: Cluster, topic: str) -> dict[int, Any]:
-    """Each partition of a topic, as some broker tells of it; none if there is no such topic."""
+    """The partitions of a topic in some broker's metadata; none for an unknown topic."""
     number = next(iter(cluster.running))
     return {
         each.partition_index: each

@@ -1,7 +1,7 @@
-"""Operations and faults in any order: each is done or undone in the end, and all agree.
+"""Operations and faults in any order: each operation is done or undone, and all views agree.
 
-BARNABAS_CHAOS_SECONDS says for how long, BARNABAS_CHAOS_SEED repeats the choices of a run. The
-moment of a fault is a time, not a condition: every moment is to be tried.
+BARNABAS_CHAOS_SECONDS sets the duration, BARNABAS_CHAOS_SEED repeats the choices of a run. Faults
+happen at random times, not on conditions: any moment may be hit.
 """
 
 import os
@@ -52,7 +52,7 @@ def stop_any(cluster: Cluster, chance: Random) -> None:
 
 
 def pause_the_controller(cluster: Cluster, chance: Random) -> None:
-    """Until another was elected."""
+    """Wait until another controller was elected."""
     sleeper = cluster.brokers[_controller(cluster)]
     sleeper.pause()
     try:
@@ -86,13 +86,13 @@ FAULTS: Final[list[Callable[[Cluster, Random], None]]] = [
 
 
 class Choices:
-    """What is done to which topic; names are used once."""
+    """Random operations on topics; names are used once."""
 
     def __init__(self, cluster: Cluster, topic: str, chance: Random) -> None:
         self._cluster = cluster
         self._chance = chance
         self._names = (f"{topic}-{number}" for number in count())
-        # A replica that moved away from a broker that was down stays there, as in Kafka, and is
+        # A replica that was reassigned while its broker was down stays there, as in Kafka, and is
         # not deleted with its topic.
         self._stay, self._go = next(self._names), next(self._names)
         for name in (self._stay, self._go):
@@ -117,7 +117,7 @@ def perform_quietly(asked: Asked) -> None:
 
 
 @pytest.mark.long
-def test_operations_end_well_whatever_happens_in_them(
+def test_operations_are_done_or_undone_whatever_fails_during_them(
     cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = int(os.environ.get("BARNABAS_CHAOS_SEED") or SystemRandom().randrange(10**6))
@@ -127,7 +127,7 @@ def test_operations_end_well_whatever_happens_in_them(
     try:
         while time.monotonic() < ends:
             asked, fault = choices.next(), chance.choice(FAULTS)
-            moment_s = LATEST_S * chance.random() ** 3  # most of it happens soon
+            moment_s = LATEST_S * chance.random() ** 3  # most of them early
             told.append(f"{asked}; after {moment_s:.3f} s: {fault.__name__}")
             thread = Thread(target=perform_quietly, args=[asked])
             thread.start()

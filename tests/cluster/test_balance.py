@@ -1,4 +1,4 @@
-"""Leaders come home: what docs/stories/leaders-come-home.md tells is what is really printed."""
+"""Leader balancing: docs/stories/leaders-come-home.md shows the real output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +52,7 @@ class Story:
         return [len(found[index].isr_nodes) for index in sorted(found)]
 
     def is_told(self) -> None:
-        """The table of partitions, as `barnabas topics describe` prints it, is in the page."""
+        """Assert that the page has the output of `barnabas topics describe`."""
         self._capfd.readouterr()
         assert run(["topics", "describe", self.topic, "-b", self.cluster.bootstrap]) == 0
         lines = [line.rstrip() for line in self._capfd.readouterr().out.splitlines()]
@@ -61,7 +61,7 @@ class Story:
         assert f"```\n{table}\n```" in PAGE.read_text(), table
 
 
-def test_two_of_three_brokers_die_and_return_and_their_leaders_come_home(
+def test_leaderships_return_to_two_brokers_that_died_and_restarted(
     fresh_cluster: Callable[..., Cluster], topic: str, capfd: Capture
 ) -> None:
     cluster = fresh_cluster(
@@ -76,7 +76,7 @@ def test_two_of_three_brokers_die_and_return_and_their_leaders_come_home(
     story.is_told()
 
 
-def test_if_nobody_sees_to_it_the_leaders_stay_where_they_are(
+def test_without_balancing_the_leaders_stay_where_they_are(
     cluster: Cluster, topic: str, capfd: Capture
 ) -> None:
     story = Story(cluster, topic, capfd)

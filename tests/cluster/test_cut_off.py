@@ -1,4 +1,4 @@
-"""A controller that loses ZooKeeper but reaches all brokers: what it still says changes nothing."""
+"""A controller that is cut off from ZooKeeper but reaches all brokers: it changes nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def asked_of_the_past(topic: str) -> list[tuple[ApiKey, dict[str, Any]]]:
-    """What an operator may ask of a controller that does not know that it is none any more."""
+    """Admin requests to a controller that does not know that it was replaced."""
     moved = parts(partition_index=0, replicas=(0,))
     elected = parts(topic=topic, partitions=(0, 1, 2))
     return [

@@ -1,4 +1,4 @@
-"""Leaders elected because a person asks: preferred or, if need be, any; by request and by node."""
+"""Requested elections, preferred and unclean, by request and by znode."""
 
 import pytest
 
@@ -21,13 +21,13 @@ def leaders(cluster: Cluster, topic: str) -> list[int]:
 
 
 def restart(cluster: Cluster, number: int) -> None:
-    """So that it leads nothing any more."""
+    """Restart a broker, so that it leads nothing."""
     cluster.brokers[number].stop()
     cluster.brokers[number].start()
     cluster.wait_settled()
 
 
-def test_preferred_replicas_lead_again_when_asked_by_request_or_by_node(
+def test_preferred_leaders_are_elected_by_request_and_by_znode(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, assignment=[[0, 1, 2], [1, 2, 0], [2, 0, 1]])
@@ -48,10 +48,10 @@ def test_preferred_replicas_lead_again_when_asked_by_request_or_by_node(
     with znodes(cluster.zookeeper) as client:
         client.create(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(every))
     until(lambda: leaders(cluster, topic) == [0, 1, 2], "the leaders to be home")
-    cluster.wait_settled()  # also: the node is gone
+    cluster.wait_settled()  # includes that the znode is gone
 
 
-def test_a_preferred_replica_that_is_down_is_not_elected(cluster: Cluster, topic: str) -> None:
+def test_a_dead_preferred_leader_is_not_elected(cluster: Cluster, topic: str) -> None:
     down = next(n for n in BROKERS if n != cluster.controller())
     create(cluster, topic, assignment=[[down, *(n for n in BROKERS if n != down)]])
     cluster.wait_settled()
@@ -61,10 +61,8 @@ def test_a_preferred_replica_that_is_down_is_not_elected(cluster: Cluster, topic
     revive(cluster)
 
 
-def test_only_when_asked_for_does_a_replica_that_was_not_in_sync_lead(
-    cluster: Cluster, topic: str
-) -> None:
-    """The last in-sync replica dies: what it alone had is given up, if a person says so."""
+def test_a_replica_outside_the_isr_leads_only_on_request(cluster: Cluster, topic: str) -> None:
+    """The last in-sync replica dies: its records are given up only on request."""
     controller = cluster.controller()
     last, behind = (n for n in BROKERS if n != controller)
     create(cluster, topic, assignment=[[last, behind]])

@@ -1,6 +1,6 @@
-"""Coordinators that are killed in the middle of everything: groups lose nothing and share nothing.
+"""Killed group coordinators: groups lose no records, and no partition has two owners.
 
-All groups of the test have one coordinator, and each is in another phase when it is killed.
+All groups of the test have one coordinator; each is in another phase when it is killed.
 """
 
 import threading
@@ -20,7 +20,7 @@ from tests.support.groups import Group
 
 PARTITIONS = 4
 EACH = 60
-# So long a phase lasts in which the coordinator is to be killed.
+# The duration of a phase in which the coordinator is killed.
 SLOW_S = 5.0
 SETTINGS = (
     "offsets.topic.num.partitions=1",
@@ -43,7 +43,7 @@ PHASES = {
 
 @contextmanager
 def produced_meanwhile(cluster: Cluster, topics: list[str]) -> Iterator[None]:
-    """Records go on to come, up to EACH in every partition; at the end all of them are there."""
+    """Send records continuously, up to EACH in every partition; at the end all are sent."""
     stop = threading.Event()
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 

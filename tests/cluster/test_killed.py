@@ -1,4 +1,4 @@
-"""Brokers killed, one after the other or all of them: the others go on, and welcome them back."""
+"""Killed brokers, one or all: the others continue, and the killed ones rejoin."""
 
 from datetime import timedelta
 from random import Random
@@ -17,7 +17,7 @@ from tests.support.confluent_client import ConfluentClient
 
 pytestmark = pytest.mark.timeout(300)
 
-# However busy the machine, a broker starts in less.
+# Longer than a broker takes to start on a busy machine.
 LONG_SESSION_MS: Final = 12_000
 WAITS: Final = "is of another session: waiting for it to expire"
 
@@ -55,7 +55,7 @@ def test_when_the_next_controller_is_killed_in_its_failover_the_last_takes_over(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_all_brokers_are_killed_in_any_order_and_return_in_any_other(
+def test_all_brokers_are_killed_in_any_order_and_restart_in_any_other(
     cluster: Cluster, topic: str, seed: int
 ) -> None:
     create(cluster, topic, 6)
@@ -73,7 +73,7 @@ def test_all_brokers_are_killed_in_any_order_and_return_in_any_other(
     assert [each.message.value for each in found] == [each.value for each in sent]
 
 
-def test_a_broker_started_at_once_after_it_was_killed_waits_for_its_old_session_to_end(
+def test_a_broker_restarted_right_after_a_kill_waits_for_its_old_session_to_expire(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, 6)
@@ -96,7 +96,7 @@ def test_a_broker_started_at_once_after_it_was_killed_waits_for_its_old_session_
     cluster.wait_settled()
 
 
-def test_a_deletion_waits_for_a_broker_that_is_down_also_across_controllers(
+def test_a_deletion_waits_for_a_dead_broker_across_controllers(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, 3)

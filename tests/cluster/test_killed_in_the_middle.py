@@ -1,4 +1,4 @@
-"""The controller killed in the middle of long operations: the next one brings them to an end."""
+"""The controller killed during long operations: the next one completes them."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(300)
 MANY = 60
 
 
-def test_a_topic_of_many_partitions_is_made_whole_though_its_controller_dies(
+def test_a_topic_of_many_partitions_is_created_although_the_controller_dies(
     cluster: Cluster, topic: str
 ) -> None:
     first = cluster.controller()
@@ -49,7 +49,7 @@ def test_a_topic_of_many_partitions_is_made_whole_though_its_controller_dies(
     revive(cluster)
 
 
-def test_a_deletion_goes_on_when_its_controller_dies(cluster: Cluster, topic: str) -> None:
+def test_a_deletion_continues_when_the_controller_dies(cluster: Cluster, topic: str) -> None:
     create(cluster, topic, MANY)
     cluster.wait_settled()
     first = cluster.controller()
@@ -64,7 +64,9 @@ def test_a_deletion_goes_on_when_its_controller_dies(cluster: Cluster, topic: st
     assert partitions(cluster, topic) == {}
 
 
-def test_leaders_go_home_though_the_controller_dies_meanwhile(cluster: Cluster, topic: str) -> None:
+def test_preferred_elections_complete_although_the_controller_dies(
+    cluster: Cluster, topic: str
+) -> None:
     first = cluster.controller()
     home = next(n for n in BROKERS if n != first)
     create(cluster, topic, assignment=[[home, *(n for n in BROKERS if n != home)]] * MANY)
@@ -87,7 +89,7 @@ def test_leaders_go_home_though_the_controller_dies_meanwhile(cluster: Cluster, 
     assert leaders(cluster, topic) == {home}
 
 
-def test_a_broker_hands_over_though_the_controller_dies_meanwhile(
+def test_a_controlled_shutdown_completes_although_the_controller_dies(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, MANY)
@@ -113,13 +115,13 @@ def leaders(cluster: Cluster, topic: str) -> set[int]:
 
 
 def led_by(cluster: Cluster, topic: str, leader: int, told_by: int | None = None) -> int:
-    """How many partitions a broker leads, as one tells it."""
+    """How many partitions a broker leads, by another's metadata."""
     metadata = cluster.metadata(leader if told_by is None else told_by)
     (told,) = (each for each in metadata.topics if each.name == topic)
     return sum(each.leader_id == leader for each in told.partitions)
 
 
 def await_broken(asked: "Future[object]") -> None:
-    """The answer may be lost with the broker that was asked."""
+    """The response may be lost with the controller."""
     with suppress(OSError):
         asked.result()

@@ -1,4 +1,4 @@
-"""What the metrics of three brokers tell while one of them is paused, dies and comes back."""
+"""The metrics of three brokers while one of them is paused, dies and restarts."""
 
 import re
 import urllib.request
@@ -16,7 +16,7 @@ from tests.support.cluster import Cluster, until
 pytestmark = pytest.mark.timeout(180)
 
 PARTITIONS = 3
-# The leader misses a paused follower before its session is over, and the controller acts.
+# The leader removes a paused follower before its session expires and the controller acts.
 SOON_OUT_OF_SYNC = (
     "replica.lag.time.max.ms=600",
     "replica.fetch.wait.max.ms=200",
@@ -25,7 +25,7 @@ SOON_OUT_OF_SYNC = (
 
 
 def told(cluster: Cluster, number: int, name: str) -> float:
-    """The value that a broker tells now; that of all its labels together if there are such."""
+    """A broker's current value of a metric, summed over its labels."""
     addresses = re.findall(r"metrics served at (\S+)", cluster.brokers[number].log())
     with urllib.request.urlopen(addresses[-1], timeout=5) as answer:
         assert answer.status == HTTPStatus.OK
@@ -47,7 +47,7 @@ def produce_to_all(cluster: Cluster) -> None:
     assert producer.flush(30) == 0
 
 
-def test_metrics_tell_of_a_follower_that_is_lost_and_of_its_return(
+def test_metrics_show_the_loss_and_the_return_of_a_follower(
     fresh_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = fresh_cluster("barnabas.metrics.listener=127.0.0.1:0", *SOON_OUT_OF_SYNC)
@@ -57,7 +57,7 @@ def test_metrics_tell_of_a_follower_that_is_lost_and_of_its_return(
     controller = cluster.controller()
     victim = next(n for n in everyone if n != controller)
     others = [n for n in everyone if n != victim]
-    # The others lead everything, so that the victim is nothing but a follower.
+    # The others lead everything, so that the victim is only a follower.
     replicas = [[others[n % 2], others[(n + 1) % 2], victim] for n in range(PARTITIONS)]
     assert create(cluster, "orders", assignment=replicas) is ErrorCode.none
     cluster.wait_settled()
@@ -71,7 +71,7 @@ def test_metrics_tell_of_a_follower_that_is_lost_and_of_its_return(
     shrinks = told_by(cluster, others, "isr_shrinks_total")
 
     cluster.brokers[victim].pause()
-    produce_to_all(cluster)  # a follower that misses nothing is not behind
+    produce_to_all(cluster)  # without new records a follower does not lag
     until(
         lambda: told_by(cluster, others, "under_replicated_partitions") == PARTITIONS,
         "the leaders to miss their follower",

@@ -1,4 +1,4 @@
-"""A controller that sleeps past its session and wakes: it does no harm, and hears who reigns."""
+"""A controller paused beyond its session: it does no harm, and resigns when it resumes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.timeout(300)
 MANY = 60
 
 
-def test_a_controller_that_wakes_after_its_session_does_no_harm(
+def test_a_controller_that_resumes_after_its_session_expired_does_no_harm(
     cluster: Cluster, topic: str
 ) -> None:
-    """It falls asleep in the middle of making a topic, and wakes with the rest of that to do."""
+    """It is paused while it creates a topic, and resumes with the rest of that to do."""
     create(cluster, f"{topic}-old", 6)
     cluster.wait_settled()
     past, epoch = cluster.controller(), read_znodes(cluster.zookeeper)["epoch"]
@@ -43,7 +43,7 @@ def test_a_controller_that_wakes_after_its_session_does_no_harm(
         assert cluster.controller() == now
         tree = read_znodes(cluster.zookeeper)
         assert tree["epoch"] == epoch + 1
-        # Whatever was written since was written by the new one: it alone knows its epoch.
+        # Everything since was written by the new controller: only it has the new epoch.
         for name, (version, _) in written(client, topic).items():
             if version != before[name][0]:
                 assert tree["controller_epochs"][name] == epoch + 1, name
@@ -65,7 +65,7 @@ def ready(cluster: Cluster, controller: int, topic: str) -> bool:
 
 
 def written(client: Any, topic: str) -> dict[str, tuple[int, int]]:
-    """The version of every partition's state, and when it was last written."""
+    """The version of every partition's state, and its last transaction."""
     found = {}
     for index in range(MANY):
         stat = client.exists(f"{paths.partitions_path(topic)}/{index}/state")
@@ -74,7 +74,7 @@ def written(client: Any, topic: str) -> dict[str, tuple[int, int]]:
 
 
 def refuse_the_past(cluster: Cluster, past: int, epoch: int) -> None:
-    """What a controller of a past epoch says is refused by every broker."""
+    """Every broker refuses requests of a past controller epoch."""
     for broker in cluster.running.values():
         answers = [
             ask(
@@ -104,7 +104,7 @@ def refuse_the_past(cluster: Cluster, past: int, epoch: int) -> None:
     cluster.wait_settled()
 
 
-def test_a_broker_that_sleeps_past_its_session_follows_when_it_wakes(
+def test_a_broker_paused_beyond_its_session_follows_when_it_resumes(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, 6)

@@ -1,4 +1,4 @@
-"""Replicas move: by request and by node, several at once, cancelled, and with controllers dying."""
+"""Reassignments: by request and by znode, several at once, cancelled, with dying controllers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def fill(cluster: Cluster, topic: str, partition: int = 0) -> None:
 
 @contextmanager
 def slow_moves(cluster: Cluster, topic: str) -> Iterator[None]:
-    """Three partitions of two replicas, so much data in the first that a move of it lasts."""
+    """Three partitions of two replicas; the first has so much data that moving it takes long."""
     create(cluster, topic, assignment=PAIRS)
     cluster.wait_settled()
     fill(cluster, topic)
@@ -72,7 +72,9 @@ def is_moving(cluster: Cluster, topic: str, *indexes: int) -> bool:
     return all(TopicPartition(topic, index) in moving for index in indexes)
 
 
-def test_several_partitions_move_by_request_and_by_node(cluster: Cluster, topic: str) -> None:
+def test_several_partitions_are_reassigned_by_request_and_by_znode(
+    cluster: Cluster, topic: str
+) -> None:
     create(cluster, topic, assignment=PAIRS)
     cluster.wait_settled()
     fill(cluster, topic, 1)
@@ -95,7 +97,7 @@ def ask_by_node(cluster: Cluster, wanted: dict[TopicPartition, tuple[int, ...] |
         client.create(paths.REASSIGN_PARTITIONS, layout.encode_reassignment(plan))
 
 
-def test_what_cannot_be_moved_is_refused_and_all_else_is_moved(
+def test_invalid_reassignments_are_refused_and_the_others_done(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, assignment=PAIRS)
@@ -114,7 +116,7 @@ def test_what_cannot_be_moved_is_refused_and_all_else_is_moved(
     assert homes(cluster, topic)[0] == (0, 1)
 
 
-def test_a_plan_in_the_tree_waits_for_a_broker_that_is_down(cluster: Cluster, topic: str) -> None:
+def test_a_reassignment_by_znode_waits_for_a_dead_broker(cluster: Cluster, topic: str) -> None:
     create(cluster, topic, assignment=PAIRS[:1])
     cluster.wait_settled()
     cluster.brokers[2].kill()
@@ -126,7 +128,7 @@ def test_a_plan_in_the_tree_waits_for_a_broker_that_is_down(cluster: Cluster, to
     cluster.wait_settled()
 
 
-def test_a_move_is_listed_while_it_lasts_and_can_be_cancelled(cluster: Cluster, topic: str) -> None:
+def test_a_reassignment_is_listed_and_can_be_cancelled(cluster: Cluster, topic: str) -> None:
     with slow_moves(cluster, topic):
         first = TopicPartition(topic, 0)
         assert reassign(cluster, {first: (2, 1)}) == [ErrorCode.none]
@@ -140,7 +142,7 @@ def test_a_move_is_listed_while_it_lasts_and_can_be_cancelled(cluster: Cluster, 
         assert homes(cluster, topic) == [(1, 0), *PAIRS[1:]]
 
 
-def test_a_move_that_lasts_is_replaced_by_another_and_grows_with_its_topic(
+def test_a_long_reassignment_is_replaced_while_partitions_are_added_to_its_topic(
     cluster: Cluster, topic: str
 ) -> None:
     with slow_moves(cluster, topic):
@@ -154,7 +156,7 @@ def test_a_move_that_lasts_is_replaced_by_another_and_grows_with_its_topic(
 
 
 @pytest.mark.parametrize("ending", ["done", "cancelled"])
-def test_a_move_outlives_its_controllers(cluster: Cluster, topic: str, ending: str) -> None:
+def test_a_reassignment_survives_its_controllers(cluster: Cluster, topic: str, ending: str) -> None:
     with slow_moves(cluster, topic):
         reassign(cluster, targets(topic, (2, 1), (1, 0), (2, 1)))
         assert is_moving(cluster, topic, 0)
@@ -172,10 +174,10 @@ def test_a_move_outlives_its_controllers(cluster: Cluster, topic: str, ending: s
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_moves_end_wherever_in_them_a_controller_dies(
+def test_reassignments_complete_wherever_a_controller_dies(
     cluster: Cluster, topic: str, seed: int
 ) -> None:
-    """The moment is counted in znodes of moves that are under way still."""
+    """The moment is counted in znodes of unfinished reassignments."""
     chance = Random(seed)
     create(cluster, topic, assignment=[PAIRS[index % 3] for index in range(30)])
     cluster.wait_settled()

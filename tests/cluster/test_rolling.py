@@ -1,4 +1,4 @@
-"""Brokers restarted in turn under load: no application sees an error or misses a record."""
+"""A rolling restart under load: no client sees an error or misses a record."""
 
 from itertools import count
 from threading import Event, Thread
@@ -34,7 +34,7 @@ class Application:
             thread.start()
 
     def stop(self) -> None:
-        """Return when all that was sent is delivered and read."""
+        """Return when all records are delivered and read."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -44,7 +44,7 @@ class Application:
         assert self.read == self._sent
 
     def wait_for_progress(self) -> None:
-        """Return when more was delivered and read than until now."""
+        """Return when more records were delivered and read than before."""
         delivered, read = self.delivered, self._count_read()
         until(
             lambda: self.delivered > delivered + 20 and self._count_read() > read + 20,

@@ -1,4 +1,4 @@
-"""A broker that was down while its partitions moved elsewhere does not keep them for ever."""
+"""Stray logs: a broker that was down during a reassignment deletes them when it restarts."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def folders(cluster: Cluster, broker: int, topic: str) -> list[str]:
     return sorted(path.name for path in cluster.brokers[broker].data.glob(f"{topic}-*"))
 
 
-def test_logs_that_moved_away_meanwhile_are_let_go_and_the_others_kept(
+def test_logs_reassigned_meanwhile_are_deleted_and_the_others_kept(
     cluster: Cluster, topic: str
 ) -> None:
     create(cluster, topic, assignment=((0, 1), (1, 0)))

@@ -1,4 +1,4 @@
-"""Topics on three brokers: made, grown, deleted; known to whoever joins later."""
+"""Topics on three brokers: created, grown, deleted, and known to a broker that joins later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.confluent_client import ConfluentAdmin, ConfluentClient
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_topics_are_made_grown_and_deleted_and_all_agree(cluster: Cluster, topic: str) -> None:
+def test_topics_are_created_grown_and_deleted_and_all_agree(cluster: Cluster, topic: str) -> None:
     assert create(cluster, topic, 6) is ErrorCode.none
     cluster.wait_settled()
     made = partitions(cluster, topic)
@@ -48,7 +48,7 @@ def test_topics_are_made_grown_and_deleted_and_all_agree(cluster: Cluster, topic
     assert len(partitions(cluster, topic)[0].replica_nodes) == 2
 
 
-def test_only_the_controller_makes_topics_and_real_clients_find_it(
+def test_only_the_controller_creates_topics_and_real_clients_find_it(
     cluster: Cluster, topic: str
 ) -> None:
     other = next(n for n in cluster.running if n != cluster.controller())
@@ -56,7 +56,7 @@ def test_only_the_controller_makes_topics_and_real_clients_find_it(
     answer = ask(port, ApiKey.CREATE_TOPICS, topics=(new_topic(topic, 1, 3),), timeout=PATIENCE)
     assert answer.topics[0].error_code is ErrorCode.not_controller
 
-    # Clients that know only of that broker ask it who the controller is.
+    # Clients that know only that broker find the controller through its metadata.
     bootstrap = cluster.brokers[other].bootstrap
     ConfluentAdmin(bootstrap).create_topic(topic, 2)
     cluster.wait_settled()
@@ -90,7 +90,7 @@ def test_without_enough_in_sync_replicas_acks_all_is_refused_until_one_returns(
 
 
 def produce_once(cluster: Cluster, topic: str, acks: str) -> str | None:
-    """The error that a producer without retries is told."""
+    """The error of a producer without retries."""
     told: list[str | None] = []
 
     def report(error: Any, _: Any) -> None:

@@ -1,6 +1,6 @@
-"""ZooKeeper gone for a while: brokers serve on with what they know, and settle when it is back.
+"""An outage of ZooKeeper: brokers keep serving, and settle when it is back.
 
-With BARNABAS_CHAOS_SECONDS for a minute, longer than CI has time for.
+With BARNABAS_CHAOS_SECONDS the outage takes a minute, too long for CI.
 """
 
 import os
@@ -25,7 +25,7 @@ AWAY_S: Final = 60.0 if "BARNABAS_CHAOS_SECONDS" in os.environ else 2 * SESSION_
 
 
 @pytest.mark.parametrize("how", ["paused", "killed"])
-def test_brokers_serve_while_zookeeper_is_gone_and_settle_when_it_is_back(
+def test_brokers_serve_while_zookeeper_is_down_and_settle_when_it_is_back(
     fresh_cluster: Callable[..., Cluster],
     fresh_zookeeper: Callable[[], ZooKeeperServer],
     topic: str,
@@ -55,7 +55,7 @@ def test_brokers_serve_while_zookeeper_is_gone_and_settle_when_it_is_back(
             server.start()
     print(f"without ZooKeeper for {AWAY_S} s: served {sent}")
     cluster.wait_settled()
-    # Refused as long as the controller has not reached ZooKeeper again.
+    # Refused until the controller has reached ZooKeeper again.
     made = (ErrorCode.none, ErrorCode.topic_already_exists)
     until(lambda: create(cluster, f"{topic}-after", 3) in made, "a topic to be made")
     cluster.wait_settled()
@@ -67,7 +67,7 @@ def test_brokers_serve_while_zookeeper_is_gone_and_settle_when_it_is_back(
 
 
 def serve(cluster: Cluster, topic: str, acks: str) -> None:
-    """One record to every partition; the last one is read back."""
+    """Send one record to every partition; read the last one."""
     client = ConfluentClient(cluster.bootstrap)
     messages = [Message(acks.encode(), partition=index) for index in range(3)]
     offset = client.produce(topic, messages, acks=acks)[-1]
@@ -75,8 +75,10 @@ def serve(cluster: Cluster, topic: str, acks: str) -> None:
     assert found.message.value == acks.encode()
 
 
-def test_when_all_sessions_end_at_once_all_is_as_before(cluster: Cluster, topic: str) -> None:
-    """Every broker sleeps past its session; nobody was there to take over meanwhile."""
+def test_when_all_sessions_expire_at_once_the_cluster_recovers(
+    cluster: Cluster, topic: str
+) -> None:
+    """Every broker is paused beyond its session; none could take over meanwhile."""
     create(cluster, topic, 6)
     cluster.wait_settled()
     epoch = read_znodes(cluster.zookeeper)["epoch"]

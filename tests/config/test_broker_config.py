@@ -1,4 +1,4 @@
-"""A broker's configuration: which value counts, what is refused, and how it is described."""
+"""A broker's config: precedence of values, refused values, and DescribeConfigs."""
 
 import pytest
 
@@ -41,13 +41,13 @@ def test_an_empty_file_gives_kafkas_defaults() -> None:
     assert defaults.warnings == ()
 
 
-def test_every_default_reads_back_the_same() -> None:
+def test_every_default_round_trips() -> None:
     for key in BROKER_KEYS.values():
         text = key.default_text
         assert text is None or key.parse(text) == key.default, key.name
 
 
-def test_every_key_says_in_a_sentence_what_it_does() -> None:
+def test_every_key_is_documented_in_a_sentence() -> None:
     for key in BROKER_KEYS.values():
         assert key.documentation.endswith("."), key.name
         assert key.importance in ("high", "medium", "low"), key.name
@@ -62,7 +62,7 @@ def test_values_of_the_file_are_parsed() -> None:
     assert given.max_connections_per_ip_overrides() == {"h": 1, "::1": 2}
 
 
-def test_reading_a_value_as_another_type_is_an_error_of_ours() -> None:
+def test_reading_a_value_as_another_type_is_a_bug_of_the_caller() -> None:
     with pytest.raises(TypeError, match=r"log\.dir is '/tmp/kafka-logs', not int"):
         config().int("log.dir")
 
@@ -125,13 +125,13 @@ def test_a_property_of_one_listener_is_known_by_its_base() -> None:
         ({"listener.security.protocol.map": "A:B"}, "Invalid security protocol `B`"),
     ],
 )
-def test_values_that_cannot_be_are_refused(properties: dict[str, str], why: str) -> None:
+def test_invalid_values_are_refused(properties: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.from_properties(properties)
     assert why in str(caught.value)
 
 
-def test_clients_are_told_the_listeners_unless_others_are_advertised() -> None:
+def test_listeners_are_advertised_unless_others_are_set() -> None:
     plain = config(listeners="PLAINTEXT://:0")
     assert plain.advertised() == [Listener("PLAINTEXT", "", 0, "PLAINTEXT")]
     behind = config(listeners="PLAINTEXT://:0", advertised_listeners="PLAINTEXT://example.org:80")
@@ -163,14 +163,14 @@ def test_per_broker_beats_cluster_default_beats_file_beats_default() -> None:
     assert both.with_dynamic({}, {}).int(name) == 100
 
 
-def test_a_dynamic_value_puts_aside_other_names_of_the_same_thing_in_the_file() -> None:
+def test_a_dynamic_value_overrides_its_synonyms_in_the_file() -> None:
     static = config(log_retention_minutes="5")
     changed = static.with_dynamic({"log.retention.ms": "7"}, {})
     assert changed.value("log.retention.ms") == 7
     assert changed.value("log.retention.minutes") is None
 
 
-def test_stored_dynamic_values_that_cannot_be_in_force_are_left_out_with_a_warning() -> None:
+def test_invalid_stored_dynamic_values_are_ignored_with_a_warning() -> None:
     stored = {"broker.id": "9", "log.segment.bytes": "x", "num.io.threads": "4", "custom": "1"}
     given = config().with_dynamic(stored, {"listeners": "PLAINTEXT://:1"})
     assert given.broker_id() == -1
@@ -179,7 +179,7 @@ def test_stored_dynamic_values_that_cannot_be_in_force_are_left_out_with_a_warni
     assert len(given.warnings) == 3
 
 
-def test_dynamic_values_that_contradict_each_other_leave_the_configuration_as_it_was() -> None:
+def test_conflicting_dynamic_values_leave_the_config_unchanged() -> None:
     before = config()
     with pytest.raises(ConfigError, match="conflict topic config setting"):
         before.with_dynamic(
@@ -206,11 +206,11 @@ def test_dynamic_values_that_contradict_each_other_leave_the_configuration_as_it
         ("log.roll.ms", "0", False, "log.roll.ms must be greater than or equal to 1"),
     ],
 )
-def test_a_dynamic_value_that_cannot_be_set_is_refused_in_kafkas_words(
+def test_an_invalid_dynamic_value_is_refused_with_kafkas_message(
     name: str, value: str, cluster_default: bool, why: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        config().validate_dynamic(name, value, cluster_default=cluster_default)
+        config().validate_dynamic_values({name: value}, cluster_default=cluster_default)
     assert why in str(caught.value)
 
 
@@ -226,18 +226,16 @@ def test_a_dynamic_value_that_cannot_be_set_is_refused_in_kafkas_words(
         ("a.plugin.of.mine", "anything", True),
     ],
 )
-def test_a_dynamic_value_that_can_be_set_is_admitted(
-    name: str, value: str, cluster_default: bool
-) -> None:
-    config().validate_dynamic(name, value, cluster_default=cluster_default)
+def test_a_valid_dynamic_value_is_accepted(name: str, value: str, cluster_default: bool) -> None:
+    config().validate_dynamic_values({name: value}, cluster_default=cluster_default)
 
 
-def test_dynamic_values_are_judged_together() -> None:
+def test_dynamic_values_are_validated_together() -> None:
     lags = {"log.cleaner.min.compaction.lag.ms": "20", "log.cleaner.max.compaction.lag.ms": "30"}
     present = config().with_dynamic({"log.cleaner.max.compaction.lag.ms": "10"}, {})
     present.validate_dynamic_values(lags)
     with pytest.raises(ConfigError, match="conflict topic config setting"):
-        present.validate_dynamic("log.cleaner.min.compaction.lag.ms", "20")
+        present.validate_dynamic_values({**lags, "log.cleaner.max.compaction.lag.ms": "10"})
     with pytest.raises(ConfigError, match="conflict topic config setting"):
         present.validate_dynamic_values(
             {"log.cleaner.min.compaction.lag.ms": "20"}, cluster_default=True
@@ -276,20 +274,20 @@ def test_an_unknown_property_is_described_without_its_value() -> None:
     assert unknown.source is ConfigSource.STATIC_BROKER_CONFIG
 
 
-def test_an_internal_key_is_described_only_once_it_is_set() -> None:
+def test_an_internal_key_is_described_only_if_it_is_set() -> None:
     name = "log.initial.task.delay.ms"
     assert name not in [entry.name for entry in config().describe()]
     assert entry(config(log_initial_task_delay_ms="5").describe(), name).value == "5"
 
 
-def test_a_value_set_under_another_name_only_has_no_synonyms_as_in_kafka() -> None:
+def test_a_value_set_only_by_a_synonym_has_no_synonyms_as_in_kafka() -> None:
     described = entry(config(log_retention_hours="1").describe(), "log.retention.ms")
     assert described.value is None
     assert described.source is ConfigSource.DEFAULT_CONFIG
     assert described.synonyms == ()
 
 
-def test_the_cluster_default_describes_what_is_set_for_all_brokers_only() -> None:
+def test_the_cluster_default_describes_only_its_own_values() -> None:
     name = "log.segment.bytes"
     given = config().with_dynamic({name: "100"}, {name: "200"})
     assert given.describe_cluster_default() == [

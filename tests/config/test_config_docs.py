@@ -1,4 +1,4 @@
-"""The page that lists every key is the one the tables give."""
+"""docs/configuration.md is generated from the tables of keys."""
 
 from pathlib import Path
 

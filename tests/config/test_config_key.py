@@ -1,4 +1,4 @@
-"""A key's text and value turn into each other as in Kafka, and its errors are in Kafka's words."""
+"""Config keys: parsing, rendering and error messages as in Kafka."""
 
 import pytest
 from hypothesis import given
@@ -55,7 +55,7 @@ second list "" - low internal
         ("password", "secret", "secret"),
     ],
 )
-def test_text_becomes_the_value_kafka_gives_it(type_name: str, text: str, value: Value) -> None:
+def test_text_is_parsed_as_in_kafka(type_name: str, text: str, value: Value) -> None:
     assert key(type_name).parse(text) == value
 
 
@@ -75,7 +75,7 @@ def test_text_becomes_the_value_kafka_gives_it(type_name: str, text: str, value:
         ("double", "1_0.5", "Not a number of type DOUBLE"),
     ],
 )
-def test_text_of_another_type_is_refused_in_kafkas_words(
+def test_text_of_another_type_is_refused_with_kafkas_message(
     type_name: str, text: str, why: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -112,7 +112,7 @@ def test_text_of_another_type_is_refused_in_kafkas_words(
         ),
     ],
 )
-def test_a_value_beyond_its_limit_is_refused_in_kafkas_words(
+def test_a_value_beyond_its_limit_is_refused_with_kafkas_message(
     type_name: str, limit: str, good: str, bad: str, why: str
 ) -> None:
     limited = key(type_name, limit)
@@ -122,7 +122,7 @@ def test_a_value_beyond_its_limit_is_refused_in_kafkas_words(
     assert str(caught.value) == f"Invalid value {bad} for configuration a.key: {why}"
 
 
-def test_a_password_is_never_told() -> None:
+def test_a_password_is_never_shown() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value \[hidden\] for") as caught:
         key("password", "a|b").parse("very-secret")
     assert "very-secret" not in str(caught.value)
@@ -152,13 +152,13 @@ def test_a_value_is_rendered_as_java_prints_it(value: Value, text: str | None) -
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_rendered_double_reads_back_the_same(value: float) -> None:
+def test_a_rendered_double_round_trips(value: float) -> None:
     double = key("double")
     assert double.parse(str(double.render(value))) == value
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_a_rendered_long_reads_back_the_same(value: int) -> None:
+def test_a_rendered_long_round_trips(value: int) -> None:
     long = key("long")
     assert long.parse(str(long.render(value))) == value
 
@@ -173,7 +173,7 @@ def test_any_text_is_a_long_in_range_or_refused(text: str) -> None:
     assert -(2**63) <= value < 2**63
 
 
-def test_a_mistyped_name_is_answered_with_the_one_that_may_be_meant() -> None:
+def test_a_mistyped_name_gets_a_hint_with_a_similar_one() -> None:
     known = ["retention.ms", "segment.ms", "retention.bytes"]
     assert did_you_mean("retention.m", known) == " (did you mean retention.ms?)"
     assert did_you_mean("something.else", known) == ""

@@ -1,4 +1,4 @@
-"""Lists of endpoints are read, and refused, by Kafka's rules."""
+"""Listeners: parsed and refused by Kafka's rules."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "INSIDE": "SASL_SSL"}
 
 
-def test_names_hosts_ports_and_protocols_are_read() -> None:
+def test_names_hosts_ports_and_protocols_are_parsed() -> None:
     text = "plaintext://:9092, SSL://example.org:9093 ,INSIDE://[::1]:0"
     assert parse_listeners(text, PROTOCOLS) == [
         Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),
@@ -38,7 +38,7 @@ def test_a_listener_prints_as_it_was_written(text: str) -> None:
         ("PLAINTEXT://127.0.0.1:1,SSL://[::1]:1,INSIDE://a:1", "one needs to be IPv4 and the"),
     ],
 )
-def test_what_cannot_be_listened_on_is_refused(text: str, why: str) -> None:
+def test_invalid_listeners_are_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_listeners(text, PROTOCOLS)
     assert why in str(caught.value)
@@ -56,7 +56,7 @@ def test_advertised_ports_may_repeat() -> None:
     assert len(parse_listeners("PLAINTEXT://a:1,SSL://b:1", PROTOCOLS, distinct_ports=False)) == 2
 
 
-def test_the_protocol_of_each_name_is_read() -> None:
+def test_the_protocol_of_each_name_is_parsed() -> None:
     assert parse_protocol_map("inside:ssl, B:PLAINTEXT") == {"INSIDE": "SSL", "B": "PLAINTEXT"}
 
 

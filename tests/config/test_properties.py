@@ -1,4 +1,4 @@
-"""Properties are read as Java reads them, and what is written reads back the same."""
+"""Properties files: parsed as Java does, and round trips."""
 
 from pathlib import Path
 
@@ -46,12 +46,12 @@ def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> N
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_what_is_written_reads_back_the_same(properties: dict[str, str]) -> None:
+def test_formatted_properties_round_trip(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties)) == properties
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_what_is_written_is_plain_ascii_with_a_line_for_each_key(
+def test_formatted_properties_are_plain_ascii_with_a_line_for_each_key(
     properties: dict[str, str],
 ) -> None:
     text = format_properties(properties, "written by a test\nin two lines")
@@ -73,7 +73,7 @@ def test_a_malformed_line_is_named_by_file_and_number(tmp_path: Path) -> None:
         read_properties(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.properties: No such file"):
         read_properties(tmp_path / "absent.properties")
 

@@ -1,4 +1,4 @@
-"""A topic's configuration: its overrides above the broker's keys above Kafka's defaults."""
+"""A topic's config: its overrides, then the broker's values, then Kafka's defaults."""
 
 from dataclasses import fields
 
@@ -82,7 +82,7 @@ def test_overrides_come_before_the_brokers_values() -> None:
         ({"log.preallocate": "true"}, "preallocate", True),
     ],
 )
-def test_a_topic_takes_what_its_brokers_keys_say(
+def test_a_topic_uses_the_values_of_its_broker_keys(
     properties: dict[str, str], field: str, value: object
 ) -> None:
     assert getattr(resolve({}, BrokerConfig.from_properties(properties)), field) == value
@@ -124,7 +124,7 @@ def test_the_older_timestamp_difference_counts_where_before_and_after_are_unlimi
         ({"remote.log.copy.disable": "true"}, "under Zookeeper's mode"),
     ],
 )
-def test_overrides_that_a_topic_cannot_have_are_refused_in_kafkas_words(
+def test_invalid_overrides_are_refused_with_kafkas_message(
     overrides: dict[str, str], why: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -132,7 +132,7 @@ def test_overrides_that_a_topic_cannot_have_are_refused_in_kafkas_words(
     assert why in str(caught.value)
 
 
-def test_overrides_that_contradict_the_broker_are_refused() -> None:
+def test_overrides_that_conflict_with_the_broker_are_refused() -> None:
     overrides = {"min.compaction.lag.ms": "5"}
     validate_overrides(overrides)
     with pytest.raises(ConfigError, match=r"\(5\) > max\.compaction\.lag\.ms \(4\)"):
@@ -146,7 +146,7 @@ def test_every_key_is_described_by_name() -> None:
     assert not any(entry.read_only or entry.sensitive for entry in described)
 
 
-def test_an_override_is_described_above_the_brokers_places() -> None:
+def test_an_override_is_described_before_the_brokers_values() -> None:
     changed = broker(message_max_bytes="30").with_dynamic(
         {"message.max.bytes": "20"}, {"message.max.bytes": "25"}
     )

@@ -1,7 +1,7 @@
-"""Controllers of one process on one tree, in virtual time; brokers that only write down and answer.
+"""Controllers in one process on one tree, in virtual time, with fake brokers.
 
-Each node has a session of its own, a registration, a controller and a broker that is as obedient
-as it is told to be. Everything is deterministic: the loop jumps to its next timer.
+Each node has its own session, registration and controller, and a fake broker whose responses the
+test chooses. Everything is deterministic: the loop jumps to its next timer.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.controller_epoch import ControllerSettings
 from barnabas.controller.events import SessionRenewed
+from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
@@ -42,7 +42,7 @@ class VirtualClock:
 
 
 class FakeBroker:
-    """Writes down what it is told, and answers that all is well unless it shall not."""
+    """Records requests, and responds without errors unless the test sets one."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = BrokerId(broker_id)
@@ -59,7 +59,7 @@ class FakeBroker:
         return [request.message for request in self.heard if request.key is key]
 
     def leaders(self) -> dict[TopicPartition, Any]:
-        """The last word on each partition that it hosts."""
+        """The last LeaderAndIsr state of each partition on this broker."""
         hosted: dict[TopicPartition, Any] = {}
         for key, _, message in self.heard:
             if key is not ApiKey.UPDATE_METADATA:
@@ -73,7 +73,7 @@ class FakeBroker:
         return hosted
 
     def metadata(self) -> dict[TopicPartition, Any]:
-        """What it would answer a client about each partition."""
+        """The last UpdateMetadata state of each partition."""
         return {
             TopicPartition(topic.topic_name, state.partition_index): state
             for message in self.messages(ApiKey.UPDATE_METADATA)
@@ -161,7 +161,7 @@ class FakePeer:
 
 
 class Node:
-    """A broker's session, registration and controller; what the broker hears is in `broker`."""
+    """A broker's session, registration and controller; `broker` records its requests."""
 
     def __init__(self, cluster: "Cluster", broker_id: int, session: Coordination) -> None:
         self.broker_id = BrokerId(broker_id)
@@ -198,7 +198,7 @@ class Node:
         self.controller.start()
 
     async def expire(self) -> None:
-        """Lose the session, as one does that was away for too long."""
+        """Expire the session, as after the session timeout."""
         await self._expire(self.session)
 
     async def come_back(self) -> None:
@@ -209,7 +209,7 @@ class Node:
 
 
 class Cluster:
-    """Some nodes, and one more session for whoever looks or writes from outside."""
+    """Some nodes, and one more session for reads and writes of the test."""
 
     tree: Tree
 
@@ -242,7 +242,7 @@ class Cluster:
         return self.nodes[broker_id]
 
     async def start(self, *broker_ids: int) -> None:
-        """Start nodes; the first is controller before the others stand."""
+        """Start nodes; the first is controller before the others stand for election."""
         for path in paths.PERSISTENT_PATHS:
             if await self.admin.exists(path) is None:
                 await self.admin.create(path, make_parents=True)
@@ -274,7 +274,7 @@ class Cluster:
         return active
 
     async def until(self, holds: Callable[[], bool | Awaitable[bool]]) -> None:
-        """Suspend until it holds; fails if it does not within two virtual minutes."""
+        """Suspend until the condition holds; fail after two virtual minutes."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 held = holds()
@@ -283,7 +283,7 @@ class Cluster:
                 await asyncio.sleep(0.01)
 
     async def quiet(self) -> None:
-        """Suspend until no event waits and no request is under way, for a while."""
+        """Suspend until no event is queued and no request is in flight, for a while."""
         calm = 0
         async with asyncio.timeout(PATIENCE_S):
             while calm < 5:
@@ -300,7 +300,7 @@ class Cluster:
             said["queue"]["length"] or any(c and (c["queue"] or c["in_flight"]) for c in channels)
         )
 
-    # -- what is in the tree -------------------------------------------------
+    # -- the tree --------------------------------------------------------------
 
     async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
         await self.write_topic(name, *replicas, topic_id=Random(7).uuid())
@@ -320,18 +320,18 @@ class Cluster:
         data, _ = await self.admin.get(paths.topic_path(name))
         return layout.decode_topic(name, data)
 
-    async def state(self, name: str, index: int = 0) -> layout.PartitionState:
+    async def state(self, name: str, index: int = 0) -> layout.LeaderAndIsr:
         partition = TopicPartition(name, index)
         data, _ = await self.admin.get(paths.partition_state_path(partition))
         return layout.decode_partition_state(partition, data)
 
     async def write_isr(self, name: str, index: int, *isr: int, recovering: bool = False) -> None:
-        """Change the ISR as a leader does, and say so."""
+        """Write the ISR as a leader does, with a notification."""
         partition = TopicPartition(name, index)
         path = paths.partition_state_path(partition)
         data, stat = await self.admin.get(path)
         now = layout.decode_partition_state(partition, data)
-        new = layout.PartitionState(
+        new = layout.LeaderAndIsr(
             now.leader,
             LeaderEpoch(now.leader_epoch),
             now.controller_epoch,
@@ -344,7 +344,7 @@ class Cluster:
         )
 
     async def agree(self) -> None:
-        """The controller's context, the tree and every live broker say the same of all."""
+        """Assert that the context, the tree and every live broker agree."""
         said = self.controller.describe(full=True)["partitions"]
         live = self.controller.describe()["brokers"]
         told_to = {broker: self.nodes[broker].broker.metadata() for broker in map(int, live)}
@@ -375,7 +375,7 @@ class Cluster:
 
 
 def scenario(test: Scenario) -> Callable[[], None]:
-    """Run a test with an empty cluster in virtual time; in the end nothing is left running."""
+    """Run a test with an empty cluster in virtual time; fail if a task is left running."""
 
     @functools.wraps(test)
     def run() -> None:
@@ -386,7 +386,7 @@ def scenario(test: Scenario) -> Callable[[], None]:
         finally:
             loop.close()
 
-    # Otherwise pytest takes the scenario's parameter for a fixture.
+    # Otherwise pytest would treat the scenario's parameter as a fixture.
     with suppress(AttributeError):
         del vars(run)["__wrapped__"]
     return run

@@ -1,4 +1,4 @@
-"""Contexts to decide on: small ones by hand, and any at all for hypothesis."""
+"""Controller contexts for tests of deciders: small ones, and hypothesis strategies."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.controller.context import (
     NO_LEADER,
+    AssignedTopic,
     Assignment,
     Context,
-    Led,
     LiveBroker,
-    Replica,
-    Topic,
+    PartitionLeadership,
+    PartitionReplica,
 )
 from barnabas.controller.states import PartitionState, ReplicaState
-from barnabas.znodes.layout import BrokerRegistration, Endpoint
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.znodes.layout import BrokerRegistration, Endpoint, LeaderAndIsr
 
 EPOCH = 7
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -29,8 +28,8 @@ def brokers(*ids: int) -> tuple[BrokerId, ...]:
 
 def leading(
     leader: int, isr: Iterable[int], epoch: int = 5, *, by: int = EPOCH, recovering: bool = False
-) -> Leading:
-    return Leading(BrokerId(leader), LeaderEpoch(epoch), by, brokers(*isr), recovering)
+) -> LeaderAndIsr:
+    return LeaderAndIsr(BrokerId(leader), LeaderEpoch(epoch), by, brokers(*isr), recovering)
 
 
 def live_broker(broker_id: int, rack: str | None = None) -> LiveBroker:
@@ -43,7 +42,7 @@ def live_broker(broker_id: int, rack: str | None = None) -> LiveBroker:
 
 
 def context_of(
-    partitions: Mapping[TopicPartition, tuple[Assignment, Leading | None]],
+    partitions: Mapping[TopicPartition, tuple[Assignment, LeaderAndIsr | None]],
     *,
     live: Iterable[int] = (1, 2, 3),
     shutting_down: Iterable[int] = (),
@@ -57,10 +56,10 @@ def context_of(
         name = partition.topic
         if name not in context.topics:
             topic_id = uuid.UUID(int=len(context.topics) + 1)
-            context.apply_topic(name, Topic(topic_id, {}, 0))
+            context.apply_topic(name, AssignedTopic(topic_id, {}, 0))
         context.apply_assignment(name, {partition.partition: assignment})
         if state is not None:
-            context.apply_led(partition, Led(state, 40))
+            context.apply_leadership(partition, PartitionLeadership(state, 40))
     context.apply_initial_states(
         {
             each: PartitionState.NEW if state is None else PartitionState.ONLINE
@@ -71,12 +70,12 @@ def context_of(
     return context
 
 
-def one(replicas: Iterable[int], state: Leading | None, **more: Iterable[int]) -> Context:
+def one(replicas: Iterable[int], state: LeaderAndIsr | None, **more: Iterable[int]) -> Context:
     """A cluster with the one partition T0."""
     return context_of({T0: (Assignment(brokers(*replicas)), state)}, **more)
 
 
-# -- any ----------------------------------------------------------------------
+# -- hypothesis strategies ------------------------------------------------------
 
 BROKERS = brokers(1, 2, 3, 4, 5)
 some_brokers = st.lists(st.sampled_from(BROKERS), unique=True).map(tuple)
@@ -91,18 +90,18 @@ def assignments(draw: st.DrawFn) -> Assignment:
 
 
 @st.composite
-def leadings(draw: st.DrawFn, replicas: tuple[BrokerId, ...]) -> Leading:
-    """Any that there can be: the ISR is of the replicas, who leads is in it."""
+def leadings(draw: st.DrawFn, replicas: tuple[BrokerId, ...]) -> LeaderAndIsr:
+    """Any valid leadership: the ISR is a subset of the replicas, the leader is in it."""
     isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True, min_size=1)))
     leader = draw(st.sampled_from((*isr, NO_LEADER)))
     epoch = LeaderEpoch(draw(st.integers(0, 9)))
-    return Leading(leader, epoch, draw(st.integers(1, EPOCH)), isr, draw(st.booleans()))
+    return LeaderAndIsr(leader, epoch, draw(st.integers(1, EPOCH)), isr, draw(st.booleans()))
 
 
 @st.composite
 def contexts(draw: st.DrawFn) -> Context:
-    """Up to four partitions of two topics, in any states, on brokers of which any may be down."""
-    partitions: dict[TopicPartition, tuple[Assignment, Leading | None]] = {}
+    """Up to four partitions of two topics, in any states, on brokers that may be down."""
+    partitions: dict[TopicPartition, tuple[Assignment, LeaderAndIsr | None]] = {}
     for partition in (T0, T1, TopicPartition("u", 0), TopicPartition("u", 1)):
         if draw(st.booleans()):
             assignment = draw(assignments())
@@ -123,5 +122,5 @@ def contexts(draw: st.DrawFn) -> Context:
     return context
 
 
-def replicas_in(context: Context) -> list[Replica]:
+def replicas_in(context: Context) -> list[PartitionReplica]:
     return context.replicas_of(context.partitions())

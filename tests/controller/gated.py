@@ -1,4 +1,4 @@
-"""A session on which tests can stop the world: before a transaction, after it, or in its answer."""
+"""A tree session that a test can block before or after a transaction, or make lose a response."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
@@ -10,7 +10,7 @@ Gate: TypeAlias = Callable[[Sequence[Operation]], Awaitable[None]]
 
 
 async def open_gate(operations: Sequence[Operation]) -> None:
-    """Lets everything pass."""
+    """Pass at once."""
 
 
 class GatedSession(EmbeddedSession):
@@ -50,7 +50,7 @@ def once(gate: Gate, when: Callable[[Sequence[Operation]], bool] = lambda _: Tru
 
 
 async def lose(operations: Sequence[Operation]) -> None:
-    """The connection breaks here."""
+    """Lose the connection."""
     raise ConnectionLoss(operations[0].path)
 
 

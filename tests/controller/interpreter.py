@@ -1,7 +1,7 @@
-"""Performs steps on a tree in memory, and builds the context that a new controller reads of it.
+"""An interpreter of steps on a tree in memory, for tests of deciders.
 
-The smallest thing that can stand for a cluster: who lives, what the znodes say, which replicas
-have a log. It does what performing steps does, synchronously; `perform` can stop before any write.
+It models a cluster by its live brokers, its znodes and the replicas that have a log. It performs
+steps synchronously, can stop before any write, and builds the context of a new controller.
 """
 
 import uuid
@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Replica, Topic
+from barnabas.controller.context import (
+    AssignedTopic,
+    Assignment,
+    Context,
+    LiveBroker,
+    PartitionLeadership,
+    PartitionReplica,
+)
 from barnabas.controller.decide.state_transitions import (
     PartitionMoves,
     decide_leader_epochs,
@@ -17,26 +24,25 @@ from barnabas.controller.decide.state_transitions import (
     decide_replicas,
 )
 from barnabas.controller.decide.steps import (
+    ApiError,
     AssumeAssignments,
     BeginDeletion,
-    DropDeletion,
+    CancelDeletions,
     DropReassignments,
-    EndTopic,
     MarkEligible,
     MarkIneligible,
     MovePartitions,
     MoveReplicas,
     QueueDeletions,
     RaiseLeaderEpochs,
-    Refusal,
+    RemoveTopic,
     SetAssignments,
     Step,
     Steps,
     Then,
 )
 from barnabas.controller.states import PartitionState, ReplicaState
-from barnabas.znodes.layout import BrokerRegistration
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.znodes.layout import BrokerRegistration, LeaderAndIsr
 
 
 class Crash(Exception):
@@ -49,10 +55,10 @@ class Cluster:
 
     live: dict[BrokerId, int] = field(default_factory=dict)
     topics: dict[str, dict[int, Assignment]] = field(default_factory=dict)
-    states: dict[TopicPartition, Led] = field(default_factory=dict)
+    states: dict[TopicPartition, PartitionLeadership] = field(default_factory=dict)
     marks: dict[str, None] = field(default_factory=dict)
     asked: dict[TopicPartition, None] = field(default_factory=dict)
-    logs: dict[Replica, None] = field(default_factory=dict)
+    logs: dict[PartitionReplica, None] = field(default_factory=dict)
     controller_epoch: int = 0
 
     def assignment(self, partition: TopicPartition) -> Assignment:
@@ -62,34 +68,34 @@ class Cluster:
         return self.states[partition].state.isr
 
     def write_isr(self, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
-        """As the leader does, which knows the newest state."""
-        led = self.states[partition]
-        state = led.state
-        self.states[partition] = Led(
-            Leading(state.leader, state.leader_epoch, state.controller_epoch, tuple(isr)),
-            led.version + 1,
+        """Write the ISR as a leader that knows the newest state does."""
+        leadership = self.states[partition]
+        state = leadership.state
+        self.states[partition] = PartitionLeadership(
+            LeaderAndIsr(state.leader, state.leader_epoch, state.controller_epoch, tuple(isr)),
+            leadership.version + 1,
         )
 
     def catch_up(self, partition: TopicPartition) -> None:
-        """Every living replica of the assignment that has a log joins the ISR, if one leads."""
+        """Add every live assigned replica with a log to the ISR, if the partition has a leader."""
         isr = self.isr(partition)
         if self.states[partition].state.leader in self.live:
             joined = (
                 broker
                 for broker in self.assignment(partition).replicas
-                if broker in self.live and Replica(partition, broker) in self.logs
+                if broker in self.live and PartitionReplica(partition, broker) in self.logs
             )
             self.write_isr(partition, dict.fromkeys((*isr, *joined)))
 
     def elect_controller(self) -> Context:
-        """What a new controller reads, and the states that it gives to all there is."""
+        """The context of a new controller, with its initial states."""
         self.controller_epoch += 1
         context = Context(epoch=self.controller_epoch)
         context.apply_brokers(live(self.live))
         for name, partitions in self.topics.items():
-            context.apply_topic(name, Topic(uuid.UUID(int=1), dict(partitions), 0))
-        for partition, led in self.states.items():
-            context.apply_led(partition, led)
+            context.apply_topic(name, AssignedTopic(uuid.UUID(int=1), dict(partitions), 0))
+        for partition, leadership in self.states.items():
+            context.apply_leadership(partition, leadership)
         states = {each: _first_state(context, each) for each in context.partitions()}
         replicas = context.replicas_of(states)
         context.apply_initial_states(
@@ -104,30 +110,30 @@ def live(epochs: Mapping[BrokerId, int]) -> dict[BrokerId, LiveBroker]:
 
 
 def _first_state(context: Context, partition: TopicPartition) -> PartitionState:
-    led = context.led.get(partition)
-    if led is None:
+    leadership = context.leadership.get(partition)
+    if leadership is None:
         return PartitionState.NEW
-    alive = context.is_online(led.state.leader, partition)
+    alive = context.is_online(leadership.state.leader, partition)
     return PartitionState.ONLINE if alive else PartitionState.OFFLINE
 
 
-def _first_replica_state(context: Context, replica: Replica) -> ReplicaState:
+def _first_replica_state(context: Context, replica: PartitionReplica) -> ReplicaState:
     alive = context.is_online(replica.broker_id, replica.topic_partition)
     return ReplicaState.ONLINE if alive else ReplicaState.DELETION_INELIGIBLE
 
 
 class Controller:
-    """Performs steps; `performed` are those it did, `refused` what it could not do."""
+    """Performs steps; `performed` has the steps done, `refused` the errors."""
 
     def __init__(self, cluster: Cluster, crash_after: int | None = None) -> None:
         self.cluster = cluster
         self.context = cluster.elect_controller()
         self.performed: list[Step] = []
-        self.refused: list[tuple[TopicPartition | Replica, Refusal]] = []
+        self.refused: list[tuple[TopicPartition | PartitionReplica, ApiError]] = []
         self._crash_after = crash_after
 
     def perform(self, steps: Steps) -> None:
-        """Raises Crash before the step that is one too many."""
+        """Raises Crash before the step after the last allowed one."""
         for step in steps:
             if self._crash_after is not None and len(self.performed) >= self._crash_after:
                 raise Crash
@@ -136,7 +142,7 @@ class Controller:
 
     def read_states(self, *partitions: TopicPartition) -> None:
         for each in partitions:
-            self.context.apply_led(each, self.cluster.states[each])
+            self.context.apply_leadership(each, self.cluster.states[each])
 
     def _perform(self, step: Step) -> None:
         context, cluster = self.context, self.cluster
@@ -156,13 +162,13 @@ class Controller:
             case AssumeAssignments(assumption):
                 for each, assumed in assumption.items():
                     context.apply_assignment(each.topic, {each.partition: assumed})
-            case EndTopic(topic):
+            case RemoveTopic(topic):
                 for each in list(context.partitions_of(topic)):
                     cluster.states.pop(each, None)
                 del cluster.topics[topic]
                 cluster.marks.pop(topic)
                 context.apply_topic_gone(topic)
-            case DropDeletion(topics):
+            case CancelDeletions(topics):
                 for topic in topics:
                     cluster.marks.pop(topic)
             case DropReassignments(partitions):
@@ -181,14 +187,14 @@ class Controller:
                 self.perform(decide(context))
 
     def _read_again(self, partitions: Iterable[TopicPartition]) -> None:
-        """Performing meets what a leader wrote meanwhile, reads it and decides again."""
+        """Read what a leader wrote meanwhile, and decide again."""
         self.read_states(*(each for each in partitions if each in self.cluster.states))
 
     def _write(self, moves: PartitionMoves, to: PartitionState | None) -> None:
         for partition, state in moves.creates.items():
-            self._wrote(partition, Led(state, 0))
+            self._wrote(partition, PartitionLeadership(state, 0))
         for partition, (state, version) in moves.updates.items():
-            self._wrote(partition, Led(state, version + 1))
+            self._wrote(partition, PartitionLeadership(state, version + 1))
         for partition in (*moves.moved, *moves.creates, *moves.updates):
             if to is not None:
                 self.context.apply_partition_state(partition, to)
@@ -196,22 +202,22 @@ class Controller:
                 self._tell(partition)
         self.refused.extend(moves.refused.items())
 
-    def _wrote(self, partition: TopicPartition, led: Led) -> None:
-        self.cluster.states[partition] = led
-        self.context.apply_led(partition, led)
+    def _wrote(self, partition: TopicPartition, leadership: PartitionLeadership) -> None:
+        self.cluster.states[partition] = leadership
+        self.context.apply_leadership(partition, leadership)
 
     def _tell(self, partition: TopicPartition) -> None:
-        """LeaderAndIsr: whoever lives and is told makes its log."""
+        """LeaderAndIsr: live receivers create their log."""
         for broker in self.context.assignment(partition).replicas:
             if broker in self.cluster.live:
-                self.cluster.logs[Replica(partition, broker)] = None
+                self.cluster.logs[PartitionReplica(partition, broker)] = None
 
-    def _move_replicas(self, replicas: Iterable[Replica], to: ReplicaState) -> None:
+    def _move_replicas(self, replicas: Iterable[PartitionReplica], to: ReplicaState) -> None:
         replicas = list(replicas)
         self._read_again(each.topic_partition for each in replicas)
         moves = decide_replicas(self.context, replicas, to)
         for partition, (state, version) in moves.updates.items():
-            self._wrote(partition, Led(state, version + 1))
+            self._wrote(partition, PartitionLeadership(state, version + 1))
         for replica in moves.moved:
             self.context.apply_replica_state(replica, to)
             if replica.broker_id not in self.cluster.live:
@@ -225,13 +231,15 @@ class Controller:
 
 def partition_led_by(
     leader: int, isr: Iterable[int], epoch: int = 0, controller_epoch: int = 0
-) -> Led:
+) -> PartitionLeadership:
     in_sync = tuple(map(BrokerId, isr))
-    return Led(Leading(BrokerId(leader), LeaderEpoch(epoch), controller_epoch, in_sync), 0)
+    return PartitionLeadership(
+        LeaderAndIsr(BrokerId(leader), LeaderEpoch(epoch), controller_epoch, in_sync), 0
+    )
 
 
 def cluster_of(brokers: int, **topics: list[tuple[int, ...]]) -> Cluster:
-    """Brokers 0 to `brokers` - 1 alive; topics whose replicas are all in sync, the first leads."""
+    """Brokers 0 to `brokers` - 1 are alive; all replicas are in sync, the first one leads."""
     cluster = Cluster(live={BrokerId(b): 1 for b in range(brokers)})
     for name, partitions in topics.items():
         cluster.topics[name] = {}
@@ -240,5 +248,5 @@ def cluster_of(brokers: int, **topics: list[tuple[int, ...]]) -> Cluster:
             partition = TopicPartition(name, index)
             cluster.topics[name][index] = Assignment(ids)
             cluster.states[partition] = partition_led_by(ids[0], ids)
-            cluster.logs.update(dict.fromkeys(Replica(partition, b) for b in ids))
+            cluster.logs.update(dict.fromkeys(PartitionReplica(partition, b) for b in ids))
     return cluster

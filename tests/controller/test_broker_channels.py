@@ -1,4 +1,4 @@
-"""The line to each broker: in order, one at a time, until answered or given up."""
+"""Broker channels: requests in order, one at a time, until a response or the end of the channel."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -68,7 +68,7 @@ def numbered(number: int) -> ControlRequest:
 
 
 class Setting:
-    """Channels to one fake broker beside our own."""
+    """Channels to one fake broker and to the controller's own broker."""
 
     def __init__(self) -> None:
         self.broker = FakeBroker(OTHER)
@@ -101,7 +101,7 @@ class Setting:
                 await asyncio.sleep(0.01)
 
 
-def test_requests_arrive_in_order_and_again_when_the_broker_was_away() -> None:
+def test_requests_arrive_in_order_and_are_repeated_when_the_broker_was_unreachable() -> None:
     async def scenario() -> None:
         setting = Setting()
         setting.broker.reachable.clear()
@@ -117,7 +117,7 @@ def test_requests_arrive_in_order_and_again_when_the_broker_was_away() -> None:
     in_virtual_time(scenario())
 
 
-def test_a_request_without_an_answer_is_sent_again_on_a_new_connection() -> None:
+def test_a_request_without_a_response_is_sent_again_on_a_new_connection() -> None:
     async def scenario() -> None:
         setting = Setting()
         setting.broker.hung = True
@@ -134,7 +134,7 @@ def test_a_request_without_an_answer_is_sent_again_on_a_new_connection() -> None
     in_virtual_time(scenario())
 
 
-def test_a_broker_that_is_gone_or_another_gets_nothing_of_the_old_queue() -> None:
+def test_a_dead_or_restarted_broker_gets_no_request_of_the_old_queue() -> None:
     async def scenario() -> None:
         setting = Setting()
         setting.broker.reachable.clear()
@@ -154,7 +154,7 @@ def test_a_broker_that_is_gone_or_another_gets_nothing_of_the_old_queue() -> Non
     in_virtual_time(scenario())
 
 
-def test_closing_lets_the_own_broker_finish_what_it_has_begun() -> None:
+def test_closing_waits_for_a_request_that_the_own_broker_is_applying() -> None:
     async def scenario() -> None:
         finished: list[bool] = []
 
@@ -180,7 +180,7 @@ def test_closing_lets_the_own_broker_finish_what_it_has_begun() -> None:
     in_virtual_time(scenario())
 
 
-def test_a_bug_in_the_own_broker_is_not_passed_over() -> None:
+def test_a_bug_in_the_own_broker_is_fatal() -> None:
     async def scenario() -> None:
         setting = Setting()
 
@@ -204,7 +204,7 @@ def test_a_bug_in_the_own_broker_is_not_passed_over() -> None:
     in_virtual_time(scenario())
 
 
-def test_the_queue_to_a_broker_that_hangs_stays_as_short_as_what_there_is_to_know() -> None:
+def test_the_queue_to_a_hung_broker_is_bounded_by_the_number_of_partitions() -> None:
     async def scenario() -> None:
         setting = Setting()
         setting.broker.hung, setting.timeout_s = True, 1000
@@ -230,7 +230,7 @@ REQUESTS = st.lists(
 
 @settings(deadline=None)
 @given(REQUESTS)
-def test_what_is_left_of_a_queue_says_the_same_in_the_end(
+def test_a_queue_without_superseded_requests_leads_to_the_same_state(
     asked: list[tuple[str, set[int], bool]],
 ) -> None:
     queue = [
@@ -292,7 +292,7 @@ def metadata(index: int, epoch: int) -> UpdateMetadataPartitionState:
 
 
 def last_words(queue: list[ControlRequest]) -> dict[tuple[ApiKey, int], tuple[int, bool]]:
-    """The last leader epoch told of each partition, and whether it was ever called new."""
+    """The last leader epoch sent for each partition, and whether it was ever new."""
     words: dict[tuple[ApiKey, int], tuple[int, bool]] = {}
     for each in queue:
         if each.key is not ApiKey.STOP_REPLICA:
@@ -307,7 +307,7 @@ def places(queue: list[ControlRequest]) -> list[int]:
     return [each.message.controller_epoch for each in queue if each.key is not ApiKey.STOP_REPLICA]
 
 
-# -- what an answer means --------------------------------------------------------
+# -- responses --------------------------------------------------------------------
 
 
 def stop(*partitions: tuple[str, int, bool]) -> ControlRequest:
@@ -328,23 +328,23 @@ def stop(*partitions: tuple[str, int, bool]) -> ControlRequest:
 
 
 @pytest.mark.parametrize("whole", [ErrorCode.none, ErrorCode.unknown_server_error])
-def test_an_answer_to_deletions_tells_of_each_that_was_to_be_deleted(whole: ErrorCode) -> None:
+def test_a_stop_replica_response_reports_every_replica_to_delete(whole: ErrorCode) -> None:
     answer = StopReplicaResponse(error_code=whole, partition_errors=())
     event = decide_event(OTHER, stop(("a", 0, True), ("b", 1, False)), answer)
     assert event == ReplicasDeleted(OTHER, {TopicPartition("a", 0): whole})
 
 
-def test_a_broker_that_has_registered_anew_has_not_refused_a_deletion() -> None:
+def test_a_stale_broker_epoch_is_not_a_refused_deletion() -> None:
     answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch, partition_errors=())
     assert decide_event(OTHER, stop(("a", 0, True)), answer) is None
 
 
-def test_an_answer_from_one_who_knows_a_newer_controller_makes_us_look() -> None:
+def test_a_stale_controller_epoch_makes_the_controller_check_its_election() -> None:
     answer = UpdateMetadataResponse(error_code=ErrorCode.stale_controller_epoch)
     assert decide_event(OTHER, numbered(1), answer) == ControllerChanged()
 
 
-def test_an_answer_that_all_is_well_is_no_event() -> None:
+def test_a_response_without_errors_is_no_event() -> None:
     assert decide_event(OTHER, numbered(1), UpdateMetadataResponse(error_code=ErrorCode.none)) is (
         None
     )

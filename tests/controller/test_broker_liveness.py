@@ -1,10 +1,10 @@
-"""Brokers that come, go, bounce and stop: who leads then, and who hears of it."""
+"""Broker liveness: the elections and messages when brokers start, fail, bounce and shut down."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, PartitionReplica
 from barnabas.controller.decide.broker_liveness import (
     decide_broker_changes,
     decide_brokers_down,
@@ -15,16 +15,15 @@ from barnabas.controller.decide.broker_liveness import (
     remaining_leaders,
 )
 from barnabas.controller.decide.reassignments import MOVING
-from barnabas.controller.decide.step_parts import in_parts
 from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
-    Selector,
+    SendMetadata,
     StopReplicas,
-    TellMetadata,
+    in_parts,
 )
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from tests.controller.interpreter import Controller, cluster_of, live, partition_led_by
 
 P = TopicPartition("t", 0)
@@ -49,7 +48,7 @@ def leader(controller: Controller, partition: TopicPartition = P) -> int:
     return controller.cluster.states[partition].state.leader
 
 
-def test_brokers_that_came_went_and_bounced_are_told_apart() -> None:
+def test_new_dead_and_bounced_brokers_are_distinguished() -> None:
     context = Controller(cluster_of(3)).context
     now = live({BrokerId(5): 7, BrokerId(4): 7, ONE: 1, TWO: 8})
     changes = decide_broker_changes(context, now)
@@ -63,18 +62,18 @@ def test_a_dead_leader_is_replaced_before_it_leaves_the_isr() -> None:
     assert controller.performed == [
         MovePartitions((P,), PartitionState.OFFLINE),
         MovePartitions((P,), PartitionState.ONLINE, Selector.OFFLINE),
-        MoveReplicas((Replica(P, ZERO), Replica(Q, ZERO)), ReplicaState.OFFLINE),
-        TellMetadata(None, ()),
+        MoveReplicas((PartitionReplica(P, ZERO), PartitionReplica(Q, ZERO)), ReplicaState.OFFLINE),
+        SendMetadata(None, ()),
     ]
     assert leader(controller) == leader(controller, Q) == 1
     assert controller.cluster.isr(P) == controller.cluster.isr(Q) == (1,)
     assert controller.refused == []
 
 
-def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
-    """However many partitions there are: a step for very many is done in several parts."""
+def test_brokers_that_fail_together_leave_each_isr_in_one_write() -> None:
+    """Also for many partitions: a large step is split into parts."""
     controller = Controller(cluster_of(3, t=[(0, 1), *[(0, 1, 2)] * 700]))
-    before = {each: led.version for each, led in controller.cluster.states.items()}
+    before = {each: leadership.version for each, leadership in controller.cluster.states.items()}
     for broker in (ONE, TWO):
         controller.cluster.live.pop(broker)
     controller.context.apply_brokers(live(controller.cluster.live))
@@ -82,20 +81,20 @@ def test_brokers_that_go_at_once_leave_each_isr_in_one_change() -> None:
     parts = tuple(part for step in steps for part in in_parts(step))
     assert len(parts) > len(steps)
     controller.perform(parts)
-    for partition, led in controller.cluster.states.items():
-        assert (led.state.isr, led.version) == ((0,), before[partition] + 1)
+    for partition, leadership in controller.cluster.states.items():
+        assert (leadership.state.isr, leadership.version) == ((0,), before[partition] + 1)
 
 
-def test_of_brokers_that_go_at_once_the_last_named_stays_in_sync_if_nobody_else_is() -> None:
+def test_of_brokers_that_fail_together_the_last_one_stays_in_an_isr_of_only_them() -> None:
     for order in ((ONE, TWO), (TWO, ONE)):
         controller = Controller(cluster_of(3, t=[(1, 2), (2, 1)]))
         down(controller, *order)
         assert controller.cluster.isr(P) == controller.cluster.isr(Q) == order[1:]
-        replicas = tuple(Replica(each, broker) for each in (P, Q) for broker in order)
+        replicas = tuple(PartitionReplica(each, broker) for each in (P, Q) for broker in order)
         assert MoveReplicas(replicas, ReplicaState.OFFLINE) in controller.performed
 
 
-def test_the_last_in_sync_is_waited_for_and_leads_again_when_it_is_back() -> None:
+def test_a_partition_waits_for_its_last_in_sync_replica_which_leads_when_it_is_back() -> None:
     controller = Controller(cluster_of(2, t=[(0, 1)]))
     down(controller, ONE)
     down(controller, ZERO)
@@ -109,23 +108,23 @@ def test_the_last_in_sync_is_waited_for_and_leads_again_when_it_is_back() -> Non
     assert controller.context.state_of(P) is PartitionState.ONLINE
 
 
-def test_a_newcomer_hears_of_all_and_all_hear_of_it() -> None:
+def test_a_new_broker_gets_all_metadata_and_all_brokers_get_its_endpoints() -> None:
     controller = Controller(cluster_of(2, t=[(0, 2)]))
     up(controller, TWO)
     assert controller.performed == [
-        TellMetadata((ZERO, ONE), ()),
-        TellMetadata((TWO,), None),
-        MoveReplicas((Replica(P, TWO),), ReplicaState.ONLINE),
+        SendMetadata((ZERO, ONE), ()),
+        SendMetadata((TWO,), None),
+        MoveReplicas((PartitionReplica(P, TWO),), ReplicaState.ONLINE),
     ]
 
 
-def test_the_first_broker_of_a_cluster_has_nobody_to_tell() -> None:
+def test_the_first_broker_of_a_cluster_is_announced_to_no_other() -> None:
     controller = Controller(cluster_of(0))
     up(controller, ZERO)
-    assert controller.performed == [TellMetadata((ZERO,), None)]
+    assert controller.performed == [SendMetadata((ZERO,), None)]
 
 
-def test_what_is_being_moved_to_a_newcomer_goes_on() -> None:
+def test_a_reassignment_to_a_new_broker_continues() -> None:
     cluster = cluster_of(2, t=[(0, 1)])
     cluster.topics["t"][0] = Assignment((TWO, ZERO, ONE), adding=(TWO,), removing=(ZERO,))
     controller = Controller(cluster)
@@ -139,10 +138,10 @@ def test_what_is_being_moved_to_a_newcomer_goes_on() -> None:
     assert set(cluster.isr(P)) == {0, 1}
 
 
-def test_a_failed_folder_takes_only_its_replicas_offline() -> None:
+def test_a_failed_log_directory_takes_only_its_replicas_offline() -> None:
     controller = Controller(cluster_of(2, t=[(0, 1), (0, 1)]))
     controller.context.apply_offline_replicas(ZERO, [P])
-    controller.perform(decide_replicas_offline(controller.context, [Replica(P, ZERO)]))
+    controller.perform(decide_replicas_offline(controller.context, [PartitionReplica(P, ZERO)]))
     assert (leader(controller), leader(controller, Q)) == (1, 0)
     assert controller.cluster.isr(Q) == (0, 1)
 
@@ -153,7 +152,7 @@ def test_topics_that_are_being_deleted_get_no_leader_and_wait_for_the_broker() -
     controller.context.apply_deletion_begun("t")
     down(controller, ZERO)
     assert leader(controller) == -1
-    assert controller.context.replica_state_of(Replica(P, ZERO)) is (
+    assert controller.context.replica_state_of(PartitionReplica(P, ZERO)) is (
         ReplicaState.DELETION_INELIGIBLE
     )
     assert controller.context.ineligible == {"t": "a replica is offline"}
@@ -171,25 +170,25 @@ def test_a_topic_that_a_former_controller_began_to_delete_gets_no_leader() -> No
     assert list(leaderless(context)) == [P], "it could not be moved without"
 
 
-def test_a_replica_whose_deletion_has_begun_is_not_brought_back_by_its_broker() -> None:
+def test_a_replica_whose_deletion_has_begun_is_not_restarted_with_its_broker() -> None:
     controller = Controller(cluster_of(1, t=[(0, 1)]))
     controller.context.apply_deleting(["t"])
     controller.context.apply_deletion_begun("t")
     assert decide_brokers_up(controller.context, [ONE]) == (
-        TellMetadata((ZERO,), ()),
-        TellMetadata((ONE,), None),
+        SendMetadata((ZERO,), ()),
+        SendMetadata((ONE,), None),
     )
 
 
 # -- controlled shutdown -------------------------------------------------------
 
 
-def test_a_broker_that_stops_hands_over_what_it_leads_and_stops_following() -> None:
+def test_a_controlled_shutdown_elects_other_leaders_and_stops_followers() -> None:
     controller = Controller(cluster_of(3, t=[(0, 1), (1, 0)], single=[(0,)], gone=[(0, 1)]))
     controller.context.apply_deleting(["gone"])
     controller.context.apply_shutting_down(ZERO)
     controller.perform(decide_controlled_shutdown(controller.context, ZERO))
-    follows = (Replica(Q, ZERO),)
+    follows = (PartitionReplica(Q, ZERO),)
     assert controller.performed == [
         MovePartitions((P,), PartitionState.ONLINE, Selector.CONTROLLED_SHUTDOWN),
         StopReplicas(follows),
@@ -201,7 +200,7 @@ def test_a_broker_that_stops_hands_over_what_it_leads_and_stops_following() -> N
     assert remaining_leaders(controller.context, ZERO) == []
 
 
-def test_what_no_other_can_lead_remains_and_is_tried_again() -> None:
+def test_partitions_that_no_other_replica_can_lead_remain_and_are_retried() -> None:
     cluster = cluster_of(2, t=[(0, 1)])
     cluster.states[P] = partition_led_by(0, (0,))
     controller = Controller(cluster)
@@ -214,7 +213,7 @@ def test_what_no_other_can_lead_remains_and_is_tried_again() -> None:
     assert leader(controller) == 1
 
 
-def test_a_leader_that_stops_serves_until_it_is_gone_whatever_happens_to_others() -> None:
+def test_a_leader_that_shuts_down_serves_until_it_is_gone() -> None:
     controller = Controller(cluster_of(3, t=[(0,)]))
     controller.context.apply_shutting_down(ZERO)
     controller.perform(decide_controlled_shutdown(controller.context, ZERO))
@@ -230,7 +229,7 @@ def test_a_leader_that_stops_serves_until_it_is_gone_whatever_happens_to_others(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["down", "up", "stop", "sync"]), st.integers(0, 3))))
-def test_whoever_leads_is_alive_and_was_in_sync_whatever_brokers_do(
+def test_every_leader_is_alive_and_was_in_sync_in_any_history_of_brokers(
     history: list[tuple[str, int]],
 ) -> None:
     controller = Controller(cluster_of(4, t=[(0, 1, 2), (1, 2, 3), (2, 3), (3,)]))
@@ -264,9 +263,9 @@ def test_whoever_leads_is_alive_and_was_in_sync_whatever_brokers_do(
     assert all(leader(controller, each) != -1 for each in context.partitions())
 
 
-def test_ten_thousand_partitions_change_hands_in_a_few_steps() -> None:
+def test_ten_thousand_partitions_change_leaders_in_a_few_steps() -> None:
     controller = Controller(cluster_of(3, t=[(0, 1)] * 10_000))
     down(controller, ZERO)
     up(controller, ZERO)
     assert len(controller.performed) == 7
-    assert all(led.state.leader == 1 for led in controller.cluster.states.values())
+    assert all(leadership.state.leader == 1 for leadership in controller.cluster.states.values())

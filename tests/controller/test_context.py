@@ -1,4 +1,4 @@
-"""The context: its tables whole, and what it refuses to become."""
+"""The controller context: its state tables are complete, and it refuses illegal changes."""
 
 import enum
 from collections.abc import Mapping
@@ -8,21 +8,23 @@ import pytest
 
 from barnabas.base.errors import LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.controller.context import Assignment, Context, Led, Replica
+from barnabas.controller.context import Assignment, Context, PartitionLeadership, PartitionReplica
 from barnabas.controller.states import (
     PARTITION_FROM,
     REPLICA_FROM,
     PartitionState,
     ReplicaState,
 )
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.znodes.layout import LeaderAndIsr
 
 PARTITION = TopicPartition("t", 0)
-REPLICA = Replica(PARTITION, BrokerId(1))
+REPLICA = PartitionReplica(PARTITION, BrokerId(1))
 
 
-def led(leader_epoch: int, version: int) -> Led:
-    return Led(Leading(BrokerId(1), LeaderEpoch(leader_epoch), 1, (BrokerId(1),)), version)
+def leadership(leader_epoch: int, version: int) -> PartitionLeadership:
+    return PartitionLeadership(
+        LeaderAndIsr(BrokerId(1), LeaderEpoch(leader_epoch), 1, (BrokerId(1),)), version
+    )
 
 
 @pytest.mark.parametrize(("now", "to"), list(product(PartitionState, PartitionState)))
@@ -63,16 +65,18 @@ def test_every_state_has_a_row_and_can_be_reached(
     assert reached == states
 
 
-@pytest.mark.parametrize("older", [led(4, 9), led(5, 6)])
-def test_neither_leader_epoch_nor_version_of_a_partition_goes_back(older: Led) -> None:
+@pytest.mark.parametrize("older", [leadership(4, 9), leadership(5, 6)])
+def test_leader_epoch_and_version_of_a_partition_never_go_back(
+    older: PartitionLeadership,
+) -> None:
     context = Context()
-    context.apply_led(PARTITION, led(5, 7))
+    context.apply_leadership(PARTITION, leadership(5, 7))
     with pytest.raises(LawBroken, match="CTL-1"):
-        context.apply_led(PARTITION, older)
-    assert context.led[PARTITION] == led(5, 7)
+        context.apply_leadership(PARTITION, older)
+    assert context.leadership[PARTITION] == leadership(5, 7)
 
 
-def test_an_assignment_knows_where_it_comes_from_and_where_it_goes() -> None:
+def test_an_assignment_has_an_origin_and_a_target() -> None:
     one, two, three, four = map(BrokerId, (1, 2, 3, 4))
     moving = Assignment((three, four, one, two), adding=(three, four), removing=(one, two))
     assert moving.target == (three, four)

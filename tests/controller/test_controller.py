@@ -1,4 +1,4 @@
-"""The controller whole: it brings topics into being and follows brokers as they come and go."""
+"""The whole controller: it creates topics and follows brokers that start and fail."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.controller.cluster import Cluster, scenario
 
 
 @scenario
-async def test_a_new_topic_gets_leaders_and_all_brokers_hear_of_it(cluster: Cluster) -> None:
+async def test_a_new_topic_gets_leaders_and_all_brokers_get_its_metadata(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (2, 0))
     first, second = await cluster.state("t", 0), await cluster.state("t", 1)
@@ -25,7 +25,7 @@ async def test_a_new_topic_gets_leaders_and_all_brokers_hear_of_it(cluster: Clus
 
 
 @scenario
-async def test_a_topic_without_an_id_is_given_one(cluster: Cluster) -> None:
+async def test_a_topic_without_an_id_gets_one(cluster: Cluster) -> None:
     await cluster.start(0)
     await cluster.write_topic("t", (0,), topic_id=None)
     await cluster.quiet()
@@ -36,7 +36,7 @@ async def test_a_topic_without_an_id_is_given_one(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_added_partitions_come_into_being(cluster: Cluster) -> None:
+async def test_added_partitions_get_leaders(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (0, 1))
     topic_id = (await cluster.topic("t")).topic_id
@@ -46,7 +46,7 @@ async def test_added_partitions_come_into_being(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_leaders_move_when_a_broker_dies_and_it_rejoins_as_follower(
+async def test_leaders_move_when_a_broker_dies_and_it_rejoins_as_a_follower(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)
@@ -79,7 +79,7 @@ async def test_a_partition_whose_only_replica_died_waits_for_it(cluster: Cluster
 
 
 @scenario
-async def test_a_bounced_broker_is_told_everything_anew_under_its_new_epoch(
+async def test_a_bounced_broker_gets_everything_again_under_its_new_epoch(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1)
@@ -94,7 +94,7 @@ async def test_a_bounced_broker_is_told_everything_anew_under_its_new_epoch(
 
 
 @scenario
-async def test_brokers_hear_of_new_endpoints(cluster: Cluster) -> None:
+async def test_brokers_get_the_new_endpoints_of_a_broker(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     session = cluster.nodes[1].session
     data, _ = await session.get(paths.broker_path(cluster.nodes[1].broker_id))
@@ -110,7 +110,7 @@ async def test_brokers_hear_of_new_endpoints(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_the_description_is_whole(cluster: Cluster) -> None:
+async def test_the_description_is_complete(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (1, 0))
     said = cluster.controller.describe(full=True)
@@ -148,7 +148,7 @@ async def test_the_feature_node_is_as_kafka_writes_it(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_stopping_gives_the_controllership_away_at_once(cluster: Cluster) -> None:
+async def test_a_stopped_controller_resigns_at_once(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     began = asyncio.get_running_loop().time()
     await cluster.nodes[0].controller.stop()

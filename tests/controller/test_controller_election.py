@@ -1,4 +1,4 @@
-"""Who is controller: one at a time, each with a higher epoch, whatever is lost on the way."""
+"""The controller election: one controller at a time, each with a higher epoch, despite faults."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ async def holder(cluster: Cluster) -> tuple[int, int]:
 
 
 @scenario
-async def test_of_candidates_that_stand_at_once_one_is_elected(cluster: Cluster) -> None:
+async def test_of_several_candidates_one_is_elected(cluster: Cluster) -> None:
     await cluster.start()
     for broker_id in range(3):
         await (await cluster.node(broker_id)).register()
@@ -48,7 +48,7 @@ async def test_the_next_controller_has_a_higher_epoch(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_an_election_whose_answer_was_lost_is_recognized_as_won(cluster: Cluster) -> None:
+async def test_an_election_whose_response_was_lost_is_recognized_as_won(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     session.after = once(lose)
     await cluster.start()
@@ -59,7 +59,7 @@ async def test_an_election_whose_answer_was_lost_is_recognized_as_won(cluster: C
 
 
 @scenario
-async def test_an_election_that_did_not_arrive_is_held_again(cluster: Cluster) -> None:
+async def test_an_election_whose_request_was_lost_is_repeated(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     session.before = once(lose)
     await cluster.start()
@@ -69,7 +69,7 @@ async def test_an_election_that_did_not_arrive_is_held_again(cluster: Cluster) -
 
 
 @scenario
-async def test_an_election_is_lost_to_one_who_raised_the_epoch_meanwhile(
+async def test_an_election_is_lost_if_another_raised_the_epoch_meanwhile(
     cluster: Cluster,
 ) -> None:
     session = GatedSession(cluster.tree)
@@ -87,7 +87,7 @@ async def test_an_election_is_lost_to_one_who_raised_the_epoch_meanwhile(
 
 
 @scenario
-async def test_who_deletes_the_node_by_hand_gets_a_new_election(cluster: Cluster) -> None:
+async def test_deleting_the_controller_node_by_hand_causes_a_new_election(cluster: Cluster) -> None:
     await cluster.start(0)
     await cluster.create_topic("t", (0,))
     await cluster.admin.delete(paths.CONTROLLER)
@@ -107,36 +107,36 @@ async def test_an_old_controller_is_fenced_in_the_middle_of_a_write(cluster: Clu
     state = paths.partition_state_path(TopicPartition("t", 0))
 
     async def another_is_elected(operations: Sequence[Operation]) -> None:
-        # As a pause of the process does: its session is over, and it has not heard of it.
+        # As after a pause of the process: its session has expired, and it does not know.
         await cluster.admin.delete(paths.CONTROLLER)
         await cluster.until(lambda: cluster.nodes[1].controller.is_active)
         await cluster.until(lambda: cluster.exists(state))
 
-    # The one who sleeps does not hear that /controller is gone, and does not stand again.
+    # The paused controller does not see that /controller is gone, and does not stand again.
     session.before = once(another_is_elected, touches(state))
     await cluster.write_topic("t", (1, 0), topic_id=None)
     await cluster.until(lambda: cluster.exists(state))
     await cluster.until(lambda: not cluster.nodes[0].controller.is_active)
     assert (await cluster.state("t")).controller_epoch == 2
     said = cluster.nodes[0].controller.describe()["events"]
-    assert "deposed" in [each["outcome"] for each in said]
+    assert "controller moved" in [each["outcome"] for each in said]
     await cluster.quiet()
     assert await holder(cluster) == (1, 2)
 
 
 @scenario
-async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cluster) -> None:
+async def test_session_expiry_during_an_event_fails_all_pending_requests(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     await cluster.start()
     node = await cluster.node(0, session)
     await node.start()
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
-    reached, go_on = asyncio.Event(), asyncio.Event()
+    reached, advance_reassignments = asyncio.Event(), asyncio.Event()
 
     async def stop(operations: Sequence[Operation]) -> None:
         reached.set()
-        await go_on.wait()
+        await advance_reassignments.wait()
 
     session.before = once(stop)
     await cluster.write_topic("t", (0,), topic_id=None)
@@ -148,7 +148,7 @@ async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cl
     assert node.controller.describe()["queue"]["length"] >= 2
     await node.expire()
     assert not node.controller.is_active
-    go_on.set()
+    advance_reassignments.set()
     for each in asked:
         with pytest.raises(BrokerError) as refused:
             await each
@@ -163,7 +163,7 @@ async def test_expiry_in_the_middle_of_an_event_answers_all_who_wait(cluster: Cl
 
 
 @scenario
-async def test_a_lost_connection_is_waited_out_and_the_write_made_once(cluster: Cluster) -> None:
+async def test_a_write_waits_for_a_lost_connection_and_is_made_once(cluster: Cluster) -> None:
     session = GatedSession(cluster.tree)
     await cluster.start()
     await (await cluster.node(0, session)).start()
@@ -187,8 +187,10 @@ async def test_a_lost_connection_is_waited_out_and_the_write_made_once(cluster: 
 
 
 @scenario
-async def test_a_broken_event_costs_the_reign_but_not_the_controller(cluster: Cluster) -> None:
-    """A bug in handling one event ends in a new election, not in a dead queue."""
+async def test_a_bug_in_a_handler_makes_the_controller_resign_and_stand_again(
+    cluster: Cluster,
+) -> None:
+    """A bug in one handler causes a new election, and does not stop the queue."""
     session = GatedSession(cluster.tree)
     await cluster.start()
     await (await cluster.node(0, session)).start()
@@ -206,7 +208,7 @@ async def test_a_broken_event_costs_the_reign_but_not_the_controller(cluster: Cl
 
 
 @scenario
-async def test_a_broker_that_knows_a_newer_controller_makes_the_old_one_look(
+async def test_a_broker_that_knows_a_newer_controller_makes_the_old_one_check(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1)

@@ -1,4 +1,4 @@
-"""The controller's long operations, and all that clients and brokers may ask of it."""
+"""The controller's long operations, and the requests of clients and brokers."""
 
 import asyncio
 import logging
@@ -8,9 +8,9 @@ import pytest
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
-from barnabas.controller.context import Led
-from barnabas.controller.controller_epoch import ControllerSettings
-from barnabas.controller.decide.steps import Selector
+from barnabas.controller.context import PartitionLeadership
+from barnabas.controller.handle.active_controller import ControllerSettings
+from barnabas.controller.states import Selector
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
 from tests.controller.cluster import Cluster, scenario
@@ -19,7 +19,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Warnings(logging.Handler):
-    """Keeps what was said."""
+    """Records log messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -78,7 +78,7 @@ async def test_a_deletion_waits_for_a_broker_that_is_down(cluster: Cluster) -> N
 
 
 @scenario
-async def test_a_deletion_that_a_broker_refuses_is_tried_again_when_it_is_back(
+async def test_a_deletion_that_a_broker_refuses_is_retried_when_it_restarts(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1)
@@ -94,7 +94,7 @@ async def test_a_deletion_that_a_broker_refuses_is_tried_again_when_it_is_back(
 
 
 @scenario
-async def test_marks_of_unknown_topics_and_of_forbidden_deletions_are_taken_away(
+async def test_marks_of_unknown_topics_and_of_disabled_deletions_are_removed(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0)
@@ -109,7 +109,9 @@ async def test_marks_of_unknown_topics_and_of_forbidden_deletions_are_taken_away
 
 
 @scenario
-async def test_partitions_added_to_a_topic_in_deletion_are_taken_back(cluster: Cluster) -> None:
+async def test_partitions_added_to_a_topic_under_deletion_are_removed_again(
+    cluster: Cluster,
+) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (0, 1))
     await cluster.nodes[1].unregister()
@@ -122,7 +124,7 @@ async def test_partitions_added_to_a_topic_in_deletion_are_taken_back(cluster: C
 
 
 @scenario
-async def test_a_topic_can_be_made_again_under_the_name_of_a_deleted_one(
+async def test_a_topic_can_be_created_with_the_name_of_a_deleted_one(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1)
@@ -146,7 +148,9 @@ async def catch_up(cluster: Cluster, partition: TopicPartition, *isr: int) -> No
 
 
 @scenario
-async def test_a_partition_moves_when_its_new_replicas_have_caught_up(cluster: Cluster) -> None:
+async def test_a_reassignment_completes_when_the_new_replicas_have_caught_up(
+    cluster: Cluster,
+) -> None:
     await cluster.start(0, 1, 2, 3)
     await cluster.create_topic("t", (0, 1))
     answers = await cluster.controller.ask(events.AlterReassignments({T0: brokers(2, 3)}))
@@ -174,8 +178,8 @@ async def test_a_partition_moves_when_its_new_replicas_have_caught_up(cluster: C
 
 
 @scenario
-async def test_a_move_is_seen_to_be_done_without_a_notification(cluster: Cluster) -> None:
-    """The watch on `state` tells; leaders announce an ISR only seconds later."""
+async def test_a_reassignment_completes_without_an_isr_notification(cluster: Cluster) -> None:
+    """The watch on `state` fires; leaders send the notification only seconds later."""
     await cluster.start(0, 1)
     await cluster.create_topic("t", (0,))
     await cluster.controller.ask(events.AlterReassignments({T0: brokers(1)}))
@@ -187,7 +191,7 @@ async def test_a_move_is_seen_to_be_done_without_a_notification(cluster: Cluster
 
 
 @scenario
-async def test_several_partitions_move_by_the_node_which_goes_with_the_last(
+async def test_partitions_are_reassigned_by_the_znode_which_is_deleted_with_the_last_one(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)
@@ -217,7 +221,7 @@ async def test_several_partitions_move_by_the_node_which_goes_with_the_last(
 
 
 @scenario
-async def test_a_cancelled_move_leaves_the_partition_as_it_was(cluster: Cluster) -> None:
+async def test_a_cancelled_reassignment_leaves_the_partition_as_it_was(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (0, 1))
     await cluster.controller.ask(events.AlterReassignments({T0: brokers(1, 2)}))
@@ -236,7 +240,7 @@ async def test_a_cancelled_move_leaves_the_partition_as_it_was(cluster: Cluster)
 
 
 @scenario
-async def test_a_topic_being_moved_is_deleted_when_the_move_is_over(cluster: Cluster) -> None:
+async def test_a_topic_under_reassignment_is_deleted_when_that_completes(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (0,))
     await cluster.controller.ask(events.AlterReassignments({T0: brokers(1)}))
@@ -251,7 +255,7 @@ async def test_a_topic_being_moved_is_deleted_when_the_move_is_over(cluster: Clu
 
 
 async def stray(cluster: Cluster) -> None:
-    """Let broker 1 go and come back, in sync again: now others lead what it should."""
+    """Restart broker 1 and let it catch up: others now lead its partitions."""
     await cluster.nodes[1].unregister()
     await cluster.quiet()
     await cluster.nodes[1].register()
@@ -281,7 +285,7 @@ async def test_a_preferred_leader_is_elected_by_request_on_the_newest_isr(
 
 
 @scenario
-async def test_a_preferred_leader_is_elected_by_the_node_which_is_taken_away(
+async def test_a_preferred_leader_is_elected_by_the_znode_which_is_deleted(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)
@@ -295,7 +299,7 @@ async def test_a_preferred_leader_is_elected_by_the_node_which_is_taken_away(
 
 
 @scenario
-async def test_leaders_come_home_by_the_schedule(cluster: Cluster) -> None:
+async def test_preferred_leaders_are_elected_on_schedule(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2))
     await stray(cluster)
@@ -334,11 +338,11 @@ async def test_an_unclean_election_happens_only_when_allowed_and_warns(
     assert cluster.controller.unclean_elections == 1
 
 
-# -- brokers that stop, fail, and ask ------------------------------------------
+# -- brokers that shut down, fail, and send requests ----------------------------
 
 
 @scenario
-async def test_a_broker_that_shuts_down_gives_its_leaders_away(cluster: Cluster) -> None:
+async def test_a_controlled_shutdown_moves_the_leaders_away(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (1,))
     epoch = cluster.controller.describe()["brokers"]["1"]["epoch"]
@@ -357,7 +361,7 @@ async def test_a_broker_that_shuts_down_gives_its_leaders_away(cluster: Cluster)
 
 
 @scenario
-async def test_replicas_of_a_failed_folder_lose_their_leadership(cluster: Cluster) -> None:
+async def test_replicas_of_a_failed_log_directory_lose_their_leadership(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (1, 2))
     cluster.nodes[1].broker.failed = {T0}
@@ -372,7 +376,7 @@ async def test_replicas_of_a_failed_folder_lose_their_leadership(cluster: Cluste
 
 
 @scenario
-async def test_changed_isrs_reach_every_broker_and_their_notes_are_removed(
+async def test_changed_isrs_reach_every_broker_and_their_notifications_are_deleted(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)
@@ -385,20 +389,20 @@ async def test_changed_isrs_reach_every_broker_and_their_notes_are_removed(
 
 
 @scenario
-async def test_leaders_may_have_their_isr_changed_for_them(cluster: Cluster) -> None:
+async def test_leaders_change_their_isr_by_alter_partition(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2))
     epoch = cluster.controller.describe()["brokers"]["1"]["epoch"]
 
     async def alter(
         leader_epoch: int, version: int, *isr: int, recovering: bool = False
-    ) -> ErrorCode | Led:
-        wish = {T0: events.IsrWish(leader_epoch, version, brokers(*isr), recovering)}
+    ) -> ErrorCode | PartitionLeadership:
+        wish = {T0: events.RequestedIsr(leader_epoch, version, brokers(*isr), recovering)}
         ask = events.AlterPartition(BrokerId(1), epoch, wish)
         return (await cluster.controller.ask(ask))[T0]
 
     granted = await alter(0, 0, 1)
-    assert isinstance(granted, Led)
+    assert isinstance(granted, PartitionLeadership)
     assert (granted.state.isr, granted.version) == ((1,), 1)
     assert (await cluster.state("t")).isr == (1,)
     assert await alter(0, 0, 1) == granted
@@ -415,25 +419,25 @@ async def test_leaders_may_have_their_isr_changed_for_them(cluster: Cluster) -> 
 
 
 @scenario
-async def test_a_leader_by_unclean_election_recovers_when_it_says_so(cluster: Cluster) -> None:
+async def test_a_leader_by_unclean_election_recovers_by_alter_partition(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2))
     epoch = cluster.controller.describe()["brokers"]["1"]["epoch"]
     await cluster.write_isr("t", 0, 1, recovering=True)
     await cluster.quiet()
 
-    async def alter(recovering: bool) -> ErrorCode | Led:
-        wish = {T0: events.IsrWish(0, 1, brokers(1, 2), recovering)}
+    async def alter(recovering: bool) -> ErrorCode | PartitionLeadership:
+        wish = {T0: events.RequestedIsr(0, 1, brokers(1, 2), recovering)}
         return (await cluster.controller.ask(events.AlterPartition(BrokerId(1), epoch, wish)))[T0]
 
     assert await alter(recovering=True) is ErrorCode.invalid_request
-    assert isinstance(await alter(recovering=False), Led)
+    assert isinstance(await alter(recovering=False), PartitionLeadership)
     state = await cluster.state("t")
     assert (state.isr, state.recovering) == ((1, 2), False)
 
 
 @scenario
-async def test_a_hung_broker_holds_up_nobody_but_itself(cluster: Cluster) -> None:
+async def test_a_hung_broker_delays_no_other(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     cluster.nodes[1].broker.hung = True
     await cluster.write_topic("t", (2, 1), topic_id=None)

@@ -1,8 +1,8 @@
-"""A controller that finds a topic half deleted tells nobody that its dead replicas left the ISR."""
+"""Failover during a topic deletion: the dead replicas of the topic are left to the deletion."""
 
-from barnabas.controller.context import Context, Replica
+from barnabas.controller.context import Context, PartitionReplica
 from barnabas.controller.decide.steps import MoveReplicas
-from barnabas.controller.handle.failover import _decide_order
+from barnabas.controller.handle.failover import _decide_initial_steps
 from barnabas.controller.states import ReplicaState
 from tests.controller.contexts import T0, brokers, leading, one
 
@@ -11,9 +11,9 @@ def found() -> Context:
     return one((1, 2), leading(1, (1, 2)), live=(1,))
 
 
-def moved(context: Context, to: ReplicaState) -> list[Replica]:
-    """Who is told of its leader, or leaves the ISR, which the others are told of."""
-    steps = _decide_order(context, ())
+def moved(context: Context, to: ReplicaState) -> list[PartitionReplica]:
+    """The replicas that are notified of their leader, or leave the ISR."""
+    steps = _decide_initial_steps(context, ())
     return [
         each
         for step in steps
@@ -22,18 +22,18 @@ def moved(context: Context, to: ReplicaState) -> list[Replica]:
     ]
 
 
-def test_the_dead_replica_of_a_topic_that_goes_is_left_to_its_deletion() -> None:
-    one_alive, other_dead = (Replica(T0, broker) for broker in brokers(1, 2))
+def test_a_dead_replica_of_a_topic_under_deletion_is_left_to_the_deletion() -> None:
+    one_alive, other_dead = (PartitionReplica(T0, broker) for broker in brokers(1, 2))
     assert moved(found(), ReplicaState.OFFLINE) == [other_dead]
     going = found()
     going.apply_deleting(["t"])
     assert moved(going, ReplicaState.OFFLINE) == []
-    # A broker must say if it lies in a folder that has failed: then it cannot be deleted.
+    # Its broker must report a failed log directory: the replica cannot be deleted then.
     assert moved(going, ReplicaState.ONLINE) == [one_alive]
 
 
-def test_a_topic_that_has_to_be_moved_before_it_goes_is_treated_as_any_other() -> None:
+def test_a_topic_whose_deletion_waits_for_a_reassignment_is_treated_as_any_other() -> None:
     moving = found()
     moving.apply_deleting(["t"])
-    moving.apply_ineligible(["t"], "it is being moved")
-    assert moved(moving, ReplicaState.OFFLINE) == [Replica(T0, brokers(2)[0])]
+    moving.apply_ineligible(["t"], "it is being reassigned")
+    assert moved(moving, ReplicaState.OFFLINE) == [PartitionReplica(T0, brokers(2)[0])]

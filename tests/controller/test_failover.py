@@ -1,7 +1,7 @@
-"""A new controller: it finds everything, puts it in order, and finishes what was begun.
+"""Controller failover: a new controller reads the tree, repairs it and resumes operations.
 
-The long operations are interrupted at every single transaction, before it and after it: the
-controller loses its session there, and the next one has to end what it finds.
+The long operations are interrupted before and after every transaction: the controller loses its
+session there, and the next one has to finish the operation.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,12 +14,12 @@ from barnabas.controller import events
 from barnabas.controller.states import PartitionState
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Create, Delete, Operation
+from barnabas.znodes.tree import CreateNode, DeleteNode, Operation
 from tests.controller.cluster import Cluster, scenario
 from tests.controller.gated import Gate, GatedSession
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-# More than any operation below needs; each test stops by itself when one was not interrupted.
+# More transactions than any operation below; a test ends when none was interrupted.
 MANY = 60
 
 
@@ -28,7 +28,7 @@ def brokers(*ids: int) -> tuple[BrokerId, ...]:
 
 
 @scenario
-async def test_brokers_hear_who_lives_before_they_hear_who_leads(cluster: Cluster) -> None:
+async def test_brokers_get_the_live_brokers_before_the_leaders(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (1, 0))
     heard = len(cluster.nodes[1].broker.heard)
@@ -42,7 +42,9 @@ async def test_brokers_hear_who_lives_before_they_hear_who_leads(cluster: Cluste
 
 
 @scenario
-async def test_what_died_with_the_controller_gets_new_leaders(cluster: Cluster) -> None:
+async def test_partitions_led_by_the_dead_controllers_broker_get_new_leaders(
+    cluster: Cluster,
+) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (0, 1), (0,))
     await cluster.nodes[0].expire()
@@ -56,37 +58,41 @@ async def test_what_died_with_the_controller_gets_new_leaders(cluster: Cluster) 
 
 
 @scenario
-async def test_who_came_back_unseen_does_not_lead_what_another_in_sync_has_kept(
+async def test_a_leader_that_restarted_unseen_is_replaced_by_an_in_sync_replica_that_kept_running(
     cluster: Cluster,
 ) -> None:
-    """It was controller, too: its restart is all that the next one sees."""
+    """It was also the controller: the next one sees only its new registration."""
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (0, 1), (0,))
     before = await cluster.state("t", 0)
     assert (before.leader, before.isr) == (0, (0, 1))
     own = paths.broker_path(BrokerId(0))
     registered, _ = await cluster.admin.get(own)
-    again = (Delete(paths.CONTROLLER), Delete(own), Create(own, registered, ephemeral=True))
+    again = (
+        DeleteNode(paths.CONTROLLER),
+        DeleteNode(own),
+        CreateNode(own, registered, ephemeral=True),
+    )
     await cluster.nodes[0].session.multi(again)
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
     state = await cluster.state("t", 0)
     assert (state.leader, state.isr) == (1, (1,))
     assert cluster.nodes[0].broker.leaders()[T0].leader == 1
-    # Nobody else has the other one: it leads on, in an epoch that its followers could tell.
+    # The other partition has no other replica: it leads on, in a new leader epoch.
     alone = await cluster.state("t", 1)
     assert alone.leader == 0
     assert alone.leader_epoch > 0
 
 
 @scenario
-async def test_a_topic_that_nobody_began_gets_its_leaders(cluster: Cluster) -> None:
-    """Its znode was written, and then there was no controller."""
+async def test_a_topic_created_without_a_controller_gets_its_leaders(cluster: Cluster) -> None:
+    """Its znode was written while there was no controller."""
     await cluster.start(0, 1)
     await cluster.nodes[1].controller.stop()
     await cluster.nodes[0].expire()
     await cluster.write_topic("t", (1,), topic_id=None)
-    # One partition folder is there already: whoever made it came no further.
+    # The node of one partition exists already: a controller stopped half way.
     await cluster.admin.create(paths.partition_path(T0), make_parents=True)
     await cluster.nodes[0].come_back()
     await cluster.until(lambda: cluster.active is not None)
@@ -95,7 +101,7 @@ async def test_a_topic_that_nobody_began_gets_its_leaders(cluster: Cluster) -> N
 
 
 @scenario
-async def test_notes_for_the_last_controller_are_removed(cluster: Cluster) -> None:
+async def test_notifications_for_the_former_controller_are_deleted(cluster: Cluster) -> None:
     await cluster.start(0)
     await cluster.create_topic("t", (0,))
     await cluster.nodes[0].expire()
@@ -111,7 +117,7 @@ async def test_notes_for_the_last_controller_are_removed(cluster: Cluster) -> No
 
 
 @scenario
-async def test_a_znode_that_cannot_be_read_keeps_nobody_from_being_controller(
+async def test_a_malformed_znode_does_not_prevent_a_failover(
     cluster: Cluster,
 ) -> None:
     await cluster.start()
@@ -127,7 +133,7 @@ async def test_a_znode_that_cannot_be_read_keeps_nobody_from_being_controller(
 
 
 class Interruption:
-    """Ends the session of the controller at its n-th transaction from now on."""
+    """Ends the controller's session at its n-th transaction from now on."""
 
     def __init__(self, session: GatedSession, number: int) -> None:
         self._session = session
@@ -188,7 +194,7 @@ async def deleted(cluster: Cluster) -> bool:
 
 
 async def move(cluster: Cluster) -> None:
-    """Ask for a move, and be the leader that lets the new replica in when it is told to."""
+    """Request a reassignment, and add the new replica to the ISR as its leader does."""
     targets = {T0: brokers(3, 1), T1: brokers(3)}
     await cluster.admin.create(paths.REASSIGN_PARTITIONS, layout.encode_reassignment(targets))
 
@@ -243,7 +249,7 @@ def test_the_next_controller_finishes_what_was_interrupted(operation: str, gate:
 
 
 @scenario
-async def test_a_move_under_way_can_be_cancelled_by_the_next_controller(cluster: Cluster) -> None:
+async def test_a_reassignment_can_be_cancelled_by_the_next_controller(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2, 3)
     await cluster.create_topic("t", (1, 2))
     await cluster.controller.ask(events.AlterReassignments({T0: brokers(3)}))

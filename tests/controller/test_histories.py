@@ -1,8 +1,8 @@
-"""Any history of faults and wishes ends well: everything settles, and all say the same.
+"""Random histories of faults and requests: everything settles, and all views agree.
 
-A seed draws topics made and deleted, partitions moved, brokers that come, go, bounce and hang,
-controllers that lose their session: one after the other, without waiting for what came before.
-Then the faults end, leaders let their followers into the ISR, and nothing may be left undone.
+A seed draws topics created and deleted, partitions reassigned, brokers that start, fail, bounce
+and hang, and controllers that lose their session, without waiting for what came before. Then the
+faults end, leaders add their followers to the ISR, and nothing may be left undone.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller import events
-from barnabas.controller.decide.steps import Selector
+from barnabas.controller.states import Selector
 from barnabas.znodes import paths
 from barnabas.znodes.tree import BadVersion, NodeExists, NoNode, SessionState
 from tests.controller.cluster import Cluster, Node, scenario
@@ -25,7 +25,7 @@ LENGTH = 40
 
 
 class History:
-    """One drawn history on one cluster."""
+    """One random history on one cluster."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster = cluster
@@ -57,7 +57,7 @@ class History:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Let some turns of the loop pass, few enough to be in the middle of things."""
+        """Let a few turns of the loop pass, so that operations are still in progress."""
         for _ in range(self._draw.randrange(30)):
             await self._cluster.admin.exists("/")
 
@@ -71,7 +71,7 @@ class History:
             found += [TopicPartition(name, index) for index in topic.partitions]
         return found
 
-    # -- wishes --------------------------------------------------------------
+    # -- requests --------------------------------------------------------------
 
     async def create(self) -> None:
         name = f"topic-{self._draw.randrange(4)}"
@@ -156,10 +156,10 @@ class History:
     async def rest(self) -> None:
         await asyncio.sleep(self._draw.choice((0.01, 0.2, 20)))
 
-    # -- what leaders do -------------------------------------------------------
+    # -- leaders ---------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Every leader that knows it is one lets in the living followers it was told of."""
+        """Every leader that knows its role adds its live followers to the ISR."""
         alive = {int(name) for name in await self._cluster.admin.children(paths.BROKER_IDS)}
         for partition in await self._partitions():
             try:
@@ -172,7 +172,7 @@ class History:
                 continue
 
     async def settle(self) -> None:
-        """No faults any more; followers catch up until nothing is left to do."""
+        """End all faults; let followers catch up until nothing is left to do."""
         for node in self._cluster.nodes.values():
             node.broker.reachable.set()
         await self.return_session()

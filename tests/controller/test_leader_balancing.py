@@ -1,4 +1,4 @@
-"""Leaders go home when too many are away, and only when nothing stands against it."""
+"""Leader balancing: preferred elections for imbalanced brokers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Assignment, Context
 from barnabas.controller.decide.leader_balancing import decide_balance
-from barnabas.controller.decide.steps import MovePartitions, Selector
-from barnabas.controller.states import PartitionState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+)
+from barnabas.controller.states import PartitionState, Selector
 from tests.controller.interpreter import Cluster, Controller, cluster_of, partition_led_by
 
 
@@ -28,7 +30,7 @@ def elected(context: Context, percentage: int = 10) -> list[TopicPartition]:
     return found
 
 
-def test_a_broker_gets_its_leaders_back_when_too_many_are_away() -> None:
+def test_an_imbalanced_broker_gets_its_leaderships_back() -> None:
     controller = Controller(led_elsewhere(2, of=10))
     balance = decide_balance(controller.context, 10)
     away = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -44,7 +46,7 @@ def test_a_share_equal_to_the_percentage_is_still_balanced() -> None:
     assert elected(context, 9) == [TopicPartition("t", 0)]
 
 
-def test_brokers_that_are_away_or_behind_get_nothing_back() -> None:
+def test_brokers_that_are_dead_or_out_of_sync_get_no_leaderships_back() -> None:
     cluster = led_elsewhere(3, of=3)
     cluster.write_isr(TopicPartition("t", 0), [BrokerId(2)])
     context = Controller(cluster).context
@@ -57,7 +59,7 @@ def test_brokers_that_are_away_or_behind_get_nothing_back() -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.booleans(), st.booleans(), st.integers(0, 100))
-def test_nothing_is_elected_while_anything_moves_nor_for_what_is_deleted(
+def test_nothing_is_elected_during_a_reassignment_nor_for_topics_under_deletion(
     away: int, gone: int, is_moving: bool, is_deleting: bool, percentage: int
 ) -> None:
     cluster = led_elsewhere(away, of=6)
@@ -80,15 +82,15 @@ def test_nothing_is_elected_while_anything_moves_nor_for_what_is_deleted(
         share = decide_balance(context, percentage).brokers[BrokerId(1)].share
         assert share == away / 6
     for each in found:
-        assert context.led[each].state.leader == 2
+        assert context.leadership[each].state.leader == 2
 
 
-def test_a_partition_that_never_had_a_leader_is_not_away_from_home() -> None:
+def test_a_partition_that_never_had_a_leader_does_not_count_as_imbalance() -> None:
     cluster = cluster_of(4, t=[(1, 2)])
     cluster.states.clear()
     assert decide_balance(Controller(cluster).context, 0).brokers == {BrokerId(1): (0.0, [])}
 
 
-def test_ten_thousand_partitions_are_looked_at_once() -> None:
+def test_ten_thousand_partitions_are_each_examined_once() -> None:
     context = Controller(led_elsewhere(5_000, of=10_000)).context
     assert len(elected(context)) == 5_000

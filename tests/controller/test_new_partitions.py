@@ -1,11 +1,14 @@
-"""New partitions come into being once, with leaders if any of their brokers lives."""
+"""New partitions: created once, with a leader if any replica is alive."""
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import Context
 from barnabas.controller.decide.broker_liveness import decide_brokers_up
 from barnabas.controller.decide.new_partitions import decide_new_partitions
-from barnabas.controller.decide.steps import MovePartitions, MoveReplicas, Selector
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+    MoveReplicas,
+)
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from tests.controller.interpreter import Controller, cluster_of, live
 
 P = TopicPartition("t", 0)
@@ -41,13 +44,13 @@ def test_a_new_partition_and_its_replicas_are_new_then_online() -> None:
     assert controller.cluster.isr(P) == (1, 2)
 
 
-def test_what_exists_is_not_made_again() -> None:
+def test_an_existing_partition_is_not_created_again() -> None:
     controller = made(3, 1, 2)
     controller.perform(decide_new_partitions(controller.context, [P]))
     assert decide_new_partitions(controller.context, [P]) == ()
 
 
-def test_a_partition_whose_brokers_are_down_gets_its_leader_when_one_comes_up() -> None:
+def test_a_partition_without_live_brokers_gets_its_leader_when_one_starts() -> None:
     controller = made(1, 1, 2)
     controller.perform(decide_new_partitions(controller.context, [P]))
     assert controller.context.state_of(P) is PartitionState.NEW

@@ -1,4 +1,4 @@
-"""The controller on a real ZooKeeper: the scenarios that sessions and connections matter for."""
+"""The controller on a real ZooKeeper: scenarios of sessions and connections."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def play(address: str, scenario: Scenario, timeouts: Mapping[str, int] = TIMEOUT
     asyncio.run(run())
 
 
-def test_the_next_controller_takes_over_with_all_that_is_under_way(zookeeper_chroot: str) -> None:
+def test_the_next_controller_resumes_all_operations(zookeeper_chroot: str) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(0, 1, 2, 3)
         await cluster.create_topic("t", (1, 2))
@@ -58,7 +58,9 @@ def test_the_next_controller_takes_over_with_all_that_is_under_way(zookeeper_chr
     play(zookeeper_chroot, scenario)
 
 
-def test_a_session_that_expired_stands_again_when_it_is_renewed(zookeeper_chroot: str) -> None:
+def test_a_controller_stands_again_when_its_expired_session_is_renewed(
+    zookeeper_chroot: str,
+) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(0)
         await cluster.create_topic("t", (0,))
@@ -73,7 +75,7 @@ def test_a_session_that_expired_stands_again_when_it_is_renewed(zookeeper_chroot
     play(zookeeper_chroot, scenario)
 
 
-def test_a_controller_waits_while_zookeeper_is_away_and_misses_nothing(
+def test_a_controller_waits_while_zookeeper_is_down_and_misses_no_event(
     fresh_zookeeper: Callable[[], ZooKeeperServer],
 ) -> None:
     server = fresh_zookeeper()

@@ -1,4 +1,4 @@
-"""Performing steps: on what the tree says now, whoever wrote it, and only what could be written."""
+"""Performing steps: on the newest state in the tree, applying only what was written."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,17 +7,16 @@ from typing import cast
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
-from barnabas.controller.context import Replica
-from barnabas.controller.decide.step_parts import in_parts
+from barnabas.controller.context import PartitionReplica
 from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
-    Selector,
+    SendMetadata,
     Step,
-    TellMetadata,
+    in_parts,
 )
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import paths
 from tests.controller.cluster import Cluster, scenario
@@ -26,7 +25,7 @@ T0 = TopicPartition("t", 0)
 
 
 async def write_silently(cluster: Cluster, old: bytes, new: bytes) -> None:
-    """A leader changes its ISR, and has not come to announce it."""
+    """A leader writes its ISR, and has not sent the notification yet."""
     path = paths.partition_state_path(T0)
     data, stat = await cluster.admin.get(path)
     assert old in data
@@ -34,7 +33,9 @@ async def write_silently(cluster: Cluster, old: bytes, new: bytes) -> None:
 
 
 @scenario
-async def test_a_leader_is_not_elected_from_an_isr_that_shrank_unheard(cluster: Cluster) -> None:
+async def test_a_replica_that_left_the_isr_without_a_notification_is_not_elected(
+    cluster: Cluster,
+) -> None:
     await cluster.start(0, 1, 2, 3)
     await cluster.create_topic("t", (1, 2, 3))
     await write_silently(cluster, b'"isr":[1,2,3]', b'"isr":[1,3]')
@@ -45,7 +46,9 @@ async def test_a_leader_is_not_elected_from_an_isr_that_shrank_unheard(cluster: 
 
 
 @scenario
-async def test_a_leader_is_elected_from_an_isr_that_grew_unheard(cluster: Cluster) -> None:
+async def test_a_replica_that_joined_the_isr_without_a_notification_is_elected(
+    cluster: Cluster,
+) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2))
     await cluster.write_isr("t", 0, 1)
@@ -58,7 +61,7 @@ async def test_a_leader_is_elected_from_an_isr_that_grew_unheard(cluster: Cluste
 
 
 @scenario
-async def test_what_vanished_from_the_tree_keeps_no_other_from_being_done(
+async def test_a_missing_znode_does_not_prevent_the_writes_of_others(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)
@@ -68,7 +71,7 @@ async def test_what_vanished_from_the_tree_keeps_no_other_from_being_done(
     await cluster.quiet()
     assert (await cluster.state("t", 1)).leader == 2
     assert cluster.controller.epoch == 1
-    # Somebody has to repair it; the next controller finds a partition that was never led.
+    # An operator has to repair it; the next controller finds a partition without a state.
     await cluster.admin.delete(paths.CONTROLLER)
     await cluster.until(lambda: cluster.active is not None and cluster.controller.epoch == 2)
     await cluster.quiet()
@@ -76,7 +79,7 @@ async def test_what_vanished_from_the_tree_keeps_no_other_from_being_done(
 
 
 @scenario
-async def test_a_partition_added_by_another_survives_a_move_of_its_topic(
+async def test_a_partition_added_meanwhile_survives_a_reassignment_of_its_topic(
     cluster: Cluster,
 ) -> None:
     await cluster.start(0, 1, 2)
@@ -94,7 +97,7 @@ async def test_a_partition_added_by_another_survives_a_move_of_its_topic(
 
 
 @scenario
-async def test_thousands_of_partitions_are_told_of_in_several_requests(cluster: Cluster) -> None:
+async def test_thousands_of_partitions_are_sent_in_several_requests(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", *([(0, 1)] * 2500))
     told = cluster.nodes[1].broker.messages(ApiKey.LEADER_AND_ISR)
@@ -104,7 +107,7 @@ async def test_thousands_of_partitions_are_told_of_in_several_requests(cluster: 
 
 def test_a_step_in_parts_is_the_same_step() -> None:
     partitions = tuple(TopicPartition("t", n) for n in range(2500))
-    replicas = tuple(Replica(each, BrokerId(1)) for each in partitions)
+    replicas = tuple(PartitionReplica(each, BrokerId(1)) for each in partitions)
     moved = list(in_parts(MovePartitions(partitions, PartitionState.OFFLINE)))
     assert joined(moved) == partitions
     assert {part[1:] for part in moved} == {(PartitionState.OFFLINE, Selector.OFFLINE)}
@@ -113,16 +116,16 @@ def test_a_step_in_parts_is_the_same_step() -> None:
     assert {part[1:] for part in raised} == {((BrokerId(1),),)}
     assert joined(in_parts(MoveReplicas(replicas, ReplicaState.ONLINE))) == replicas
     assert list(in_parts(MoveReplicas((), ReplicaState.ONLINE))) == []
-    told = TellMetadata(None, partitions)
+    told = SendMetadata(None, partitions)
     assert list(in_parts(told)) == [told]
 
 
-def test_a_topic_is_moved_whole_unless_it_is_very_large() -> None:
+def test_the_partitions_of_a_topic_stay_in_one_part_unless_it_is_very_large() -> None:
     partitions = tuple(TopicPartition(topic, n) for topic in "abcd" for n in range(400))
     moved = in_parts(MovePartitions(partitions, PartitionState.ONLINE))
     assert [len(joined([part])) for part in moved] == [1200, 400]
 
 
 def joined(parts: Iterable[Step]) -> tuple[object, ...]:
-    """What the parts are about, one after the other."""
+    """The partitions or replicas of the parts, in order."""
     return tuple(chain.from_iterable(cast(tuple[object, ...], part[0]) for part in parts))

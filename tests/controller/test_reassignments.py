@@ -1,4 +1,4 @@
-"""Moving partitions: the steps of Kafka's design, ended by whoever comes next, losing nothing."""
+"""Reassignments: the steps of Kafka's design, completed by any later controller without loss."""
 
 from itertools import count
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Context, Replica
+from barnabas.controller.context import Assignment, Context, PartitionReplica
 from barnabas.controller.decide.reassignments import (
     check_cancel,
     check_planned,
@@ -28,13 +28,12 @@ from barnabas.controller.decide.steps import (
     MovePartitions,
     MoveReplicas,
     RaiseLeaderEpochs,
-    Selector,
+    SendMetadata,
     SetAssignments,
     Steps,
-    TellMetadata,
     Then,
 )
-from barnabas.controller.states import ReplicaState
+from barnabas.controller.states import ReplicaState, Selector
 from tests.controller.interpreter import Cluster, Controller, Crash, cluster_of
 
 P = TopicPartition("t", 0)
@@ -51,7 +50,7 @@ def decide_start(
 
 
 def moving(replicas: tuple[int, ...], target: tuple[int, ...], brokers: int = 8) -> Controller:
-    """A controller that has begun to move a partition whose replicas are all in sync."""
+    """A controller that has started to reassign a partition whose replicas are all in sync."""
     controller = Controller(cluster_of(brokers, t=[replicas]))
     controller.perform(decide_start(controller.context, P, ids(*target)))
     return controller
@@ -63,7 +62,7 @@ def progress(controller: Controller) -> None:
 
 
 def finish(cluster: Cluster) -> Controller:
-    """Elect a new controller and let it do all that is left to do."""
+    """Elect a new controller and let it finish all operations."""
     controller = Controller(cluster)
     for _ in range(3):
         controller.perform(decide_resume(controller.context, *controller.context.reassigning()))
@@ -78,16 +77,16 @@ def holders(cluster: Cluster) -> set[BrokerId]:
 
 
 def nothing_is_left_over(cluster: Cluster) -> bool:
-    """Whether all of the assignment's brokers, and no other, have a copy; none else is in sync."""
+    """Whether exactly the assigned brokers have a log, and no other is in sync."""
     replicas = set(cluster.assignment(P).replicas)
     state = cluster.states[P].state
     return holders(cluster) == replicas >= set(state.isr) and state.leader in replicas
 
 
-# -- the shape of a move -------------------------------------------------------
+# -- the steps of a reassignment -----------------------------------------------
 
 
-def test_during_a_move_the_new_brokers_come_first_in_their_order() -> None:
+def test_during_a_reassignment_the_target_replicas_come_first_in_their_order() -> None:
     moved = reassigned(Assignment(ids(1, 2, 3)), ids(4, 5, 6))
     assert moved == Assignment(ids(4, 5, 6, 1, 2, 3), ids(4, 5, 6), ids(1, 2, 3))
     assert reassigned(Assignment(ids(1, 2, 3)), ids(3, 4, 2)) == Assignment(
@@ -95,39 +94,39 @@ def test_during_a_move_the_new_brokers_come_first_in_their_order() -> None:
     )
 
 
-def test_a_move_that_replaces_another_starts_from_where_that_one_started() -> None:
+def test_a_reassignment_that_replaces_another_has_the_same_origin() -> None:
     first = reassigned(Assignment(ids(1, 2)), ids(3, 4))
     assert reassigned(first, ids(4, 5)) == Assignment(ids(4, 5, 1, 2), ids(4, 5), ids(1, 2))
 
 
-def test_a_move_is_written_then_told_then_begun() -> None:
+def test_a_reassignment_is_written_then_sent_then_started() -> None:
     controller = moving((1, 2), (3, 2))
     wanted = Assignment(ids(3, 2, 1), adding=ids(3), removing=ids(1))
     assert controller.performed == [
         SetAssignments("t", {0: wanted}),
         RaiseLeaderEpochs((P,), ids(3)),
-        MoveReplicas((Replica(P, BrokerId(3)),), ReplicaState.NEW),
+        MoveReplicas((PartitionReplica(P, BrokerId(3)),), ReplicaState.NEW),
     ]
     assert controller.cluster.isr(P) == ids(1, 2)
     assert holders(controller.cluster) == {1, 2, 3}
 
 
-def test_nothing_ends_before_all_new_replicas_are_in_sync() -> None:
+def test_a_reassignment_does_not_complete_before_all_new_replicas_are_in_sync() -> None:
     controller = moving((1, 2), (3, 4))
     controller.cluster.write_isr(P, ids(1, 2, 3))
     controller.read_states(P)
     assert decide_progress(controller.context, P) == ()
 
 
-def test_a_move_ends_with_the_znode_written_last() -> None:
+def test_a_reassignment_completes_with_the_znode_written_last() -> None:
     controller = moving((1, 2), (3, 2))
     controller.cluster.write_isr(P, ids(1, 2, 3))
     del controller.performed[:]
     progress(controller)
-    leaving = (Replica(P, BrokerId(1)),)
+    leaving = (PartitionReplica(P, BrokerId(1)),)
     done = Assignment(ids(3, 2))
     assert [each for each in controller.performed if not isinstance(each, Then)] == [
-        MoveReplicas((Replica(P, BrokerId(3)),), ReplicaState.ONLINE),
+        MoveReplicas((PartitionReplica(P, BrokerId(3)),), ReplicaState.ONLINE),
         AssumeAssignments({P: done}),
         MovePartitions((P,), controller.context.state_of(P), Selector.REASSIGNED),
         MoveReplicas(leaving, ReplicaState.OFFLINE),
@@ -136,7 +135,7 @@ def test_a_move_ends_with_the_znode_written_last() -> None:
         MoveReplicas(leaving, ReplicaState.NON_EXISTENT),
         SetAssignments("t", {0: done}),
         DropReassignments((P,)),
-        TellMetadata(None, (P,)),
+        SendMetadata(None, (P,)),
     ]
     assert controller.cluster.isr(P) == ids(2, 3)
     assert controller.cluster.states[P].state.leader == 3
@@ -144,7 +143,7 @@ def test_a_move_ends_with_the_znode_written_last() -> None:
     assert controller.refused == []
 
 
-def test_a_leader_that_stays_stays_leader_under_a_new_epoch() -> None:
+def test_a_leader_among_the_targets_keeps_leading_under_a_new_epoch() -> None:
     controller = moving((1, 2), (1, 3))
     epoch = controller.cluster.states[P].state.leader_epoch
     controller.cluster.write_isr(P, ids(1, 2, 3))
@@ -154,21 +153,21 @@ def test_a_leader_that_stays_stays_leader_under_a_new_epoch() -> None:
     assert controller.cluster.states[P].state.leader_epoch > epoch + 1
 
 
-def test_another_order_of_the_same_brokers_needs_no_waiting() -> None:
+def test_another_order_of_the_same_brokers_completes_at_once() -> None:
     controller = moving((1, 2, 3), (3, 1, 2))
     assert controller.cluster.assignment(P) == Assignment(ids(3, 1, 2))
     assert len([s for s in controller.performed if isinstance(s, SetAssignments)]) == 1
     assert holders(controller.cluster) == {1, 2, 3}
 
 
-def test_fewer_replicas_need_no_waiting_either() -> None:
+def test_a_removal_of_replicas_completes_at_once() -> None:
     controller = moving((1, 2, 3), (2, 3))
     assert controller.cluster.assignment(P) == Assignment(ids(2, 3))
     assert controller.cluster.isr(P) == ids(2, 3)
     assert holders(controller.cluster) == {2, 3}
 
 
-def test_a_partition_that_never_had_a_leader_gets_one_where_it_moves_to() -> None:
+def test_a_partition_that_never_had_a_leader_gets_one_among_its_targets() -> None:
     cluster = cluster_of(4, t=[(8, 9)])
     del cluster.states[P]
     cluster.logs.clear()
@@ -182,7 +181,7 @@ def test_a_partition_that_never_had_a_leader_gets_one_where_it_moves_to() -> Non
 # -- replaced and cancelled ----------------------------------------------------
 
 
-def test_a_new_target_replaces_the_move_that_is_under_way() -> None:
+def test_a_new_target_replaces_a_reassignment_in_progress() -> None:
     controller = moving((1, 2), (3, 4))
     controller.cluster.write_isr(P, ids(1, 2, 3))
     controller.read_states(P)
@@ -196,14 +195,14 @@ def test_a_new_target_replaces_the_move_that_is_under_way() -> None:
     assert holders(controller.cluster) == {4, 5}
 
 
-def test_a_move_back_to_where_it_began_is_a_cancellation() -> None:
+def test_a_reassignment_to_the_origin_is_a_cancellation() -> None:
     controller = moving((1, 2), (3, 4))
     controller.perform(decide_start(controller.context, P, ids(1, 2)))
     assert controller.cluster.assignment(P) == Assignment(ids(1, 2))
     assert holders(controller.cluster) == {1, 2}
 
 
-def test_cancelling_when_a_new_replica_leads_gives_the_lead_back_first() -> None:
+def test_cancelling_while_a_new_replica_leads_first_elects_an_original_one() -> None:
     controller = moving((1, 2), (3, 4))
     cluster = controller.cluster
     cluster.write_isr(P, ids(1, 2, 3))
@@ -229,7 +228,7 @@ def test_a_cancellation_that_would_lose_records_is_refused_and_changes_nothing()
     assert decide_start(controller.context, P, ids(2)) == ()
 
 
-def test_what_is_not_moved_cannot_be_cancelled() -> None:
+def test_without_a_reassignment_there_is_nothing_to_cancel() -> None:
     context = Controller(cluster_of(3, t=[(0, 1)])).context
     refusal = check_cancel(context, P)
     assert refusal is not None
@@ -243,7 +242,7 @@ def test_what_is_not_moved_cannot_be_cancelled() -> None:
     ("target", "told"),
     [((), "empty"), ((1, 1), "twice"), ((1, -1), "negative"), ((1, 9), "not alive")],
 )
-def test_a_target_that_cannot_be_is_refused(target: tuple[int, ...], told: str) -> None:
+def test_an_invalid_target_is_refused(target: tuple[int, ...], told: str) -> None:
     context = Controller(cluster_of(3, t=[(0, 1)])).context
     refusal = check_target(context, P, ids(*target))
     assert refusal is not None
@@ -253,14 +252,14 @@ def test_a_target_that_cannot_be_is_refused(target: tuple[int, ...], told: str) 
     assert planned == (None if told == "not alive" else refusal)
 
 
-def test_a_target_may_keep_a_broker_that_is_down_but_not_add_one_that_is_about_to_stop() -> None:
+def test_a_target_may_keep_a_dead_broker_but_not_add_one_that_shuts_down() -> None:
     context = Controller(cluster_of(3, t=[(0, 9)])).context
     assert check_target(context, P, ids(1, 9)) is None
     context.apply_shutting_down(BrokerId(1))
     assert check_target(context, P, ids(1, 9)) is not None
 
 
-def test_unknown_and_deleted_partitions_are_not_moved() -> None:
+def test_unknown_and_deleted_partitions_are_not_reassigned() -> None:
     context = Controller(cluster_of(3, t=[(0, 1)])).context
     for partition in (TopicPartition("t", 1), TopicPartition("u", 0), P):
         context.apply_deleting([P.topic])
@@ -273,7 +272,7 @@ def test_unknown_and_deleted_partitions_are_not_moved() -> None:
 
 
 @pytest.mark.parametrize("isr", [(1,), (1, 2), (1, 3), (1, 2, 4)])
-def test_replicas_that_fall_behind_at_the_last_moment_keep_the_old_ones(
+def test_old_replicas_stay_if_new_ones_leave_the_isr_at_the_last_moment(
     isr: tuple[int, ...],
 ) -> None:
     controller = moving((1, 2), (3, 4))
@@ -292,7 +291,7 @@ def test_replicas_that_fall_behind_at_the_last_moment_keep_the_old_ones(
     assert cluster.assignment(P) == Assignment(ids(3, 4))
 
 
-def test_a_move_waits_for_a_target_that_is_about_to_stop() -> None:
+def test_a_reassignment_waits_for_a_target_that_shuts_down() -> None:
     controller = moving((1, 2), (3, 4))
     controller.cluster.catch_up(P)
     controller.context.apply_shutting_down(BrokerId(4))
@@ -303,7 +302,7 @@ def test_a_move_waits_for_a_target_that_is_about_to_stop() -> None:
 # -- deletion waits ------------------------------------------------------------
 
 
-def test_a_topic_to_be_deleted_waits_for_all_its_moves() -> None:
+def test_a_deletion_waits_for_all_reassignments_of_its_topic() -> None:
     cluster = cluster_of(6, t=[(1, 2), (1, 2)])
     other = TopicPartition("t", 1)
     Controller(cluster).perform(
@@ -312,7 +311,7 @@ def test_a_topic_to_be_deleted_waits_for_all_its_moves() -> None:
     controller = Controller(cluster)
     controller.context.apply_deleting(["t"])
     controller.perform(decide_resume(controller.context, P, other))
-    assert MarkIneligible(("t",), "a partition is being moved") in controller.performed
+    assert MarkIneligible(("t",), "a partition is being reassigned") in controller.performed
     for partition in (P, other):
         assert "t" in controller.context.ineligible
         cluster.catch_up(partition)
@@ -322,18 +321,18 @@ def test_a_topic_to_be_deleted_waits_for_all_its_moves() -> None:
     assert not controller.context.ineligible
 
 
-def test_moves_are_found_by_the_brokers_they_move_to() -> None:
+def test_reassignments_are_found_by_their_target_brokers() -> None:
     context = moving((1, 2), (3, 2)).context
     assert [moving_to(context, ids(b)) for b in (1, 2, 3, 4)] == [[], [P], [P], []]
 
 
-# -- whoever comes next --------------------------------------------------------
+# -- controllers that crash ----------------------------------------------------
 
 replica_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True).map(tuple)
 
 
 @given(replica_lists, replica_lists)
-def test_a_crash_at_any_step_of_a_move_is_finished_by_the_next_controller(
+def test_a_reassignment_that_crashed_at_any_step_is_completed_by_the_next_controller(
     replicas: tuple[int, ...], target: tuple[int, ...]
 ) -> None:
     for crash_after in count():
@@ -349,7 +348,7 @@ def test_a_crash_at_any_step_of_a_move_is_finished_by_the_next_controller(
                 cluster.catch_up(P)
             assert set(cluster.isr(P)) & holders(cluster)
             controller = finish(cluster)
-            # What was not written yet was not begun: the client was not answered.
+            # Before the first write it has not started: the client got no response.
             expected = {ids(*target)} if begun else {ids(*target), ids(*replicas)}
             assert cluster.assignment(P).replicas in expected
             ended = cluster.assignment(P)
@@ -363,7 +362,7 @@ def test_a_crash_at_any_step_of_a_move_is_finished_by_the_next_controller(
 
 
 @given(replica_lists, replica_lists, st.sets(st.integers(0, 5)))
-def test_a_crash_at_any_step_of_a_cancellation_leaves_it_cancelled_or_under_way(
+def test_a_cancellation_that_crashed_at_any_step_is_done_or_still_possible(
     replicas: tuple[int, ...], target: tuple[int, ...], joined: set[int]
 ) -> None:
     for crash_after in count():
@@ -394,7 +393,7 @@ def test_a_crash_at_any_step_of_a_cancellation_leaves_it_cancelled_or_under_way(
 
 
 @given(replica_lists, replica_lists, replica_lists, st.sets(st.integers(0, 5)))
-def test_a_crash_at_any_step_of_a_replaced_move_ends_at_the_one_target_or_the_other(
+def test_a_replacement_that_crashed_at_any_step_completes_at_either_target(
     replicas: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ...], joined: set[int]
 ) -> None:
     for crash_after in count():
@@ -419,7 +418,7 @@ def test_a_crash_at_any_step_of_a_replaced_move_ends_at_the_one_target_or_the_ot
 
 
 @given(replica_lists, st.lists(st.tuples(replica_lists, st.booleans()), max_size=4), st.data())
-def test_no_history_of_moves_takes_away_a_replica_in_sync_before_its_heirs_are(
+def test_no_history_of_reassignments_removes_an_in_sync_replica_before_the_new_ones_are_in_sync(
     replicas: tuple[int, ...],
     history: list[tuple[tuple[int, ...], bool]],
     data: st.DataObject,
@@ -444,7 +443,7 @@ def test_no_history_of_moves_takes_away_a_replica_in_sync_before_its_heirs_are(
         assert controller.refused == []
 
 
-def test_ten_thousand_partitions_are_moved_with_one_write_of_their_topic() -> None:
+def test_ten_thousand_partitions_are_reassigned_with_one_write_of_their_topic() -> None:
     cluster = cluster_of(6, t=[(1, 2)] * 10_000)
     controller = Controller(cluster)
     partitions = list(controller.context.partitions())

@@ -1,4 +1,4 @@
-"""The first assignment: Kafka's own examples, and what holds of any."""
+"""Replica assignment of new topics: Kafka's own examples, and properties of any assignment."""
 
 from collections import Counter
 
@@ -68,7 +68,7 @@ def test_racks_do_not_count_unless_all_brokers_have_one() -> None:
     assert assign_from(some, 12, 3, start=2, shift=1) == without
 
 
-def test_added_partitions_go_on_where_the_others_end() -> None:
+def test_added_partitions_continue_where_the_existing_ones_end() -> None:
     five = brokers(0, 1, 2, 3, 4)
     whole = assign_from(five, 10, 3, start=2, shift=2)
     have = {index: whole[index] for index in range(4)}
@@ -141,7 +141,7 @@ def test_no_rack_has_two_replicas_before_each_has_one(cluster: tuple[Racks, int,
         assert len({racks[broker] for broker in replicas}) == min(factor, there)
 
 
-def test_ten_thousand_partitions_are_assigned_at_once() -> None:
+def test_ten_thousand_partitions_are_assigned_quickly() -> None:
     assigned = assign(brokers(*range(30)), 10_000, 3, Random(1))
     held = Counter(broker for replicas in assigned.values() for broker in replicas)
     assert max(held.values()) - min(held.values()) <= 3

@@ -1,4 +1,4 @@
-"""The round of requests: which brokers get what, what is said of each partition, once for all."""
+"""The request batch: the requests of each broker, built once for all brokers."""
 
 import uuid
 from typing import Any
@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.requests import write_request
-from barnabas.controller.context import Assignment, Context, Led
+from barnabas.controller.context import Assignment, Context, PartitionLeadership
+from barnabas.controller.decide.steps import LeaderAndIsrTo, MetadataOf, StopReplicaTo
 from barnabas.controller.io.request_batch import (
     ControlRequest,
-    LeaderAndIsrTo,
-    MetadataOf,
     RequestBatch,
-    StopReplicaTo,
 )
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.leader_and_isr import (
@@ -72,11 +70,11 @@ def states(of: Any) -> dict[TopicPartition, Any]:
     }
 
 
-def test_an_empty_batch_asks_nothing_of_anybody() -> None:
+def test_an_empty_batch_has_no_requests() -> None:
     assert batch(one((1, 2), leading(1, [1]))).build() == {}
 
 
-def test_replicas_hear_who_leads_and_every_broker_the_metadata() -> None:
+def test_replicas_get_leader_and_isr_and_every_broker_the_metadata() -> None:
     assignment = Assignment(brokers(1, 2, 3), adding=brokers(2), removing=brokers(3))
     state = leading(1, [1, 3], by=6, recovering=True)
     told = batch(context_of({T0: (assignment, state)}))
@@ -116,7 +114,7 @@ def test_replicas_hear_who_leads_and_every_broker_the_metadata() -> None:
     )
 
 
-def test_metadata_tells_all_brokers_alive_and_which_replicas_are_offline() -> None:
+def test_metadata_has_all_live_brokers_and_the_offline_replicas() -> None:
     context = one((1, 2, 3), leading(1, [1]), live=(1, 2), shutting_down=(2,))
     context.apply_brokers({**context.live, BrokerId(2): live_broker(2, rack="r")})
     told = batch(context)
@@ -159,7 +157,7 @@ def metadata_broker(broker: int, rack: str | None = None) -> UpdateMetadataBroke
     return UpdateMetadataBroker(id=broker, endpoints=(clients, plaintext), rack=rack)
 
 
-def test_a_stopped_replica_is_told_the_epoch_it_is_stopped_at() -> None:
+def test_stop_replica_has_the_leader_epoch() -> None:
     context = context_of(
         {
             T0: (Assignment(brokers(1, 2)), leading(1, [1])),
@@ -202,7 +200,7 @@ def stop(partition: int, epoch: int, *, delete: bool = False) -> StopReplicaPart
     )
 
 
-def test_a_broker_gets_leaders_first_then_metadata_then_what_to_stop() -> None:
+def test_a_broker_gets_leader_and_isr_then_metadata_then_stop_replica() -> None:
     told = batch(one((1, 2), leading(1, [1])))
     told.add(StopReplicaTo(brokers(2), T0))
     told.add(MetadataOf(T0))
@@ -215,7 +213,7 @@ def test_a_broker_gets_leaders_first_then_metadata_then_what_to_stop() -> None:
     ]
 
 
-def test_requests_are_of_the_newest_versions() -> None:
+def test_requests_have_the_newest_versions() -> None:
     told = batch(one((1, 2), leading(1, [1])))
     told.add(LeaderAndIsrTo(brokers(2), T0))
     told.add(StopReplicaTo(brokers(2), T0))
@@ -246,7 +244,7 @@ def test_a_replica_may_be_new_on_one_broker_only() -> None:
     assert is_new == {1: False, 2: True}
 
 
-def test_brokers_that_are_not_alive_are_passed_over() -> None:
+def test_dead_brokers_are_skipped() -> None:
     told = batch(one((1, 4), leading(4, [4])))
     told.add_leader_and_isr(brokers(1, 4, -1), T0)
     requests = told.build()
@@ -254,7 +252,7 @@ def test_brokers_that_are_not_alive_are_passed_over() -> None:
     assert message(requests[ME], ApiKey.LEADER_AND_ISR).live_leaders == ()
 
 
-def test_a_broker_that_shuts_down_is_still_told() -> None:
+def test_a_broker_that_shuts_down_still_gets_requests() -> None:
     told = batch(one((1, 2), leading(2, [2]), shutting_down=(2,)))
     told.add_leader_and_isr(brokers(2), T0)
     requests = told.build()[BrokerId(2)]
@@ -262,14 +260,14 @@ def test_a_broker_that_shuts_down_is_still_told() -> None:
     assert [each.broker_id for each in message(requests, ApiKey.LEADER_AND_ISR).live_leaders] == [2]
 
 
-def test_leaders_are_reached_through_the_listener_of_brokers() -> None:
+def test_live_leaders_have_their_inter_broker_endpoints() -> None:
     told = RequestBatch(one((1, 2), leading(2, [2])), ME, inter_broker_listener="CLIENTS")
     told.add_leader_and_isr(brokers(1), T0)
     leaders = message(told.build()[ME], ApiKey.LEADER_AND_ISR).live_leaders
     assert leaders == (LeaderAndIsrLiveLeader(broker_id=2, host_name="outside", port=9002),)
 
 
-def test_of_a_topic_that_is_deleted_metadata_says_that_nobody_leads() -> None:
+def test_metadata_of_a_topic_under_deletion_has_no_leader() -> None:
     context = one((1, 2), leading(1, [1]))
     context.apply_deleting(["t"])
     told = batch(context)
@@ -278,7 +276,7 @@ def test_of_a_topic_that_is_deleted_metadata_says_that_nobody_leads() -> None:
     assert (state.leader, state.leader_epoch, state.zk_version, state.isr) == (-2, 0, 0, (1,))
 
 
-def test_metadata_of_all_partitions_leaves_out_what_is_being_deleted() -> None:
+def test_metadata_of_all_partitions_omits_topics_under_deletion() -> None:
     state = (Assignment(brokers(1, 2)), leading(1, [1]))
     context = context_of({T0: state, T1: state, U0: state})
     context.apply_deleting(["t"])
@@ -290,7 +288,7 @@ def test_metadata_of_all_partitions_leaves_out_what_is_being_deleted() -> None:
     assert list(states(message(requests[BrokerId(2)], ApiKey.UPDATE_METADATA))) == [U0]
 
 
-def test_metadata_of_no_partition_tells_of_brokers_only() -> None:
+def test_metadata_of_no_partition_has_brokers_only() -> None:
     told = batch(one((1, 2), leading(1, [1])))
     told.add_update_metadata(None, ())
     requests = told.build()
@@ -300,7 +298,7 @@ def test_metadata_of_no_partition_tells_of_brokers_only() -> None:
     assert [each.id for each in told_of.live_brokers] == [1, 2, 3]
 
 
-def test_a_partition_that_never_had_a_leader_or_is_gone_is_not_told_of() -> None:
+def test_a_partition_that_never_had_a_leader_or_was_deleted_is_omitted() -> None:
     told = batch(one((1, 2), None))
     told.add_leader_and_isr(brokers(1, 2), T0)
     told.add_update_metadata(None, [U0])
@@ -309,18 +307,18 @@ def test_a_partition_that_never_had_a_leader_or_is_gone_is_not_told_of() -> None
     assert message(requests[ME], ApiKey.UPDATE_METADATA).topic_states == ()
 
 
-def test_what_is_told_is_the_newest_when_it_is_built_and_the_batch_is_empty_then() -> None:
+def test_build_uses_the_newest_state_and_empties_the_batch() -> None:
     context = one((1, 2), leading(1, [1, 2]))
     told = batch(context)
     told.add_leader_and_isr(brokers(1), T0)
-    context.apply_led(T0, Led(leading(1, [1], epoch=6), 41))
+    context.apply_leadership(T0, PartitionLeadership(leading(1, [1], epoch=6), 41))
     state = states(message(told.build()[ME], ApiKey.LEADER_AND_ISR))[T0]
     assert (state.leader_epoch, state.partition_epoch, state.isr) == (6, 41, (1,))
     assert told.build() == {}
 
 
 @given(contexts(), st.data())
-def test_whatever_was_added_only_brokers_alive_are_asked_each_once_a_kind_in_order(
+def test_any_batch_has_for_each_live_broker_one_request_of_a_kind_in_order(
     context: Context, data: st.DataObject
 ) -> None:
     told = batch(context)

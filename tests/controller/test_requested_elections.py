@@ -1,12 +1,14 @@
-"""Elections that a person asks for: done, or answered with Kafka's reason why not."""
+"""Requested elections: performed, or refused with Kafka's error."""
 
 import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.decide.requested_elections import decide_elections
-from barnabas.controller.decide.steps import MovePartitions, Selector
-from barnabas.controller.states import PartitionState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+)
+from barnabas.controller.states import PartitionState, Selector
 from tests.controller.interpreter import Cluster, Controller, cluster_of, partition_led_by
 
 P = TopicPartition("t", 0)
@@ -36,7 +38,7 @@ def code(cluster: Cluster, by: Selector) -> ErrorCode | None:
         (1, (1, 2), ErrorCode.preferred_leader_not_available),
     ],
 )
-def test_the_preferred_leader_is_elected_if_it_can_and_does_not_lead(
+def test_the_preferred_leader_is_elected_if_it_can_lead_and_does_not(
     leader: int, isr: tuple[int, ...], expected: ErrorCode | None
 ) -> None:
     assert code(one(leader, isr), Selector.PREFERRED) is expected
@@ -48,7 +50,7 @@ def test_a_preferred_leader_that_is_down_is_not_available() -> None:
     assert code(cluster, Selector.PREFERRED) is ErrorCode.preferred_leader_not_available
 
 
-def test_an_unclean_election_is_only_for_what_nobody_leads() -> None:
+def test_an_unclean_election_is_only_for_partitions_without_a_leader() -> None:
     assert code(one(0, (0,)), Selector.OFFLINE_UNCLEAN) is ErrorCode.election_not_needed
     cluster = one(-1, (0,))
     del cluster.live[BrokerId(0)]
@@ -67,7 +69,7 @@ def test_an_unclean_election_gives_a_leader_back() -> None:
     assert cluster.isr(P) == (1,)
 
 
-def test_what_is_unknown_or_being_deleted_is_refused() -> None:
+def test_unknown_and_deleted_partitions_are_refused() -> None:
     context = Controller(one(1, (1, 0))).context
     context.apply_deleting(["t"])
     answers = decide_elections(context, [UNKNOWN, P], Selector.PREFERRED).answers
@@ -77,7 +79,7 @@ def test_what_is_unknown_or_being_deleted_is_refused() -> None:
     }
 
 
-def test_all_partitions_are_asked_for_by_naming_none_and_those_at_peace_are_not_spoken_of() -> None:
+def test_electing_for_all_partitions_omits_those_that_need_no_election() -> None:
     cluster = cluster_of(3, t=[(0, 1), (1, 0), (2, 0)])
     cluster.states[TopicPartition("t", 1)] = partition_led_by(0, (0, 1))
     cluster.states[TopicPartition("t", 2)] = partition_led_by(0, (0,))

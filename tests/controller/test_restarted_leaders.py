@@ -1,10 +1,16 @@
-"""A leader that came back before anybody saw it gone leads on only if no other in sync stayed."""
+"""Leaders that restarted unseen: they lead on only if no other in-sync replica kept running."""
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.controller.context import Assignment, Context, Led, LiveBroker, Replica, Topic
-from barnabas.controller.handle.failover import _led_since_before, _restarted_unseen
-from barnabas.znodes.layout import BrokerRegistration
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.controller.context import (
+    AssignedTopic,
+    Assignment,
+    Context,
+    LiveBroker,
+    PartitionLeadership,
+    PartitionReplica,
+)
+from barnabas.controller.handle.failover import _restarted_leaders, _restarted_unseen
+from barnabas.znodes.layout import BrokerRegistration, LeaderAndIsr
 
 REGISTERED = 100
 
@@ -14,28 +20,28 @@ def context(written: int, leader: int = 1) -> Context:
     found.apply_brokers(
         {BrokerId(1): LiveBroker(BrokerId(1), REGISTERED, BrokerRegistration((), timestamp_ms=0))}
     )
-    found.apply_topic("t", Topic(None, {0: Assignment((BrokerId(1), BrokerId(2)))}, 0))
-    state = Leading(BrokerId(leader), LeaderEpoch(3), 1, (BrokerId(1),))
-    found.apply_led(TopicPartition("t", 0), Led(state, 5, written))
+    found.apply_topic("t", AssignedTopic(None, {0: Assignment((BrokerId(1), BrokerId(2)))}, 0))
+    state = LeaderAndIsr(BrokerId(leader), LeaderEpoch(3), 1, (BrokerId(1),))
+    found.apply_leadership(TopicPartition("t", 0), PartitionLeadership(state, 5, written))
     return found
 
 
-def test_who_registered_after_its_state_was_written_gets_a_new_epoch() -> None:
-    assert list(_led_since_before(context(written=99))) == [TopicPartition("t", 0)]
+def test_a_leader_that_registered_after_its_state_was_written_gets_a_new_epoch() -> None:
+    assert list(_restarted_leaders(context(written=99))) == [TopicPartition("t", 0)]
 
 
-def test_who_has_led_since_it_registered_keeps_its_epoch() -> None:
-    assert list(_led_since_before(context(written=101))) == []
+def test_a_leader_elected_after_it_registered_keeps_its_epoch() -> None:
+    assert list(_restarted_leaders(context(written=101))) == []
 
 
-def test_a_leader_that_is_down_is_a_matter_of_election() -> None:
-    assert list(_led_since_before(context(written=99, leader=2))) == []
+def test_a_dead_leader_is_left_to_the_election() -> None:
+    assert list(_restarted_leaders(context(written=99, leader=2))) == []
 
 
 def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
     doomed = context(written=99)
     doomed.apply_deleting(["t"])
-    assert list(_led_since_before(doomed)) == []
+    assert list(_restarted_leaders(doomed)) == []
 
 
 def two_in_sync(one_registered: int, other_registered: int) -> Context:
@@ -48,21 +54,21 @@ def two_in_sync(one_registered: int, other_registered: int) -> Context:
         }
     )
     both = (BrokerId(1), BrokerId(2))
-    state = Leading(BrokerId(1), LeaderEpoch(3), 1, both)
-    found.apply_led(TopicPartition("t", 0), Led(state, 5, 200))
+    state = LeaderAndIsr(BrokerId(1), LeaderEpoch(3), 1, both)
+    found.apply_leadership(TopicPartition("t", 0), PartitionLeadership(state, 5, 200))
     return found
 
 
-def test_who_restarted_while_another_in_sync_stayed_is_passed_over() -> None:
+def test_a_replica_that_restarted_while_another_in_sync_one_kept_running_is_demoted() -> None:
     for restarted, registered in ((1, (300, 100)), (2, (100, 300))):
         found = two_in_sync(*registered)
         assert list(_restarted_unseen(found)) == [
-            Replica(TopicPartition("t", 0), BrokerId(restarted))
+            PartitionReplica(TopicPartition("t", 0), BrokerId(restarted))
         ]
-        assert list(_led_since_before(found)) == []
+        assert list(_restarted_leaders(found)) == []
 
 
-def test_if_all_in_sync_have_restarted_the_leader_leads_on_in_a_new_epoch() -> None:
+def test_if_the_whole_isr_restarted_the_leader_leads_on_in_a_new_epoch() -> None:
     found = two_in_sync(300, 301)
     assert list(_restarted_unseen(found)) == []
-    assert list(_led_since_before(found)) == [TopicPartition("t", 0)]
+    assert list(_restarted_leaders(found)) == [TopicPartition("t", 0)]

@@ -1,4 +1,4 @@
-"""Writes of a controller: fenced by its epoch, many at once, honest about what became of each."""
+"""The controller's store: writes fenced by its epoch, in batches, with the result of each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.controller.context import Led
-from barnabas.controller.io.store import Deposed, Store
-from barnabas.controller.io.tree_session import Connection
+from barnabas.controller.context import PartitionLeadership
+from barnabas.controller.io.store import ControllerMoved, Store
+from barnabas.controller.io.tree_session import TreeConnection
 from barnabas.znodes import paths
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
-from barnabas.znodes.layout import PartitionState, TopicAssignment, decode_topic, encode_topic
-from barnabas.znodes.tree import ConnectionLoss, Create, NoNode, Operation, SessionExpired
+from barnabas.znodes.layout import LeaderAndIsr, TopicAssignment, decode_topic, encode_topic
+from barnabas.znodes.tree import ConnectionLoss, CreateNode, NoNode, Operation, SessionExpired
 from tests.controller.gated import GatedSession, lose, once
 
 T = [TopicPartition("t", n) for n in range(250)]
 
 
-def state(leader: int, epoch: int = 0) -> PartitionState:
-    return PartitionState(BrokerId(leader), LeaderEpoch(epoch), 1, (BrokerId(leader),))
+def state(leader: int, epoch: int = 0) -> LeaderAndIsr:
+    return LeaderAndIsr(BrokerId(leader), LeaderEpoch(epoch), 1, (BrokerId(leader),))
 
 
 def on_a_tree(scenario: Callable[[Store, GatedSession, EmbeddedSession], Awaitable[None]]) -> None:
@@ -28,19 +28,19 @@ def on_a_tree(scenario: Callable[[Store, GatedSession, EmbeddedSession], Awaitab
         session, admin = GatedSession(tree), tree.session()
         await admin.create(paths.CONTROLLER_EPOCH, b"1")
         await admin.create(paths.topic_path("t"), b"{}", make_parents=True)
-        store = Store(Connection(session).session(), 0)
+        store = Store(TreeConnection(session).session(), 0)
         await scenario(store, session, admin)
 
     asyncio.run(run())
 
 
-def test_states_are_made_and_written_by_the_hundred() -> None:
+def test_states_are_created_and_written_in_batches() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         made = await store.create_states({each: state(1) for each in T})
-        assert made.led == {each: Led(state(1), 0) for each in T}
+        assert made.leadership == {each: PartitionLeadership(state(1), 0) for each in T}
         assert session.transactions < 10
         written = await store.update_states({each: (state(2, 1), 0) for each in T})
-        assert written.led == {each: Led(state(2, 1), 1) for each in T}
+        assert written.leadership == {each: PartitionLeadership(state(2, 1), 1) for each in T}
         stat = await admin.exists(paths.partition_state_path(T[7]))
         assert stat is not None
         assert stat.version == 1
@@ -48,22 +48,22 @@ def test_states_are_made_and_written_by_the_hundred() -> None:
     on_a_tree(scenario)
 
 
-def test_one_that_cannot_be_written_keeps_no_other_from_it() -> None:
+def test_a_state_that_cannot_be_written_does_not_prevent_the_others() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await store.create_states({each: state(1) for each in T[:3]})
         await admin.set(paths.partition_state_path(T[0]), b"{}")
         await admin.delete(paths.partition_state_path(T[1]))
         written = await store.update_states({each: (state(2, 1), 0) for each in T[:3]})
-        assert (list(written.led), written.stale) == ([T[2]], [T[0]])
+        assert (list(written.leadership), written.stale) == ([T[2]], [T[0]])
         again = await store.create_states({each: state(1) for each in T[:4]})
-        assert (list(again.led), again.stale) == ([T[1], T[3]], [T[0], T[2]])
+        assert (list(again.leadership), again.stale) == ([T[1], T[3]], [T[0], T[2]])
         unknown = await store.create_states({TopicPartition("unknown", 0): state(1)})
-        assert (unknown.led, unknown.stale) == ({}, [])
+        assert (unknown.leadership, unknown.stale) == ({}, [])
 
     on_a_tree(scenario)
 
 
-def test_what_another_wrote_since_is_neither_replaced_nor_deleted() -> None:
+def test_a_node_written_by_another_is_neither_replaced_nor_deleted() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await admin.create("/asked", b"for one")
         await admin.set("/asked", b"for two")
@@ -78,25 +78,25 @@ def test_what_another_wrote_since_is_neither_replaced_nor_deleted() -> None:
     on_a_tree(scenario)
 
 
-def test_nothing_is_written_once_another_was_elected() -> None:
+def test_nothing_is_written_after_another_controller_was_elected() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await admin.set(paths.CONTROLLER_EPOCH, b"2")
-        with pytest.raises(Deposed):
+        with pytest.raises(ControllerMoved):
             await store.create_states({T[0]: state(1)})
-        with pytest.raises(Deposed):
-            await store.write(Create("/mine"))
+        with pytest.raises(ControllerMoved):
+            await store.write(CreateNode("/mine"))
         assert await admin.exists("/mine") is None
         assert await admin.exists(paths.partitions_path("t")) is None
 
     on_a_tree(scenario)
 
 
-def test_what_is_begun_in_one_session_is_not_finished_in_another() -> None:
+def test_work_of_one_session_does_not_continue_in_another() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await session.expire()
         await session.renew()
         with pytest.raises(SessionExpired):
-            await store.write(Create("/mine"))
+            await store.write(CreateNode("/mine"))
         with pytest.raises(SessionExpired):
             await store.children("/")
 
@@ -104,7 +104,7 @@ def test_what_is_begun_in_one_session_is_not_finished_in_another() -> None:
 
 
 @pytest.mark.parametrize("gate", ["before", "after"])
-def test_a_delete_whose_answer_was_lost_is_done(gate: str) -> None:
+def test_a_delete_whose_response_was_lost_is_done(gate: str) -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await store.create_states({each: state(1) for each in T[:3]})
         setattr(session, gate, once(lose))
@@ -114,7 +114,7 @@ def test_a_delete_whose_answer_was_lost_is_done(gate: str) -> None:
     on_a_tree(scenario)
 
 
-def test_a_topic_is_deleted_with_what_is_added_meanwhile() -> None:
+def test_a_topic_is_deleted_with_the_nodes_added_meanwhile() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         await store.create_states({each: state(1) for each in T})
 
@@ -128,7 +128,7 @@ def test_a_topic_is_deleted_with_what_is_added_meanwhile() -> None:
     on_a_tree(scenario)
 
 
-def test_an_assignment_is_written_beside_partitions_that_another_added() -> None:
+def test_an_assignment_is_merged_with_partitions_added_meanwhile() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         one, two = (BrokerId(1),), (BrokerId(2),)
         await admin.set(paths.topic_path("t"), encode_topic(TopicAssignment({0: one, 1: one})))
@@ -142,7 +142,7 @@ def test_an_assignment_is_written_beside_partitions_that_another_added() -> None
     on_a_tree(scenario)
 
 
-def test_a_lost_connection_is_waited_out() -> None:
+def test_a_call_waits_for_a_lost_connection() -> None:
     async def scenario(store: Store, session: GatedSession, admin: EmbeddedSession) -> None:
         session.suspend()
         calls = 0

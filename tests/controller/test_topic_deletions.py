@@ -1,4 +1,4 @@
-"""Deleting topics: begun, halted, retried and ended, by whoever is the controller."""
+"""Topic deletion: begun, halted, retried and completed, by any controller."""
 
 from itertools import count
 
@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Replica
+from barnabas.controller.context import Assignment, PartitionReplica
 from barnabas.controller.decide.broker_liveness import decide_brokers_down, decide_brokers_up
 from barnabas.controller.decide.steps import (
     BeginDeletion,
-    DropDeletion,
-    EndTopic,
+    CancelDeletions,
     MarkIneligible,
     MovePartitions,
     MoveReplicas,
     QueueDeletions,
-    TellMetadata,
+    RemoveTopic,
+    SendMetadata,
 )
 from barnabas.controller.decide.topic_deletions import (
     decide_deletions,
@@ -42,7 +42,7 @@ def begin(controller: Controller) -> None:
 
 
 def answer(controller: Controller, broker: int, code: ErrorCode = ErrorCode.none) -> None:
-    """A broker answers for all that it was asked to delete."""
+    """A broker responds for all replicas that it was asked to delete."""
     asked = [
         replica.topic_partition
         for replica, state in controller.context.replica_states.items()
@@ -74,9 +74,9 @@ def states(controller: Controller) -> list[ReplicaState]:
 
 
 def is_gone(controller: Controller, topic: str = "t") -> bool:
-    """Whether nothing is left of a topic, neither in the tree nor in the context nor on disks."""
+    """Whether nothing is left of a topic in the tree, the context and on the brokers."""
     cluster, context = controller.cluster, controller.context
-    left = (*cluster.states, *(each.topic_partition for each in cluster.logs), *context.led)
+    left = (*cluster.states, *(each.topic_partition for each in cluster.logs), *context.leadership)
     known = (*context.partition_states, *(r.topic_partition for r in context.replica_states))
     return (
         all(each.topic != topic for each in (*left, *known))
@@ -85,16 +85,16 @@ def is_gone(controller: Controller, topic: str = "t") -> bool:
     )
 
 
-def test_a_deletion_goes_from_nobody_leads_to_all_is_deleted() -> None:
+def test_a_deletion_stops_leaders_then_replicas_then_deletes_them() -> None:
     controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
     begin(controller)
-    replicas = (Replica(P, BrokerId(0)), Replica(P, BrokerId(1)))
+    replicas = (PartitionReplica(P, BrokerId(0)), PartitionReplica(P, BrokerId(1)))
     assert controller.performed == [
         QueueDeletions(("t",)),
         MovePartitions((P,), PartitionState.OFFLINE),
         MovePartitions((P,), PartitionState.NON_EXISTENT),
         BeginDeletion(("t",)),
-        TellMetadata(None, (P,)),
+        SendMetadata(None, (P,)),
         MoveReplicas(replicas, ReplicaState.OFFLINE),
         MoveReplicas(replicas, ReplicaState.DELETION_STARTED),
     ]
@@ -103,13 +103,13 @@ def test_a_deletion_goes_from_nobody_leads_to_all_is_deleted() -> None:
     answer(controller, 1)
     assert controller.performed[-2:] == [
         MoveReplicas(replicas, ReplicaState.NON_EXISTENT),
-        EndTopic("t"),
+        RemoveTopic("t"),
     ]
     assert is_gone(controller)
     assert controller.refused == []
 
 
-def test_nothing_is_asked_twice_while_an_answer_is_awaited() -> None:
+def test_a_deletion_is_not_requested_twice_while_a_response_is_pending() -> None:
     controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
     begin(controller)
     answer(controller, 0)
@@ -117,28 +117,28 @@ def test_nothing_is_asked_twice_while_an_answer_is_awaited() -> None:
     assert decide_deletions(controller.context, ["t"], True) == ()
 
 
-def test_marks_of_unknown_topics_and_of_all_while_deletion_is_disabled_are_taken_away() -> None:
+def test_marks_of_unknown_topics_and_all_marks_while_deletion_is_disabled_are_removed() -> None:
     context = Controller(cluster_of(3, t=[(0, 1)])).context
     assert decide_deletions(context, ["u", "t"], True) == (
-        DropDeletion(("u",)),
+        CancelDeletions(("u",)),
         QueueDeletions(("t",)),
     )
-    assert decide_deletions(context, ["u", "t"], False) == (DropDeletion(("u", "t")),)
+    assert decide_deletions(context, ["u", "t"], False) == (CancelDeletions(("u", "t")),)
 
 
-def test_a_topic_that_is_being_moved_waits() -> None:
+def test_a_deletion_waits_for_a_reassignment() -> None:
     cluster = marked(cluster_of(3, t=[(0, 1)]), "t")
     cluster.topics["t"][0] = Assignment((BrokerId(2), BrokerId(0)), adding=(BrokerId(2),))
     controller = Controller(cluster)
     begin(controller)
     assert controller.performed == [
         QueueDeletions(("t",)),
-        MarkIneligible(("t",), "a partition is being moved"),
+        MarkIneligible(("t",), "a partition is being reassigned"),
     ]
     assert decide_eligible_after_up(controller.context, [BrokerId(0)]) == ()
 
 
-def test_a_replica_that_is_down_holds_the_end_up_until_its_broker_is_back() -> None:
+def test_an_offline_replica_delays_the_deletion_until_its_broker_is_back() -> None:
     controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
     down(controller, 1)
     begin(controller)
@@ -152,7 +152,7 @@ def test_a_replica_that_is_down_holds_the_end_up_until_its_broker_is_back() -> N
     assert is_gone(controller)
 
 
-def test_a_broker_that_dies_before_it_answers_is_asked_again_when_it_is_back() -> None:
+def test_a_broker_that_dies_before_its_response_is_asked_again_when_it_is_back() -> None:
     controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
     begin(controller)
     down(controller, 1)
@@ -164,7 +164,7 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again_when_it_is_back() -
     assert controller.refused == []
 
 
-def test_a_failed_deletion_is_not_retried_until_a_broker_comes_up() -> None:
+def test_a_failed_deletion_is_not_retried_until_a_broker_starts() -> None:
     controller = Controller(marked(cluster_of(3, t=[(0, 1)]), "t"))
     begin(controller)
     answer(controller, 0, ErrorCode.kafka_storage_error)
@@ -182,7 +182,7 @@ def test_a_failed_deletion_is_not_retried_until_a_broker_comes_up() -> None:
     assert is_gone(controller)
 
 
-def test_old_answers_and_those_of_partitions_that_moved_away_change_nothing() -> None:
+def test_old_responses_and_those_of_removed_replicas_change_nothing() -> None:
     context = Controller(cluster_of(3, t=[(0, 1)])).context
     codes = {P: ErrorCode.none, TopicPartition("u", 3): ErrorCode.kafka_storage_error}
     assert decide_replicas_deleted(context, BrokerId(0), codes) == ()
@@ -202,7 +202,7 @@ def test_a_topic_without_partitions_is_deleted_at_once() -> None:
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True), max_size=3),
     st.sets(st.integers(0, 3), max_size=3),
 )
-def test_a_crash_at_any_step_of_a_deletion_is_finished_by_the_next_controller(
+def test_a_deletion_that_crashed_at_any_step_is_completed_by_the_next_controller(
     partitions: list[list[int]], late: set[int]
 ) -> None:
     for crash_after in count():
@@ -236,7 +236,7 @@ def run_to_the_end(controller: Controller) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["down", "up", "done", "fail"]), st.integers(0, 3))))
-def test_whatever_happens_to_brokers_a_deletion_ends_when_all_are_back(
+def test_a_deletion_completes_when_all_brokers_are_back_in_any_history(
     history: list[tuple[str, int]],
 ) -> None:
     cluster = marked(cluster_of(4, t=[(0, 1, 2), (3, 0), (1,)], u=[(0, 1)]), "t")
@@ -259,7 +259,7 @@ def test_whatever_happens_to_brokers_a_deletion_ends_when_all_are_back(
         up(controller, broker)
         answer(controller, broker)
     assert is_gone(controller)
-    assert TopicPartition("u", 0) in controller.context.led
+    assert TopicPartition("u", 0) in controller.context.leadership
 
 
 def test_ten_thousand_partitions_are_deleted_in_as_many_steps_as_one() -> None:

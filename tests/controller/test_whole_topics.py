@@ -1,18 +1,18 @@
-"""A broker that has just started hears from a new controller of whole topics, or of none."""
+"""A new controller sends a started broker every topic with all its partitions at once."""
 
 from collections.abc import Iterator
 
 from barnabas.base.ids import BrokerId
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import paths
-from barnabas.znodes.tree import Create, Delete, Operation
+from barnabas.znodes.tree import CreateNode, DeleteNode, Operation
 from tests.controller.cluster import Cluster, FakeBroker, scenario
 
 STARTED = 3
 
 
 def known(broker: FakeBroker) -> Iterator[dict[str, set[int]]]:
-    """The partitions of each topic that it knows of, after each request in turn."""
+    """The known partitions of each topic, after each request."""
     so_far: dict[str, set[int]] = {}
     for message in broker.messages(ApiKey.UPDATE_METADATA):
         for topic in message.topic_states:
@@ -22,18 +22,18 @@ def known(broker: FakeBroker) -> Iterator[dict[str, set[int]]]:
 
 
 async def change_controllers(cluster: Cluster, *, controller_is_back: bool) -> None:
-    """The controller, broker 0, goes; a broker starts before another is elected, and perhaps
-    it is back by then, too."""
+    """Stop the controller, broker 0; start a broker before the next election, and perhaps broker 0
+    as well."""
     own, other = (paths.broker_path(BrokerId(each)) for each in (0, STARTED))
     registered, _ = await cluster.admin.get(own)
     await cluster.node(STARTED)
     changes: list[Operation] = [
-        Delete(paths.CONTROLLER),
-        Delete(own),
-        Create(other, registered, ephemeral=True),
+        DeleteNode(paths.CONTROLLER),
+        DeleteNode(own),
+        CreateNode(other, registered, ephemeral=True),
     ]
     if controller_is_back:
-        changes.append(Create(own, registered, ephemeral=True))
+        changes.append(CreateNode(own, registered, ephemeral=True))
     await cluster.nodes[0].session.multi(tuple(changes))
     await cluster.until(lambda: cluster.active is not None)
     await cluster.quiet()
@@ -46,7 +46,7 @@ def knew_whole_topics(cluster: Cluster, topics: dict[str, set[int]]) -> bool:
 
 
 @scenario
-async def test_also_if_some_partitions_need_a_new_leader(cluster: Cluster) -> None:
+async def test_topics_are_sent_whole_if_some_partitions_need_a_new_leader(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (0, 1), (2, 1))
     await cluster.create_topic("u", (0, 2), (1, 2))
@@ -55,7 +55,9 @@ async def test_also_if_some_partitions_need_a_new_leader(cluster: Cluster) -> No
 
 
 @scenario
-async def test_also_if_nobody_can_lead_some_partitions(cluster: Cluster) -> None:
+async def test_topics_are_sent_whole_if_some_partitions_cannot_get_a_leader(
+    cluster: Cluster,
+) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (0,))
     await change_controllers(cluster, controller_is_back=False)
@@ -63,7 +65,7 @@ async def test_also_if_nobody_can_lead_some_partitions(cluster: Cluster) -> None
 
 
 @scenario
-async def test_also_if_a_leader_restarted_that_leads_on(cluster: Cluster) -> None:
+async def test_topics_are_sent_whole_if_a_restarted_leader_leads_on(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (0,), (1, 2))
     await change_controllers(cluster, controller_is_back=True)
@@ -71,7 +73,7 @@ async def test_also_if_a_leader_restarted_that_leads_on(cluster: Cluster) -> Non
 
 
 @scenario
-async def test_also_if_a_leader_restarted_that_is_passed_over(cluster: Cluster) -> None:
+async def test_topics_are_sent_whole_if_a_restarted_leader_is_demoted(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (0, 1), (1, 2))
     await change_controllers(cluster, controller_is_back=True)
@@ -79,7 +81,7 @@ async def test_also_if_a_leader_restarted_that_is_passed_over(cluster: Cluster) 
 
 
 @scenario
-async def test_also_if_it_takes_several_requests_to_tell_all_replicas(cluster: Cluster) -> None:
+async def test_topics_are_sent_whole_if_replicas_need_several_requests(cluster: Cluster) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", *[(1, 2, 0)] * 600)
     await change_controllers(cluster, controller_is_back=False)

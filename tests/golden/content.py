@@ -8,7 +8,7 @@ _LONG: Final = 100
 
 
 def content(data: bytes | None) -> str | None:
-    """Bytes as base64, many of them as their hash."""
+    """Bytes as base64; long ones as their hash."""
     if data is None:
         return None
     if len(data) > _LONG:

@@ -87,7 +87,7 @@ _MEMBER: Final = ConsumerGroupMemberMetadataValue(
 
 
 class Written(NamedTuple):
-    """One record, the version of its value, and what is read again from that version."""
+    """One record, the version of its value, and the record decoded from that version."""
 
     name: str
     version: int
@@ -118,7 +118,7 @@ def _classic_groups() -> list[Written]:
 
 
 def _known(value: GroupMetadataValue, version: int) -> GroupMetadataValue:
-    """What the version can tell of the group."""
+    """The group as far as the version contains it."""
     members = value.members
     if version < 3:
         members = tuple(dataclasses.replace(each, group_instance_id=None) for each in members)
@@ -190,7 +190,7 @@ _KEY_VERSIONS: Final = {
     ConsumerGroupTargetAssignmentMember: 7,
     ConsumerGroupCurrentMemberAssignment: 8,
 }
-# The fields whose names do not follow from ours: these drop the unit, or the kind.
+# Fields whose names differ from ours: they drop the unit, or the kind.
 _UNITLESS: Final = (MemberMetadata, GroupMetadataValue, CommittedOffset)
 
 

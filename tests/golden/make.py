@@ -1,4 +1,4 @@
-"""Makes the golden files anew, with a real Kafka: `python -m tests.golden.make`."""
+"""The generator of the golden files, with a real Kafka: `python -m tests.golden.make`."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from tests.support.kafka_broker import KafkaBroker, ZooKeeper, running_kafka, ru
 
 GOLDEN: Final = Path(__file__).parent / f"kafka-{VERSION}"
 
-# Nothing is thrown away by age, all else that Kafka does by the clock is done at once.
+# No retention by age; all other periodic work of Kafka happens at once.
 _PROPERTIES: Final = {
     "log.retention.ms": "-1",
     "log.retention.check.interval.ms": "200",
@@ -31,7 +31,7 @@ _PROPERTIES: Final = {
 
 
 def make(golden: Path) -> None:
-    """Leave `clean`, after a clean stop, and `killed`, after a SIGKILL; each with its JSON."""
+    """Write `clean`, after a clean stop, and `killed`, after a SIGKILL; each with its JSON."""
     kafka = apache_kafka()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
@@ -59,8 +59,8 @@ def make(golden: Path) -> None:
 
 
 def _begin_leader_epoch(zookeeper: ZooKeeper, epoch: int) -> None:
-    """Do what a controller does between two leaders: a single broker keeps its epoch."""
-    state = layout.PartitionState(BrokerId(0), LeaderEpoch(epoch), 1, (BrokerId(0),))
+    """Raise the leader epoch as a controller does: a single broker would keep it."""
+    state = layout.LeaderAndIsr(BrokerId(0), LeaderEpoch(epoch), 1, (BrokerId(0),))
     encoded = layout.encode_partition_state(state).decode()
     zookeeper.enter(
         *(f"set /brokers/topics/{topic}/partitions/0/state {encoded}" for topic in TOPICS)
@@ -80,7 +80,7 @@ def _keep(
 
 
 def _lines(items: dict[str, Any]) -> str:
-    """One item a line: readable where it matters, and small."""
+    """One item per line: readable and small."""
     texts = (
         f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}"
         for name, value in items.items()

@@ -194,12 +194,12 @@ def versions(key: ApiKey) -> range:
 
 
 def request(key: ApiKey, version: int) -> Any:
-    """The request as that version can say it."""
+    """The request as far as that version contains it."""
     return adapt(REQUESTS[key], request_type(key, version))
 
 
 def response(key: ApiKey, version: int) -> Any:
-    """The response as that version can say it."""
+    """The response as far as that version contains it."""
     if (key, version) == (ApiKey.LEADER_AND_ISR, 4):
         return LEADER_AND_ISR_ANSWER_V4
     return adapt(RESPONSES[key], response_type(key, version))

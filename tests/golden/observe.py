@@ -1,4 +1,4 @@
-"""What Kafka tells of its own logs: through its protocol, and through its dump tool."""
+"""Kafka's view of its own logs: through its protocol, and through its dump tool."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ from tests.support.confluent_client import ConfluentAdmin, ConfluentClient, admi
 from tests.support.kafka_dump import Fields, dump
 
 WITHOUT_INDEXES: Final = (".log", ".txnindex", ".snapshot")
-_PREALLOCATED: Final = bytes(100)  # at the end of a file, the tool gives up
+_PREALLOCATED: Final = bytes(100)  # the tool fails at the end of a file
 DUMPED: Final = (*WITHOUT_INDEXES, ".index", ".timeindex")
 
 
 def observe_topics(bootstrap: str) -> dict[str, Any]:
-    """Each partition as a consumer sees it: its offsets, its records, where times are found."""
+    """Each partition as a consumer sees it: offsets, records, and offsets by timestamp."""
     names = [name for name in ConfluentAdmin(bootstrap).topics() if not name.startswith("__")]
     return {f"{name}-0": _observe(bootstrap, name) for name in sorted(names)}
 
@@ -46,14 +46,14 @@ def _observe(bootstrap: str, topic: str) -> dict[str, Any]:
 def read_partition(
     client: ConfluentClient, topic: str, *, isolation: str = "read_uncommitted"
 ) -> list[Stored]:
-    """All that there is for a consumer of partition 0."""
+    """All records that a consumer of partition 0 sees."""
     end = _offset(client.bootstrap, topic, admin.OffsetSpec.latest(), isolation).offset
     consumer: Consumer = client.consumer(
         {"isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
     )
     found = []
     try:
-        # With the leader unknown librdkafka would look for the beginning only later.
+        # Without a known leader librdkafka would resolve the beginning only later.
         consumer.list_topics(topic, timeout=PATIENCE_S)
         consumer.assign([TopicPartition(topic, 0, -2)])
         while True:
@@ -68,7 +68,7 @@ def read_partition(
 
 
 def _offset(bootstrap: str, topic: str, spec: Any, isolation: str = "read_uncommitted") -> Any:
-    """What ListOffsets answers: an offset, and a timestamp if that was looked for."""
+    """The result of ListOffsets: an offset, and a timestamp if one was requested."""
     level = getattr(confluent_kafka.IsolationLevel, isolation.upper())
     asked = {TopicPartition(topic, 0): spec}
     client = ConfluentAdmin(bootstrap).client
@@ -86,7 +86,7 @@ def as_json(record: Stored) -> list[Any]:
 def observe_files(kafka: ApacheKafka, data: Path, suffixes: Sequence[str]) -> dict[str, Any]:
     """Each file as the dump tool sees it: the names of fields, then the fields of each entry.
 
-    Of the records only what a consumer does not see: the markers that end transactions.
+    Of the records only those that a consumer does not see: transaction markers.
     """
     files = sorted(path for path in data.rglob("*") if path.suffix in suffixes)
     files = [path for path in files if not path.read_bytes().endswith(_PREALLOCATED)]

@@ -1,10 +1,10 @@
-"""The topics of the golden files, and how they are configured."""
+"""The topics of the golden files, and their configs."""
 
 from collections.abc import Mapping
 from typing import Final
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-INDEX_BYTES: Final = 1024  # so small that those of a killed broker do not weigh much
+INDEX_BYTES: Final = 1024  # small, as a killed broker leaves preallocated indexes
 
 _SMALL_SEGMENTS: Final = {
     "segment.bytes": "2000",

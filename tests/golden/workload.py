@@ -1,4 +1,4 @@
-"""What is written into a Kafka broker so that its files show every feature of the format."""
+"""The records written to a Kafka broker, so that its files have every feature of the format."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tests.support.confluent_client import ConfluentAdmin, ConfluentClient
 BASE_TIME: Final = 1_700_000_000_000
 PATIENCE_S: Final = 60.0
 
-# All that a record can hold, and lack.
+# Records with and without every field.
 FEATURES: Final = (
     Message(b"value", b"key", (("header", b"1"), ("header", b"2")), BASE_TIME),
     Message(None, b"tombstone", (), BASE_TIME + 1),
@@ -27,7 +27,7 @@ FEATURES: Final = (
 
 
 def numbered(count: int, size: int = 20, *, start: int = 0) -> list[Message]:
-    """Messages whose times rise, save for every seventh."""
+    """Messages with increasing timestamps, except for every seventh."""
     return [
         Message(
             b"%0*d" % (size, n), b"key-%d" % n, (), BASE_TIME + n * 10 - (500 if n % 7 == 6 else 0)
@@ -37,7 +37,7 @@ def numbered(count: int, size: int = 20, *, start: int = 0) -> list[Message]:
 
 
 class Workload:
-    """Writes through one broker, which may be started again in between."""
+    """Writes through one broker, which may be restarted in between."""
 
     def __init__(self, bootstrap: str, data: Path) -> None:
         self.client = ConfluentClient(bootstrap)
@@ -71,7 +71,7 @@ class Workload:
             self.compactable(topic)
 
     def one_by_one(self, topic: str, messages: Sequence[Message]) -> None:
-        """Each in a batch of its own, by one producer."""
+        """Each in its own batch, by one producer."""
         self._send({}, topic, messages, flush_each=True)
 
     def transactions(self) -> None:
@@ -102,7 +102,7 @@ class Workload:
         return producer
 
     def compactable(self, topic: str) -> None:
-        """Keys written again and again, tombstones, and a producer whose last record goes."""
+        """Repeated keys, tombstones, and a producer whose last record is compacted away."""
         self._send({"enable.idempotence": True}, topic, [message_now(0, b"overwritten")])
         again = [message_now(n, b"kept" if n == 7 else b"key-%d" % (n % 5)) for n in range(40)]
         self._send({"compression.type": "gzip"}, topic, again[:20])
@@ -124,7 +124,7 @@ class Workload:
         assert producer.flush(PATIENCE_S) == 0
 
     def second(self) -> None:
-        """In a later leader epoch: more of all, and what housekeeping makes of it."""
+        """In a later leader epoch: more of all, and the result of maintenance."""
         self.one_by_one("segments", numbered(40, start=80))
         self.one_by_one("produced", FEATURES)
         self.admin.delete_records("deleted", 33)
@@ -137,12 +137,12 @@ class Workload:
     def third(self) -> None:
         """In the last leader epoch, before the broker is killed."""
         self.one_by_one("segments", numbered(30, start=120))
-        for start in (30, 50):  # the second begins a new segment
+        for start in (30, 50):  # the second one rolls a new segment
             self.client.produce("preallocated", numbered(20, 200, start=start))
         self.client.produce("idempotent", [message_now(n) for n in range(3)], idempotent=True)
 
     def cleaned(self, topic: str) -> int:
-        """Up to where the broker has compacted a topic."""
+        """The offset up to which the broker has compacted a topic."""
         checkpoint = self.data / "cleaner-offset-checkpoint"
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
         return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} ")), 0)
@@ -155,5 +155,5 @@ class Workload:
 
 
 def message_now(number: int, key: bytes | None = None) -> Message:
-    """Without a time of its own: producers whose last time is long past are forgotten."""
+    """Without a timestamp: Kafka forgets producers whose last timestamp is old."""
     return Message(b"value-%d" % number, key if key is not None else b"key-%d" % number)

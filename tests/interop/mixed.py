@@ -1,4 +1,4 @@
-"""A cluster of both kinds: brokers of ours and one of Apache Kafka's on the same ZooKeeper."""
+"""A mixed cluster: brokers of Barnabas and one of Apache Kafka on the same ZooKeeper."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ from tests.support.kafka_broker import KafkaBroker, ZooKeeper
 
 OURS: Final = (0, 1)
 THEIRS: Final = 2
-# Each of the brokers is once the first, so each leads one partition.
+# Each broker is the first replica once, so each leads one partition.
 EACH_LEADS: Final = ([0, 1, 2], [1, 2, 0], [2, 0, 1])
 
-# A follower falls out of the ISR long before its session ends.
+# A follower leaves the ISR long before its session expires.
 LAG_MS: Final = 1_500
 SESSION_MS: Final = 4_000
 _BOTH: Final = {
@@ -43,7 +43,7 @@ _IDEMPOTENT: Final[dict[str, Any]] = {
 
 
 class State(NamedTuple):
-    """A partition as its znodes have it."""
+    """A partition in the znodes."""
 
     replicas: list[int]
     leader: int
@@ -52,7 +52,7 @@ class State(NamedTuple):
 
 
 class Mixed:
-    """Two brokers of ours and one of Kafka's; whoever starts first is the controller."""
+    """Two brokers of Barnabas and one of Kafka; the first to start is the controller."""
 
     def __init__(
         self, kafka: ApacheKafka, folder: Path, zookeeper: str, their_properties: Mapping[str, str]
@@ -61,7 +61,9 @@ class Mixed:
         self.zookeeper = zookeeper
         settings = [f"{key}={value}" for key, value in _BOTH.items()]
         self.ours = Cluster(folder, zookeeper, len(OURS), settings)
-        address = ZooKeeper(kafka, folder / "theirs")  # only for its address: ours runs instead
+        address = ZooKeeper(
+            kafka, folder / "theirs"
+        )  # only for its address: our server runs instead
         address.address = zookeeper
         self.theirs = KafkaBroker(
             address,
@@ -74,7 +76,7 @@ class Mixed:
         self.ours.close()
         self.theirs.kill()
 
-    # -- where things are ----------------------------------------------------
+    # -- places ----------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
@@ -82,13 +84,13 @@ class Mixed:
 
     @property
     def folders(self) -> dict[int, Path]:
-        """Where each broker's logs lie."""
+        """The log directory of each broker."""
         ours = {number: broker.data for number, broker in self.ours.brokers.items()}
         return {**ours, THEIRS: self.theirs.data}
 
     @property
     def ports(self) -> dict[int, int]:
-        """Where the running brokers listen."""
+        """The addresses of the running brokers."""
         ours = {number: broker.port for number, broker in self.ours.running.items()}
         their_port = int(self.theirs.bootstrap.rpartition(":")[2])
         return {**ours, THEIRS: their_port} if self.theirs.is_running else ours
@@ -97,7 +99,7 @@ class Mixed:
         return State(*self.znodes()["partitions"][f"{topic}-{partition}"])
 
     def znodes(self) -> dict[str, Any]:
-        """What the tree says, as soon as it says all of it: topics come and go in steps."""
+        """The state in the tree, once it is complete: topics are created and deleted in steps."""
         found: list[dict[str, Any]] = []
 
         def whole() -> bool:
@@ -112,12 +114,12 @@ class Mixed:
         files = sorted((self.folders[broker] / f"{topic}-{partition}").glob("*.log"))
         return b"".join(file.read_bytes() for file in files)
 
-    # -- doing ---------------------------------------------------------------
+    # -- operations ------------------------------------------------------------
 
     def create(
         self, topic: str, assignment: Sequence[list[int]] = EACH_LEADS, **config: str
     ) -> None:
-        """Return when all brokers have heard of it."""
+        """Create a topic; return when all brokers know it."""
         new = admin.NewTopic(
             topic,
             num_partitions=len(assignment),
@@ -129,7 +131,7 @@ class Mixed:
         self.wait_agreed()
 
     def new_producer_ids(self) -> dict[int, int]:
-        """An id from each broker, as soon as it has got some to give."""
+        """A producer id of each broker, as soon as it has a block."""
         found: dict[int, int] = {}
 
         def all_gave() -> bool:
@@ -144,7 +146,7 @@ class Mixed:
         return found
 
     def delete(self, topic: str) -> None:
-        """Return when no broker has anything of it any more, save to throw it away."""
+        """Delete a topic; return when no broker has it, except as files to be deleted."""
         ConfluentAdmin(self.bootstrap).delete_topic(topic)
 
         def gone() -> bool:
@@ -161,7 +163,7 @@ class Mixed:
         return client.produce(topic, messages, acks=acks, idempotent=acks == "all")
 
     def producer_at(self, broker: int) -> Producer:
-        """One that waits for the leader only, and has asked this broker for its metadata."""
+        """A producer with acks=1 that has its metadata from this broker."""
         settings = {"bootstrap.servers": f"127.0.0.1:{self.ports[broker]}", "acks": "1"}
         return Producer({**settings, "log_level": 0})
 
@@ -184,7 +186,7 @@ class Mixed:
         until(in_sync, f"{topic} in sync on {brokers}")
 
     def wait_agreed(self) -> None:
-        """Return when every broker tells its clients what the znodes say, topic ids included."""
+        """Return when every broker's metadata agrees with the znodes, including topic ids."""
         until(lambda: not self.disagreements(), "agreement")
 
     def disagreements(self) -> list[str]:
@@ -201,7 +203,7 @@ class Mixed:
         ] + ([] if len(ids) == 1 else [f"topic ids: {ids}"])
 
     def wait_same_bytes(self, topic: str, partitions: int = len(EACH_LEADS)) -> None:
-        """Return when every broker's files of every partition are the same to the byte."""
+        """Return when every partition's files are identical on all its brokers."""
 
         def same() -> bool:
             return all(
@@ -223,7 +225,7 @@ def _metadata(port: int) -> Any:
 
 
 def _told(metadata: Any) -> tuple[list[int], int, dict[str, Any]]:
-    """Brokers, controller and partitions, in the form in which the znodes are read."""
+    """Brokers, controller and partitions, in the format of `read_znodes`."""
     partitions = {
         f"{topic.name}-{each.partition_index}": (
             list(each.replica_nodes),

@@ -1,6 +1,6 @@
-"""A real Apache Kafka on the files of our broker: its dump tool, and a broker of it.
+"""A real Apache Kafka on the files of our broker: its dump tool and its broker.
 
-Optional: skipped, with the reason, where Apache Kafka cannot be had.
+Optional: skipped, with the reason, where Apache Kafka is not available.
 """
 
 import shutil
@@ -42,7 +42,7 @@ TOPICS: Final = {
     "compacted": COMPACTED,
     "empty": {},
 }
-# Of a start on any data: its own listener is not up when it first calls itself.
+# At any start: its listener is not up when it first connects to itself.
 HARMLESS: Final = ("Connection to node 0", "Controller 0's connection to broker")
 
 
@@ -55,7 +55,7 @@ def kafka() -> ApacheKafka:
 def ours(
     kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[BrokerProcess, dict[str, Any]]]:
-    """A stopped broker of ours in its third leader epoch, and what clients had got from it."""
+    """A stopped broker of ours in its third leader epoch, and what clients consumed from it."""
     process = BrokerProcess(
         tmp_path_factory.mktemp("ours"),
         ["log.retention.check.interval.ms=200", "log.cleaner.backoff.ms=200"],
@@ -71,7 +71,7 @@ def ours(
         workload.one_by_one("segments", numbered(30, start=80))
         workload.admin.delete_records("deleted", 33)
         first = process.data / "deleted-0" / f"{0:020}.log"
-        # While it is there, Kafka finds no time that its records reach.
+        # While it exists, Kafka finds no timestamp of its records.
         workload.wait("the first segment goes", lambda: not first.exists())
         read = read_all(process.bootstrap)
         process.stop()
@@ -177,7 +177,7 @@ def test_kafkas_dump_finds_nothing_wrong_with_our_indexes(
 
 
 def carry(nodes: dict[str, bytes], zookeeper: ZooKeeper) -> None:
-    """Give a ZooKeeper the nodes of our tree."""
+    """Copy the nodes of our tree to a ZooKeeper."""
     zookeeper.enter(*(f"create {path} {data.decode()}".rstrip() for path, data in nodes.items()))
 
 

@@ -1,6 +1,6 @@
-"""A real Apache Kafka on our ZooKeeper server: what it writes there is to the byte what we write.
+"""A real Apache Kafka on our ZooKeeper server: its znodes are byte for byte as ours.
 
-Optional: skipped, with the reason, where Apache Kafka cannot be had.
+Optional: skipped, with the reason, where Apache Kafka is not available.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def again_config_change(data: bytes, name: str) -> bytes:
     return layout.encode_config_change(change)
 
 
-# By path: the value read, and written again.
+# By path: decode and encode the value.
 AGAIN: Final[dict[str, Callable[..., bytes]]] = {
     r"/cluster/id": lambda data: layout.encode_cluster_id(layout.decode_cluster_id(data)),
     r"/brokers/ids/(\d+)": lambda data, broker_id: layout.encode_broker(
@@ -84,8 +84,8 @@ def protocol_version(request: pytest.FixtureRequest) -> str:
 def written(
     kafka: ApacheKafka, tmp_path: Path, zookeeper_chroot: str, protocol_version: str
 ) -> Iterator[dict[str, Node]]:
-    """Every node of a running Kafka that has made topics, properties, quotas and producer ids."""
-    address = ZooKeeper(kafka, tmp_path)  # only for its address: ours runs instead
+    """Every node of a running Kafka with topics, configs, quotas and producer ids."""
+    address = ZooKeeper(kafka, tmp_path)  # only for its address: our server runs instead
     address.address = zookeeper_chroot
     properties = {
         "broker.id": "-1",
@@ -125,7 +125,7 @@ async def gather_below(session: ZooKeeperSession, path: str, found: dict[str, No
         await gather_below(session, child, found)
 
 
-def test_what_kafka_writes_we_would_write_to_the_byte(
+def test_kafkas_znodes_are_byte_for_byte_as_ours(
     written: dict[str, Node], protocol_version: str
 ) -> None:
     compared, other = list[str](), dict[str, bytes]()
@@ -146,7 +146,7 @@ def test_what_kafka_writes_we_would_write_to_the_byte(
     for path in paths.PERSISTENT_PATHS:
         assert path in written
         assert path == paths.PRODUCER_ID_BLOCK or written[path].data == b""
-    # A generated id is the version of this node, above those that are given by hand.
+    # A generated id is the version of this node, above the configured ids.
     assert written[paths.BROKER_SEQUENCE_ID].stat.version == 1
     assert written[paths.broker_path(BrokerId(1001))].stat.ephemeral_owner != 0
     quota = paths.config_path(paths.user_client_entity("a b/ü*~", None))

@@ -1,6 +1,6 @@
-"""Brokers of ours and of Apache Kafka's in one cluster: each leads, follows and controls the other.
+"""Barnabas and Apache Kafka in one cluster: each leads, follows and controls the other.
 
-Optional: skipped, with the reason, where Apache Kafka or ZooKeeper cannot be had.
+Optional: skipped, with the reason, where Apache Kafka or ZooKeeper is not available.
 """
 
 import json
@@ -25,7 +25,7 @@ REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 
 IDS_IN_A_BLOCK = 1000
-# Of a topic whose only replica was on a broker that is back: Kafka's controller says so, too.
+# For a topic whose only replica was on a restarted broker: Kafka's controller logs it, too.
 HARMLESS = "cannot become follower since the new leader -1 is unavailable"
 
 
@@ -51,9 +51,9 @@ def led_by_us(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Mixed]:
-    """Broker 0 of ours is the controller; all brokers run, and do again after each test.
+    """Our broker 0 is the controller; all brokers run, and again after each test.
 
-    With the requests of 2.7 leaders ask for their ISR by the topic's name.
+    With the protocol of 2.7 leaders name the topic in AlterPartition.
     """
     mixed = Mixed(
         kafka,
@@ -94,7 +94,7 @@ def test_every_broker_gives_out_producer_ids_of_its_own(led_by_us: Mixed) -> Non
     assert len({producer_id // IDS_IN_A_BLOCK for producer_id in ids.values()}) == 3, ids
 
 
-def test_followers_that_hang_leave_the_isr_of_both_kinds_of_leaders_and_come_back(
+def test_hung_followers_leave_the_isr_of_both_kinds_of_leaders_and_rejoin(
     led_by_us: Mixed,
 ) -> None:
     mixed = led_by_us
@@ -156,7 +156,7 @@ def test_kafkas_tools_are_served_by_our_controller(led_by_us: Mixed, tmp_path: P
     assert mixed.read("tools", 0, 1) == ["moves along"]
 
 
-def test_properties_and_deletions_reach_both_kinds(led_by_us: Mixed) -> None:
+def test_configs_and_deletions_reach_both_kinds_of_brokers(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("passing", retention_ms="123456")
     admins = [ConfluentAdmin(f"127.0.0.1:{port}") for port in mixed.ports.values()]
@@ -173,7 +173,7 @@ def test_properties_and_deletions_reach_both_kinds(led_by_us: Mixed) -> None:
 
 
 def send_to_leader_only(producer: Producer, topic: str) -> None:
-    """While the followers hang. A fetch that waited already still gets the first record."""
+    """Send while the followers hang. A fetch that was waiting still gets the first record."""
     for value in ("perhaps lost", "lost"):
         producer.produce(topic, value, partition=0)
         assert producer.flush(PATIENCE_S) == 0
@@ -185,7 +185,9 @@ def went_on_without_the_lost(mixed: Mixed, topic: str, second: int) -> bool:
 
 
 @pytest.mark.long
-def test_what_only_their_killed_leader_had_is_cut_off_when_it_comes_back(led_by_us: Mixed) -> None:
+def test_records_that_only_kafkas_killed_leader_had_are_truncated_when_it_returns(
+    led_by_us: Mixed,
+) -> None:
     mixed = led_by_us
     mixed.create("cut", [[THEIRS, 0, 1]])
     mixed.produce("cut", 0, "first")
@@ -207,7 +209,9 @@ def test_what_only_their_killed_leader_had_is_cut_off_when_it_comes_back(led_by_
 
 
 @pytest.mark.long
-def test_what_only_our_killed_leader_had_is_cut_off_when_it_comes_back(led_by_us: Mixed) -> None:
+def test_records_that_only_our_killed_leader_had_are_truncated_when_it_returns(
+    led_by_us: Mixed,
+) -> None:
     mixed = led_by_us
     mixed.create("cut-ours", [[1, THEIRS]])
     mixed.produce("cut-ours", 0, "first")
@@ -227,7 +231,7 @@ def test_what_only_our_killed_leader_had_is_cut_off_when_it_comes_back(led_by_us
 
 
 @pytest.mark.long
-def test_their_broker_hands_over_what_it_leads_when_it_stops(led_by_us: Mixed) -> None:
+def test_kafkas_broker_hands_its_leaderships_over_when_it_stops(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("handed-over")
     mixed.produce("handed-over", 2, "before")
@@ -242,7 +246,7 @@ def test_their_broker_hands_over_what_it_leads_when_it_stops(led_by_us: Mixed) -
 
 
 @pytest.mark.long
-def test_kafkas_controller_goes_on_where_ours_ends(led_by_us: Mixed) -> None:
+def test_kafkas_controller_takes_over_from_ours(led_by_us: Mixed) -> None:
     mixed = led_by_us
     mixed.create("left-to-them")
     mixed.produce("left-to-them", 0, "under ours")
@@ -267,9 +271,9 @@ def led_by_kafka(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Mixed]:
-    """Apache Kafka's broker is the controller; all brokers run, and do again after each test.
+    """Apache Kafka's broker is the controller; all brokers run, and again after each test.
 
-    With the requests of 2.6 topics have no ids, and its leaders write their ISR themselves.
+    With the protocol of 2.6 topics have no ids, and leaders write their ISR themselves.
     """
     mixed = Mixed(
         kafka,
@@ -286,7 +290,7 @@ def led_by_kafka(
         mixed.close()
 
 
-def test_our_brokers_do_what_kafkas_controller_says(led_by_kafka: Mixed) -> None:
+def test_our_brokers_obey_kafkas_controller(led_by_kafka: Mixed) -> None:
     mixed = led_by_kafka
     mixed.create("told")
     for partition in range(3):
@@ -297,7 +301,7 @@ def test_our_brokers_do_what_kafkas_controller_says(led_by_kafka: Mixed) -> None
     mixed.wait_same_bytes("told")
     assert len({each // IDS_IN_A_BLOCK for each in mixed.new_producer_ids().values()}) == 3
 
-    # Our leader writes its ISR itself; their controller hears of it, and tells all others.
+    # Our leader writes its ISR itself; Kafka's controller reads it and sends it to all.
     mixed.ours.brokers[1].pause()
     try:
         mixed.produce("told", 0, "not on all", acks="1")
@@ -320,7 +324,7 @@ def test_our_brokers_do_what_kafkas_controller_says(led_by_kafka: Mixed) -> None
 
 
 @pytest.mark.long
-def test_our_controller_goes_on_where_kafkas_ends(led_by_kafka: Mixed) -> None:
+def test_our_controller_takes_over_from_kafkas(led_by_kafka: Mixed) -> None:
     mixed = led_by_kafka
     mixed.create("inherited")
     mixed.produce("inherited", 2, "under theirs")

@@ -1,4 +1,4 @@
-"""Our broker on the log folder that a real Kafka left: clients get what they got from Kafka."""
+"""Our broker on the log directory of a real Kafka: clients consume the same records."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def test_a_broker_on_kafkas_files_serves_every_record(
     broker.stop()
 
 
-def test_a_broker_on_kafkas_files_writes_on_where_kafka_ended(
+def test_a_broker_on_kafkas_files_appends_where_kafka_ended(
     broker: BrokerProcess, told: dict[str, Any]
 ) -> None:
     client = ConfluentClient(broker.bootstrap)

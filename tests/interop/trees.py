@@ -1,4 +1,4 @@
-"""The coordination tree of a stopped broker, to be read, filled, or carried to a ZooKeeper."""
+"""The coordination tree of a stopped broker: read, filled, or copied to a ZooKeeper."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ BROKER = BrokerId(0)
 
 
 def in_tree(data: Path, work: Callable[[EmbeddedSession], Awaitable[T]]) -> T:
-    """Open the tree that lies in a log folder, or begin one, and work on it."""
+    """Open or create the tree in a log directory."""
 
     async def run() -> T:
         tree = Tree.open(RealDisk(str(data)), InlineOffload())
@@ -50,9 +50,9 @@ def read_nodes(data: Path) -> dict[str, bytes]:
 
 
 def enter_topics(data: Path, configs: dict[str, str]) -> None:
-    """Let a new tree know every topic of one partition whose log lies in the folder.
+    """Register in a new tree every one-partition topic whose log is in the directory.
 
-    Producer ids go on far beyond those that the logs may know.
+    Producer ids start far above those in the logs.
     """
     block = layout.ProducerIdBlock(BROKER, ProducerId(0), ProducerId(1_000_000))
     nodes = {paths.PRODUCER_ID_BLOCK: layout.encode_producer_id_block(block)}
@@ -71,7 +71,7 @@ def _nodes(data: Path, partition: TopicPartition, configs: dict[str, str]) -> di
     epochs = decode_epoch_checkpoint(
         (data / str(partition) / "leader-epoch-checkpoint").read_bytes()
     )
-    state = layout.PartitionState(BROKER, LeaderEpoch(epochs[-1].epoch), 1, (BROKER,))
+    state = layout.LeaderAndIsr(BROKER, LeaderEpoch(epochs[-1].epoch), 1, (BROKER,))
     return {
         paths.config_path(paths.topic_entity(partition.topic)): layout.encode_config(configs),
         paths.topic_path(partition.topic): layout.encode_topic(

@@ -1,4 +1,4 @@
-"""Delayed operations complete exactly once, by an event or the clock, and leave nothing behind."""
+"""Delayed operations: each completes exactly once, by an event or by its timeout."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ from .virtual_loop import VirtualLoop
 
 
 class Waiting(DelayedOperation):
-    """Completes once it is `ready`, and keeps what happened to it."""
+    """Completes once it is `ready`, and records its callbacks."""
 
     def __init__(self, ready: bool = False, then: Callable[[], object] | None = None) -> None:
         super().__init__()
@@ -60,14 +60,14 @@ def counts(purgatory: Purgatory[Waiting]) -> tuple[int, int]:
     return purgatory.watched, purgatory.delayed
 
 
-def test_what_can_complete_at_once_never_waits(purgatory: Purgatory[Waiting]) -> None:
+def test_a_satisfied_operation_completes_at_once(purgatory: Purgatory[Waiting]) -> None:
     operation = Waiting(ready=True)
     assert purgatory.try_complete_else_watch(operation, ["a"], 100)
     assert operation.events == ["completed"]
     assert counts(purgatory) == (0, 0)
 
 
-def test_an_event_completes_what_it_satisfies_and_only_that(
+def test_an_event_completes_only_satisfied_operations(
     purgatory: Purgatory[Waiting], timer: Timer
 ) -> None:
     first, second = Waiting(), Waiting()
@@ -83,7 +83,7 @@ def test_an_event_completes_what_it_satisfies_and_only_that(
     assert len(timer) == 1
 
 
-def test_an_event_of_many_keys_looks_once_at_what_watches_several(
+def test_an_event_of_many_keys_checks_an_operation_once(
     purgatory: Purgatory[Waiting],
 ) -> None:
     both, other, elsewhere = Waiting(), Waiting(), Waiting()
@@ -96,7 +96,7 @@ def test_an_event_of_many_keys_looks_once_at_what_watches_several(
     assert both.events == ["completed"]
 
 
-def test_an_event_of_many_keys_leaves_alone_what_one_before_took_away(
+def test_an_event_of_many_keys_skips_operations_that_an_earlier_one_cancelled(
     purgatory: Purgatory[Waiting],
 ) -> None:
     second = Waiting()
@@ -108,7 +108,7 @@ def test_an_event_of_many_keys_leaves_alone_what_one_before_took_away(
     assert second.tries == 1
 
 
-def test_the_clock_completes_what_no_event_did(
+def test_a_timeout_completes_an_operation_without_an_event(
     purgatory: Purgatory[Waiting], loop: VirtualLoop
 ) -> None:
     operation = Waiting()
@@ -119,7 +119,7 @@ def test_the_clock_completes_what_no_event_did(
     assert counts(purgatory) == (0, 0)
 
 
-def test_what_an_event_completed_does_not_expire(
+def test_an_operation_completed_by_an_event_does_not_expire(
     purgatory: Purgatory[Waiting], loop: VirtualLoop
 ) -> None:
     operation = Waiting()
@@ -133,7 +133,7 @@ def test_what_an_event_completed_does_not_expire(
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_what_has_no_time_to_wait_expires_at_once(
+def test_an_operation_without_a_timeout_expires_at_once(
     purgatory: Purgatory[Waiting], timeout_ms: int
 ) -> None:
     operation = Waiting()
@@ -142,7 +142,7 @@ def test_what_has_no_time_to_wait_expires_at_once(
     assert counts(purgatory) == (0, 0)
 
 
-def test_a_key_that_nobody_watches_costs_nothing_and_leaves_nothing(
+def test_an_event_of_an_unwatched_key_does_nothing(
     purgatory: Purgatory[Waiting],
 ) -> None:
     other = Waiting()
@@ -170,24 +170,7 @@ def test_operations_of_a_key_complete_in_order_of_arrival(purgatory: Purgatory[W
     assert order == [0, 1, 2, 3, 4]
 
 
-def test_a_key_that_goes_away_hands_back_its_operations_unanswered(
-    purgatory: Purgatory[Waiting], loop: VirtualLoop
-) -> None:
-    gone, both, stays = Waiting(), Waiting(), Waiting()
-    purgatory.try_complete_else_watch(gone, ["a"], 100)
-    purgatory.try_complete_else_watch(both, ["b", "a"], 100)
-    purgatory.try_complete_else_watch(stays, ["b"], 100)
-    assert purgatory.cancel_for("a") == [gone, both]
-    assert purgatory.cancel_for("a") == []
-    assert counts(purgatory) == (1, 1)
-    loop.run_until_idle()
-    assert (gone.events, both.events) == ([], [])
-    assert stays.events == ["completed", "expired"]
-    assert both.force_complete()
-    assert both.events == ["completed"]
-
-
-def test_one_operation_can_be_forgotten(purgatory: Purgatory[Waiting], loop: VirtualLoop) -> None:
+def test_one_operation_can_be_cancelled(purgatory: Purgatory[Waiting], loop: VirtualLoop) -> None:
     operation = Waiting()
     purgatory.try_complete_else_watch(operation, ["a"], 100)
     assert purgatory.cancel(operation)
@@ -228,8 +211,8 @@ def test_completing_one_may_complete_add_and_cancel_others_of_the_same_key(
     assert counts(purgatory) == (1, 1)
 
 
-def test_operations_that_complete_each_other_end(purgatory: Purgatory[Waiting]) -> None:
-    """As when each answered fetch leads to the next one of the same client."""
+def test_operations_that_complete_each_other_terminate(purgatory: Purgatory[Waiting]) -> None:
+    """As when each completed fetch leads to the client's next one."""
     made: list[Waiting] = []
 
     def fetch_again() -> None:
@@ -244,7 +227,7 @@ def test_operations_that_complete_each_other_end(purgatory: Purgatory[Waiting]) 
     assert counts(purgatory) == (1, 1)
 
 
-def test_what_one_operation_raises_is_reported_and_the_others_complete(
+def test_an_error_of_one_operation_is_reported_and_the_others_complete(
     purgatory: Purgatory[Waiting], loop: VirtualLoop
 ) -> None:
     fault = ValueError("its client is gone")
@@ -262,7 +245,7 @@ def test_what_one_operation_raises_is_reported_and_the_others_complete(
     assert counts(purgatory) == (0, 0)
 
 
-def test_an_operation_that_cannot_even_be_tried_waits_for_the_clock(
+def test_an_operation_whose_try_complete_raises_waits_for_its_timeout(
     purgatory: Purgatory[Waiting], loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = ValueError("no such partition")
@@ -279,7 +262,7 @@ def test_an_operation_that_cannot_even_be_tried_waits_for_the_clock(
     assert operation.events == ["completed", "expired"]
 
 
-def test_an_operation_that_fails_on_arrival_raises_to_its_owner_and_does_not_wait(
+def test_an_operation_that_raises_when_added_raises_to_the_caller_and_does_not_wait(
     purgatory: Purgatory[Waiting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(operation: Waiting) -> bool:
@@ -291,9 +274,7 @@ def test_an_operation_that_fails_on_arrival_raises_to_its_owner_and_does_not_wai
     assert counts(purgatory) == (0, 0)
 
 
-def test_keys_that_cannot_be_watched_leave_nothing_waiting(
-    purgatory: Purgatory[Waiting], timer: Timer
-) -> None:
+def test_unhashable_keys_leave_nothing_waiting(purgatory: Purgatory[Waiting], timer: Timer) -> None:
     with pytest.raises(TypeError, match="unhashable"):
         purgatory.try_complete_else_watch(Waiting(), [("a", [])], 100)
     assert counts(purgatory) == (0, 0)
@@ -315,8 +296,8 @@ def test_a_waiting_operation_cannot_be_watched_again(purgatory: Purgatory[Waitin
     assert counts(purgatory) == (1, 1)
 
 
-def test_a_completed_operation_is_held_by_nobody(purgatory: Purgatory[Waiting]) -> None:
-    """Freed at once by its last reference, without the garbage collector."""
+def test_a_completed_operation_is_not_referenced(purgatory: Purgatory[Waiting]) -> None:
+    """It is freed with its last reference, without the garbage collector."""
     gc.disable()
     try:
         operation = Waiting()
@@ -341,7 +322,7 @@ steps = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(steps, max_size=60))
-def test_any_history_completes_each_operation_once_and_watches_only_those_that_wait(
+def test_any_history_completes_each_operation_once_and_watches_only_waiting_ones(
     history: list[tuple[str, list[str], int]],
 ) -> None:
     loop = VirtualLoop()
@@ -360,7 +341,9 @@ def test_any_history_completes_each_operation_once_and_watches_only_those_that_w
             if step == "check":
                 purgatory.check_and_complete(name)
             elif step == "cancel":
-                purgatory.cancel_for(name)
+                for operation in operations:
+                    if name in operation.keys:
+                        purgatory.cancel(operation)
         waiting = [operation for operation in operations if operation.purgatory is not None]
         assert not any(operation.completed for operation in waiting)
         assert purgatory.delayed == len(waiting)

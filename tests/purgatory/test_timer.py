@@ -1,4 +1,4 @@
-"""The timer runs tasks on time, by one handle of the loop, and asks for no call in vain."""
+"""The timer: tasks run on time, by one handle of the loop, without needless calls."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from .virtual_loop import VirtualLoop
 
 
 class Call(TimerTask):
-    """Runs what it was given."""
+    """Calls its callback."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         super().__init__()
@@ -55,13 +55,13 @@ def test_milliseconds_are_rounded_down_for_now_and_up_for_deadlines(seconds: flo
 
 @settings(deadline=None)
 @given(
-    start=st.floats(0, 1e6),  # far beyond, asyncio cannot tell a time from one a nanosecond on
+    start=st.floats(0, 1e6),  # beyond this, asyncio's resolution is too coarse
     waits=st.lists(st.tuples(st.floats(0, 10), st.integers(1, 60_000)), max_size=30),
 )
 def test_tasks_run_once_never_early_and_at_most_a_tick_late(
     start: float, waits: list[tuple[float, int]]
 ) -> None:
-    """At any time of the loop: its float may be just beside a millisecond, or far from one."""
+    """At any loop time: its float may be next to a whole millisecond, or far from one."""
     loop = VirtualLoop(start)
     timer = Timer(loop)
     ran: list[tuple[float, float]] = []
@@ -78,12 +78,12 @@ def test_tasks_run_once_never_early_and_at_most_a_tick_late(
     rounding = 1e-6
     assert len(ran) == len(waits)
     assert all(due - rounding <= now <= due + 0.001 + rounding for due, now in ran)
-    # Each task costs at most a call per wheel it passes and one to be added, and each
-    # call two turns: floats may put the loop a hair before the time that it was asked for.
+    # Each task costs at most one call per wheel and one to add it, and each
+    # call two turns: rounding may wake the loop slightly before the requested time.
     assert loop.turns <= 12 * len(waits) + 2
 
 
-def test_while_nothing_waits_the_loop_is_left_alone(loop: VirtualLoop, timer: Timer) -> None:
+def test_without_tasks_nothing_is_armed(loop: VirtualLoop, timer: Timer) -> None:
     assert loop.handles == []
     timer.add(Call(lambda: None), 15)
     loop.run_until_idle()
@@ -92,7 +92,7 @@ def test_while_nothing_waits_the_loop_is_left_alone(loop: VirtualLoop, timer: Ti
     assert len(timer) == 0
 
 
-def test_one_handle_serves_all_and_only_a_nearer_deadline_arms_it_anew(
+def test_one_handle_serves_all_and_only_an_earlier_deadline_rearms_it(
     loop: VirtualLoop, timer: Timer
 ) -> None:
     ran: list[int] = []
@@ -122,7 +122,7 @@ def test_a_cancelled_task_does_not_run_and_costs_one_idle_call_at_most(
     assert loop.errors == []
 
 
-def test_a_task_without_time_is_handed_back_and_never_run(loop: VirtualLoop, timer: Timer) -> None:
+def test_a_task_without_a_timeout_is_not_added(loop: VirtualLoop, timer: Timer) -> None:
     task = Call(lambda: pytest.fail("it was handed back"))
     assert not timer.add(task, 0)
     assert not timer.add(task, -1)
@@ -130,7 +130,7 @@ def test_a_task_without_time_is_handed_back_and_never_run(loop: VirtualLoop, tim
     assert loop.handles == []
 
 
-def test_what_a_task_raises_is_reported_and_stops_no_other(loop: VirtualLoop, timer: Timer) -> None:
+def test_an_error_of_a_task_is_reported_and_stops_no_other(loop: VirtualLoop, timer: Timer) -> None:
     ran: list[str] = []
     fault = ValueError("of this task alone")
 
@@ -155,7 +155,7 @@ def test_a_task_cancelled_by_another_of_its_tick_does_not_run(
     assert loop.errors == []
 
 
-def test_a_task_put_off_by_another_of_its_tick_runs_at_its_new_deadline(
+def test_a_task_rescheduled_by_another_of_its_tick_runs_at_its_new_deadline(
     loop: VirtualLoop, timer: Timer
 ) -> None:
     ran: list[float] = []
@@ -198,7 +198,7 @@ def test_a_slow_task_delays_others_but_loses_none(loop: VirtualLoop, timer: Time
 
 
 @pytest.mark.parametrize("others_wait", [False, True])
-def test_after_a_long_calm_a_short_timeout_is_still_exact(
+def test_after_a_long_idle_time_a_short_timeout_is_still_exact(
     loop: VirtualLoop, timer: Timer, others_wait: bool
 ) -> None:
     if others_wait:
@@ -211,7 +211,7 @@ def test_after_a_long_calm_a_short_timeout_is_still_exact(
     assert ran == [pytest.approx(start + 0.030, abs=0.001)]
 
 
-def test_once_closed_nothing_runs_nor_stays_armed(loop: VirtualLoop, timer: Timer) -> None:
+def test_after_close_nothing_runs_or_stays_armed(loop: VirtualLoop, timer: Timer) -> None:
     waiting = Call(lambda: pytest.fail("the timer is closed"))
     timer.add(Call(timer.close), 10)
     timer.add(waiting, 10)

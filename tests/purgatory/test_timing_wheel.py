@@ -1,4 +1,4 @@
-"""The timing wheel fires what a sorted list would, and never early."""
+"""The timing wheel: it returns what a sorted list would, and never early."""
 
 from dataclasses import dataclass, field
 
@@ -42,7 +42,7 @@ def test_a_task_fires_at_its_deadline_and_not_before() -> None:
 
 
 @pytest.mark.parametrize("deadline_ms", [99, 100])
-def test_a_task_already_due_is_handed_back_at_once(deadline_ms: int) -> None:
+def test_a_task_already_due_is_not_added(deadline_ms: int) -> None:
     wheel = TimingWheel(now_ms=100)
     assert not wheel.add(Task(), deadline_ms)
     assert len(wheel) == 0
@@ -92,7 +92,7 @@ def test_a_cancelled_task_does_not_fire_and_cancels_once() -> None:
     assert len(wheel) == 0
 
 
-def test_buckets_emptied_by_cancelling_are_not_waited_for() -> None:
+def test_buckets_emptied_by_cancelling_need_no_advance() -> None:
     wheel = TimingWheel()
     near, far = added(wheel, 5, 10)
     seen = [wheel.next_bucket_ms]
@@ -140,7 +140,7 @@ def test_time_does_not_go_back() -> None:
 
 @dataclass
 class SortedList:
-    """What the wheel should do, done the obvious way."""
+    """A model of the wheel: a sorted list."""
 
     now_ms: int
     waiting: dict[Task, int] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class SortedList:
         return sorted(due)
 
 
-# Short and long spans alike, since wheels differ by powers of twenty.
+# Short and long spans: wheels differ by powers of twenty.
 spans_ms = st.one_of(
     st.integers(-2, 45), st.integers(0, 900), st.integers(0, 20_000), st.integers(0, 10**7)
 )

@@ -9,7 +9,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Counts its turns and keeps the handles it gave out, so that idle work shows."""
+    """Counts its turns and keeps its timer handles, to detect idle work."""
 
     def __init__(self, now: float = 0.0) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def armed(self) -> list[float]:
-        """When the handles that still wait will be called."""
+        """The times of the pending handles."""
         scheduled: list[asyncio.TimerHandle] = vars(self)["_scheduled"]
         return [handle.when() for handle in scheduled if not handle.cancelled()]
 
@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.run_forever()
 
     def select(self, timeout: float | None) -> list[None]:
-        """What the base loop calls to sleep: the time passes at once."""
+        """Called by the base loop to sleep: advance the time."""
         self.turns += 1
         if timeout is None:
             self.stop()

@@ -76,7 +76,7 @@ class Setting:
 
     async def write(self, epoch: int, isr: tuple[BrokerId, ...], leader: BrokerId = ME) -> None:
         """As the controller does."""
-        state = layout.PartitionState(leader, LeaderEpoch(epoch), 7, isr)
+        state = layout.LeaderAndIsr(leader, LeaderEpoch(epoch), 7, isr)
         data = layout.encode_partition_state(state)
         session = self.tree.session()
         if await session.exists(PATH) is None:

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.server.cluster.topic_admin import NewTopic
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Coordination, Create
+from barnabas.znodes.tree import Coordination, CreateNode
 from tests.server.raw import Insight, until, with_broker
 
 BAD = {
@@ -26,8 +26,8 @@ async def make_behind_its_back(insight: Insight, config: bytes) -> None:
     assignment = layout.TopicAssignment({0: (insight.running.broker.broker_id,)})
     await tree(insight).multi(
         [
-            Create(paths.config_path(paths.topic_entity("bad")), config),
-            Create(paths.topic_path("bad"), layout.encode_topic(assignment)),
+            CreateNode(paths.config_path(paths.topic_entity("bad")), config),
+            CreateNode(paths.topic_path("bad"), layout.encode_topic(assignment)),
         ]
     )
 

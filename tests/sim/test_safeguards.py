@@ -52,9 +52,9 @@ def logs_in(folder: Path, safeguards: Safeguards) -> Logs:
 def test_a_leader_does_not_overwrite_in_sync_replicas_that_it_has_not_seen(
     tmp_path: Path, in_force: bool
 ) -> None:
-    async def scenario() -> layout.PartitionState:
+    async def scenario() -> layout.LeaderAndIsr:
         path, session = paths.partition_state_path(PARTITION), Tree().session()
-        newer = layout.PartitionState(F2, LeaderEpoch(5), 7, (F2,))
+        newer = layout.LeaderAndIsr(F2, LeaderEpoch(5), 7, (F2,))
         await session.create(path, b"", make_parents=True)
         await session.set(path, layout.encode_partition_state(newer))
         safeguards, replicas = Safeguards(isr_version_check=in_force), Replicas()

@@ -1,4 +1,4 @@
-"""Compares what a controller, the znodes, the brokers of a cluster and their disks say."""
+"""Comparison of the views of a cluster: controller context, znodes, brokers' metadata and disks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from barnabas.znodes import layout, paths
 
 REACHED_WITHIN_S: Final = 10
 _KAZOO: Any = KazooClient  # it has no types
-# What asks the controller for something, and is gone when that is done.
+# Znodes with requests to the controller, which it deletes when they are done.
 _REQUESTS: Final = (
     paths.DELETE_TOPICS,
     paths.ISR_CHANGE_NOTIFICATION,
@@ -24,7 +24,7 @@ _REQUEST_NODES: Final = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELEC
 
 @contextmanager
 def znodes(zookeeper: str) -> Iterator[Any]:
-    """A session of the test's own."""
+    """A ZooKeeper session of the test."""
     client = _KAZOO(hosts=zookeeper, timeout=REACHED_WITHIN_S)
     client.start(timeout=REACHED_WITHIN_S)
     try:
@@ -35,9 +35,9 @@ def znodes(zookeeper: str) -> Iterator[Any]:
 
 
 def read_znodes(zookeeper: str) -> dict[str, Any]:
-    """Brokers, controller, epoch and partitions as the tree has them, and what is asked there.
+    """Brokers, controller, epoch and partitions in the tree, and pending requests.
 
-    Raises  NoNodeError, if there is no controller or a topic is just being made
+    Raises  NoNodeError without a controller, or while a topic is being created
     """
     with znodes(zookeeper) as client:
         controller, epoch = _values(client, [paths.CONTROLLER, paths.CONTROLLER_EPOCH])
@@ -79,7 +79,7 @@ def _topics(client: Any) -> dict[str, layout.TopicAssignment]:
 
 def _states(
     client: Any, topics: Mapping[str, layout.TopicAssignment]
-) -> dict[TopicPartition, layout.PartitionState]:
+) -> dict[TopicPartition, layout.LeaderAndIsr]:
     partitions = [
         TopicPartition(name, index) for name in topics for index in topics[name].partitions
     ]
@@ -96,7 +96,7 @@ def _values(client: Any, wanted: Iterable[str]) -> list[bytes]:
 
 
 def elected(zookeeper: str) -> int | None:
-    """Whom /controller names, if it is there."""
+    """The broker in /controller, or None."""
     with znodes(zookeeper) as client:
         try:
             return layout.decode_controller(client.get(paths.CONTROLLER)[0]).broker_id
@@ -120,7 +120,7 @@ def znodes_if_whole(zookeeper: str) -> dict[str, Any] | None:
 
 
 def context_and_znodes(state: dict[str, Any], tree: dict[str, Any]) -> Iterator[str]:
-    """Where the controller's context differs from the tree."""
+    """The differences of the controller's context from the tree."""
     yield from _compare("context", _from_context(state), tree["partitions"])
     if sorted(map(int, state["brokers"])) != tree["brokers"]:
         yield f"brokers: context {sorted(state['brokers'])}, znodes {tree['brokers']}"
@@ -131,7 +131,7 @@ def context_and_znodes(state: dict[str, Any], tree: dict[str, Any]) -> Iterator[
 
 
 def znodes_in_themselves(tree: dict[str, Any]) -> Iterator[str]:
-    """What no tree may say, whatever happens."""
+    """Violations of invariants of the tree."""
     for name, (replicas, leader, _, isr) in tree["partitions"].items():
         if not isr or any(each not in replicas for each in isr):
             yield f"{name}: ISR {isr} is not of the replicas {replicas}"
@@ -142,7 +142,7 @@ def znodes_in_themselves(tree: dict[str, Any]) -> Iterator[str]:
 
 
 def metadata_and_znodes(number: int, metadata: Any, tree: dict[str, Any]) -> Iterator[str]:
-    """Where one broker's metadata differs from the tree."""
+    """The differences of one broker's metadata from the tree."""
     yield from _compare(f"broker {number}", _from_metadata(metadata), tree["partitions"])
     if sorted(b.node_id for b in metadata.brokers) != tree["brokers"]:
         yield f"broker {number} knows other brokers than the znodes"
@@ -151,9 +151,9 @@ def metadata_and_znodes(number: int, metadata: Any, tree: dict[str, Any]) -> Ite
 
 
 def disk_and_znodes(number: int, folders: Iterable[Path], tree: dict[str, Any]) -> Iterator[str]:
-    """Logs of topics that are gone, and logs that a broker lacks.
+    """Logs of deleted topics, and missing logs.
 
-    One of a partition that moved away while the broker was down stays, as in Kafka.
+    A log whose partition was reassigned while the broker was down stays, as in Kafka.
     """
     logs = sorted(_logs(folders))
     topics = {name.rpartition("-")[0] for name in tree["partitions"]}
@@ -166,7 +166,7 @@ def disk_and_znodes(number: int, folders: Iterable[Path], tree: dict[str, Any]) 
 
 
 def unsettled(state: dict[str, Any], tree: dict[str, Any]) -> Iterator[str]:
-    """What is still under way or could be better, with the brokers that are up."""
+    """Operations in progress, and replicas of running brokers that are not in sync."""
     yield from (f"asked in the znodes: {path}" for path in tree["asked"])
     yield from (f"being moved: {name}" for name in tree["moving"])
     if state["queue"]["length"]:

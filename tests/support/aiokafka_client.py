@@ -1,4 +1,4 @@
-"""aiokafka in the tests' vocabulary; each call runs on an event loop of its own."""
+"""The aiokafka client behind the tests' interface; each call runs on its own event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence

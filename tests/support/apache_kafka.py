@@ -1,4 +1,4 @@
-"""Apache Kafka itself, to compare with, for tests; they are skipped where it cannot be had."""
+"""Apache Kafka's classes and tools for tests, which are skipped where they are not available."""
 
 import subprocess
 from typing import Final
@@ -14,7 +14,7 @@ RUN_WITHIN_S: Final = 60.0
 
 
 def apache_kafka() -> "ApacheKafka":
-    """Skips the test that asks if there is none; asks the network once per run at most."""
+    """Skip the test if it is not available; download it once per run at most."""
     found = find_kafka()
     if isinstance(found, Unavailable):
         pytest.skip(f"no Apache Kafka {VERSION} to compare with: {found}")
@@ -22,10 +22,10 @@ def apache_kafka() -> "ApacheKafka":
 
 
 class ApacheKafka(kafka_release.ApacheKafka):
-    """The classes of one release, its tools among them."""
+    """The classes and tools of one release."""
 
     def run(self, class_name: str, *arguments: object, stdin: str = "") -> str:
-        """What a tool prints on both its streams. Raises AssertionError if it fails."""
+        """The output of a tool, both streams. Raises AssertionError if it fails."""
         ended = subprocess.run(
             self.command(class_name, *arguments),
             input=stdin,

@@ -1,4 +1,4 @@
-"""Asks a broker anything that is in the schemas, and waits for the answer."""
+"""Any request of the schemas to a broker, and its response."""
 
 import socket
 from struct import Struct
@@ -14,7 +14,7 @@ _SIZE = Struct(">i")
 
 
 def parts(**fields: Any) -> Any:
-    """A piece of a request; what is not given takes Kafka's default."""
+    """A part of a request; missing fields have Kafka's default."""
     return SimpleNamespace(**fields)
 
 
@@ -26,9 +26,9 @@ def ask(
     within_s: float = ANSWER_WITHIN_S,
     **fields: Any,
 ) -> Any:
-    """The answer of the broker at a port of 127.0.0.1, in the newest version.
+    """The response of the broker at a port of 127.0.0.1, in the newest version.
 
-    Raises  OSError, if there is none
+    Raises  OSError without a response
     """
     version = APIS[key].highest if version is None else version
     message = adapt(parts(**fields), request_type(key, version))

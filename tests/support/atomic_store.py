@@ -1,4 +1,4 @@
-"""Where a consumer keeps results and positions together: each record changes both, or neither."""
+"""A store of a consumer's results and positions: one transaction changes both."""
 
 import sqlite3
 from collections import Counter
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class AtomicStore:
-    """A database file that processes share."""
+    """A database file shared by processes."""
 
     def __init__(self, path: Path | str) -> None:
         self._database = sqlite3.connect(path, timeout=60, isolation_level=None)
@@ -22,7 +22,7 @@ class AtomicStore:
         return int(found[0]) if found else 0
 
     def process(self, partition: int, offset: int) -> bool:
-        """Keep the result of a record and go on behind it, unless another is there already."""
+        """Store the result of a record and advance the position, unless another process did."""
         self._database.execute("begin immediate")
         is_next = self.position(partition) == offset
         if is_next:

@@ -1,4 +1,4 @@
-"""A broker as its users run it: a process of its own, stopped, killed and started again."""
+"""A broker in its own process, as users run it: stopped, killed and restarted."""
 
 import os
 import selectors
@@ -17,8 +17,7 @@ READY_WITHIN_S: Final = 90.0
 STOPPED_WITHIN_S: Final = 60.0
 SHOWN_LINES: Final = 60
 
-# The broker dies with whoever started it, even when that is killed and cleans up nothing: then its
-# standard input ends.
+# The broker ends with its parent, even if that is killed: its standard input ends.
 _LAUNCH: Final = """
 import os, threading
 threading.Thread(target=lambda: os._exit(len(os.read(0, 1)) + 9), daemon=True).start()
@@ -28,7 +27,7 @@ main()
 
 
 class BrokerProcess:
-    """One broker on a free port of 127.0.0.1; it keeps port and folder over restarts."""
+    """One broker on a free port of 127.0.0.1; it keeps its port and directory over restarts."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class BrokerProcess:
         self._zookeeper = zookeeper
         self._prelude = prelude
         self.data = folder / "data"
-        self.port = free_port()  # kept over restarts, when others might take it
+        self.port = free_port()  # reserved over restarts
         self.overrides = list(overrides)
         self._stderr = folder / "stderr"
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,7 +55,7 @@ class BrokerProcess:
 
     @property
     def log_folders(self) -> list[Path]:
-        """Where its logs lie: as an override says, or in `data`."""
+        """The log directory: an override, or `data`."""
         given = [each.partition("=")[2] for each in self.overrides if each.startswith("log.dirs=")]
         return [Path(folder) for folder in given[-1].split(",")] if given else [self.data]
 
@@ -70,12 +69,12 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Return when clients can use it. Raises AssertionError, nothing left running, if not."""
+        """Start and return when it serves clients. Raises AssertionError, nothing left running."""
         self.launch()
         self.wait_ready()
 
     def launch(self) -> None:
-        """Begin to start; several can do that side by side."""
+        """Start without waiting, so that several can start in parallel."""
         assert self._process is None, "the broker runs already"
         self._process = self._launch()
 
@@ -89,35 +88,35 @@ class BrokerProcess:
         self.port = int(ready.rpartition(":")[2])
 
     def stop(self) -> None:
-        """SIGTERM; the broker must end with code 0 and must not have logged a traceback."""
+        """Send SIGTERM; the broker must exit with 0 and must not have logged a traceback."""
         code = self._end(signal.SIGTERM)
         assert code == 0, f"exit code {code}{self.log_tail()}"
         assert "Traceback" not in self.log(), self.log_tail()
 
     def pause(self) -> None:
-        """SIGSTOP: it does nothing any more, and does not know."""
+        """Send SIGSTOP."""
         suspend(self.pid)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL: what the process had not written is gone."""
+        """Send SIGKILL: unwritten data is lost."""
         self._end(signal.SIGKILL)
 
     def reap(self) -> None:
-        """Forget a process that has ended by itself, so that it can be started again."""
+        """Forget a process that has exited by itself, so that it can be started again."""
         if self._process is not None and self._process.poll() is not None:
             _close_pipes(self._process)
             self._process = None
 
     def close(self) -> None:
-        """Leave nothing running, in whatever state a test left it."""
+        """End the process, in whatever state the test left it."""
         if self._process is not None:
             self.kill()
 
     def fail_to_start(self) -> tuple[int, str]:
-        """Run it, expecting that it ends by itself; tells exit code and what it said."""
+        """Run a broker that exits by itself; return its exit code and output."""
         process = self._launch()
         try:
             process.wait(READY_WITHIN_S)
@@ -135,7 +134,7 @@ class BrokerProcess:
         return "\n".join(["", f"--- stderr of the broker at {self.bootstrap} ---", *lines])
 
     def segments(self, topic: str, partition: int = 0) -> bytes:
-        """All log segments of one partition, as they lie on disk."""
+        """All log segments of one partition on disk."""
         files = sorted((self.data / f"{topic}-{partition}").glob("*.log"))
         return b"".join(file.read_bytes() for file in files)
 

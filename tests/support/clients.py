@@ -1,4 +1,4 @@
-"""What the tests ask of every Kafka client, in one vocabulary; each client is used unmodified."""
+"""One interface for the Kafka clients in tests; each client is used unmodified."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,19 +11,19 @@ END: Final = -1
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# A client that hears nothing for so long fails its test.
+# A client without progress for this long fails its test.
 PATIENCE_S: Final = 20.0
-# How long a fetch may wait at the broker; a client that waits for one partition asks for others
+# How long a fetch may wait at the broker; a client that waits for one partition fetches others
 # only afterwards.
 SHORT_POLL_MS: Final = 200
-# Far beyond our patience: whoever waits for a fetch to time out, instead of being woken, fails.
+# Longer than any test waits: a test fails if a fetch completes only by its timeout.
 LONG_POLL_MS: Final = 45_000
-# The limits of the clients are out of the way, so that it is the broker that judges.
+# The clients' own limits are lifted, so that the broker enforces its limits.
 MAX_REQUEST_BYTES: Final = 8_000_000
 
 
 class Refused(Exception):
-    """The broker answered with an error; `code` is Kafka's number for it."""
+    """The broker responded with an error; `code` is Kafka's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer gives. Without a timestamp the client takes the time of now."""
+    """A message to produce. Without a timestamp the client uses the current time."""
 
     value: bytes | None
     key: bytes | None = None
@@ -43,7 +43,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a consumer gets: the message with its offset, and whose time its timestamp is."""
+    """A consumed message with its offset and the type of its timestamp."""
 
     offset: int
     message: Message
@@ -56,7 +56,7 @@ NextMessage = Callable[[], Stored]
 class Client(ABC):
     """A client that produces and consumes."""
 
-    # Whether its producer takes a header without a value.
+    # Whether its producer accepts a header without a value.
     sends_null_headers: ClassVar[bool] = True
 
     def __init__(self, bootstrap: str) -> None:
@@ -64,7 +64,7 @@ class Client(ABC):
 
     @abstractmethod
     def lacks_codec(self, codec: str) -> str | None:
-        """Why this client cannot compress with `codec`, as the client itself tells; or None."""
+        """The client's reason why it cannot compress with `codec`, or None."""
 
     @abstractmethod
     def produce(
@@ -76,9 +76,9 @@ class Client(ABC):
         compression: str = "none",
         idempotent: bool = False,
     ) -> list[int]:
-        """Send all, wait for all acknowledgements, tell the offsets (with acks 0: nothing).
+        """Send all, wait for all acknowledgements, return the offsets (with acks=0 none).
 
-        Raises  Refused with the first error that the broker answered
+        Raises  Refused with the first error of the broker
         """
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Client(ABC):
 
 
 class Admin(ABC):
-    """A client's administration of topics. Every method raises Refused as the broker answers."""
+    """A client's admin operations. Every method raises Refused with the broker's error."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -143,8 +143,8 @@ class Admin(ABC):
 
     @abstractmethod
     def replace_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Set these configs; all others of the topic have their default again."""
+        """Set these configs; reset all others of the topic to their default."""
 
     @abstractmethod
     def delete_records(self, name: str, before: int, partition: int = 0) -> int:
-        """Delete the messages before an offset; tells the partition's first offset."""
+        """Delete the messages before an offset; return the partition's first offset."""

@@ -1,4 +1,4 @@
-"""Brokers in processes of their own on a real ZooKeeper; killed, paused, started again."""
+"""A cluster of broker processes on a real ZooKeeper: killed, paused, restarted."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from tests.support.agreement import (
 from tests.support.asking import ask
 from tests.support.broker import BrokerProcess
 
-# Short, so that a test need not wait long for the death of a broker to be noticed.
+# Short, so that a dead broker is noticed soon.
 SESSION_TIMEOUT_MS: Final = 2_000
 AGREED_WITHIN_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.05
@@ -33,9 +33,9 @@ def until(
     what: str | Callable[[], str],
     within_s: float = AGREED_WITHIN_S,
 ) -> None:
-    """Wait for a condition; an answer that does not come counts as not yet.
+    """Wait for a condition; a failed request counts as not yet.
 
-    `what` is asked for, if it can be, once the wait was in vain.
+    A callable `what` is called only when the wait timed out.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -50,7 +50,7 @@ def until(
 
 
 class Cluster:
-    """Some brokers, by id; a test ends them with `close`."""
+    """Some brokers by id; the test calls `close`."""
 
     def __init__(
         self, folder: Path, zookeeper: str, brokers: int = 3, overrides: Sequence[str] = ()
@@ -68,12 +68,12 @@ class Cluster:
         )
 
     def add(self, number: int, overrides: Sequence[str] = ()) -> BrokerProcess:
-        """One broker more; not started."""
+        """Add one broker, not started."""
         self.brokers[number] = self._broker(number, overrides)
         return self.brokers[number]
 
     def start(self, numbers: Iterable[int] | None = None) -> None:
-        """Start these brokers, or all, side by side."""
+        """Start these brokers, or all, in parallel."""
         chosen = [self.brokers[n] for n in (self.brokers if numbers is None else numbers)]
         for broker in chosen:
             broker.launch()
@@ -103,10 +103,10 @@ class Cluster:
         """The last lines of every broker, for a test that failed."""
         return "\n".join(broker.log_tail() for broker in self.brokers.values())
 
-    # -- asking --------------------------------------------------------------
+    # -- requests --------------------------------------------------------------
 
     def metadata(self, number: int) -> Any:
-        """What one broker tells its clients."""
+        """The metadata of one broker."""
         return ask(
             self.brokers[number].port,
             ApiKey.METADATA,
@@ -116,7 +116,7 @@ class Cluster:
         )
 
     def describe_controller(self, number: int) -> dict[str, Any] | None:
-        """What a broker knows and does as controller; None if it is not the one."""
+        """A broker's description of itself as controller; None if it is not the controller."""
         answer = ask(self.brokers[number].port, ApiKey.DESCRIBE_CONTROLLER)
         if answer.error_code is not ErrorCode.none:
             return None
@@ -124,7 +124,7 @@ class Cluster:
         return state
 
     def controller(self) -> int:
-        """The broker that is controller, as soon as exactly one says so."""
+        """The controller, as soon as exactly one broker claims to be it."""
         found: list[int] = []
 
         def one() -> bool:
@@ -135,7 +135,7 @@ class Cluster:
         return found[0]
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads, as soon as somebody does."""
+        """The leader, as soon as there is one."""
         found: list[int] = []
 
         def led() -> bool:
@@ -149,14 +149,14 @@ class Cluster:
         until(led, f"a leader of {topic}-{partition}")
         return found[0]
 
-    # -- checking ------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------
 
     def wait_agreed(self, within_s: float = AGREED_WITHIN_S) -> None:
-        """Return when context, znodes, all brokers' metadata and their disks say the same."""
+        """Return when context, znodes, all brokers' metadata and disks agree."""
         self._wait_for_none(self.disagreements, "they do not agree:", within_s)
 
     def wait_settled(self, within_s: float = AGREED_WITHIN_S) -> None:
-        """Agreed, nothing is under way any more, and every replica that is up is in sync."""
+        """Return when all agree, no operation is in progress, and running replicas are in sync."""
         self._wait_for_none(self.unrest, "it does not settle:", within_s)
 
     def _wait_for_none(
@@ -177,7 +177,7 @@ class Cluster:
         return self._compare(settled=True)
 
     def disagreements(self) -> list[str]:
-        """What the controller's context, the znodes and the brokers differ in."""
+        """The differences between the controller's context, the znodes and the brokers."""
         return self._compare(settled=False)
 
     def _compare(self, settled: bool) -> list[str]:

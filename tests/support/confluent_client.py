@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) in the tests' vocabulary."""
+"""The confluent-kafka client (librdkafka) behind the tests' interface."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from tests.support.clients import (
     Stored,
 )
 
-# The names in here are public, but not declared so that a type checker would believe it.
+# The names in here are public, but not declared so for type checkers.
 admin: Any = confluent_kafka.admin
 
 
@@ -89,7 +89,7 @@ class ConfluentClient(Client):
         poll_ms: int = SHORT_POLL_MS,
     ) -> Iterator[NextMessage]:
         consumer = self.consumer({"isolation.level": isolation, "fetch.wait.max.ms": poll_ms})
-        # With the leaders unknown librdkafka would look for "beginning" only half a second later.
+        # Without known leaders librdkafka would resolve "beginning" only half a second later.
         consumer.list_topics(topic, timeout=PATIENCE_S)
         consumer.assign([TopicPartition(topic, partition, start) for partition in partitions])
 
@@ -162,7 +162,7 @@ class ConfluentAdmin(Admin):
     def replace_configs(self, name: str, configs: Mapping[str, str]) -> None:
         resource = admin.ConfigResource(admin.ResourceType.TOPIC, name, set_config=dict(configs))
         with warnings.catch_warnings():
-            # Deprecated in favour of the incremental request; this one is what is to be seen here.
+            # Deprecated in favour of the incremental request; this test needs the old one.
             warnings.simplefilter("ignore", DeprecationWarning)
             only_result(self.client.alter_configs([resource]))
 

@@ -1,4 +1,4 @@
-"""A disk without room, as far as this process can tell."""
+"""A full disk for this process, by a limit on file sizes."""
 
 import resource
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file may become larger than `size`: what is written ends there, then it fails."""
+    """Limit files to `size`: a write ends there, the next one fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,13 +1,13 @@
-"""A member of a group in a process of its own: any client, telling all that happens to it.
+"""A group member in its own process, with any client, that prints its events.
 
     python -m tests.support.group_member '{"client": "confluent-kafka", "group": "g", ...}'
 
 Prints one line of JSON for each event, with the machine's monotonic time. Every record is
-processed, told, and then committed; what is refused amid a rebalance, confluent-kafka's members
-commit again, at the latest before they give a partition up. "stop" on standard input lets it
-leave, "stall for N" lets it not poll for N seconds, "hold" lets it keep the next record at hand
-until "go on"; when standard input ends it dies. With a "store", what is processed and how far is
-kept there, in one transaction, and that is where it goes on.
+processed, printed, and then committed; confluent-kafka's members repeat a commit that is refused
+during a rebalance, at the latest before they revoke a partition. "stop" on standard input makes it
+leave, "stall for N" makes it not poll for N seconds, "hold" makes it keep the next record until
+"go on"; when standard input ends it dies. With a "store", results and positions are kept there, in
+one transaction, and consumption resumes there.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.support.atomic_store import AtomicStore
 
 
 class Orders:
-    """What the test wants of this member."""
+    """The options of a member."""
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -44,7 +44,7 @@ class Orders:
         os._exit(9)
 
     def hold(self) -> None:
-        """Do not go on with the record at hand before that is allowed."""
+        """Hold the current record until "go on"."""
         if self.is_holding:
             tell("holding")
         while self.is_holding:
@@ -86,7 +86,7 @@ def confluent_member(member: dict[str, Any], orders: Orders) -> None:
     store = AtomicStore(member["store"]) if "store" in member else None
     eager = member.get("config", {}).get("partition.assignment.strategy") in ("range", "roundrobin")
     assign = consumer.assign if eager else consumer.incremental_assign
-    processed: dict[int, int] = {}  # how far, of what no commit was acknowledged for
+    processed: dict[int, int] = {}  # positions without an acknowledged commit
 
     def assigned(_: Any, given: list[Any]) -> None:
         tell("assigned", partitions=_indexes(given))
@@ -96,7 +96,7 @@ def confluent_member(member: dict[str, Any], orders: Orders) -> None:
             assign(given)
 
     def commit(partitions: Iterable[int]) -> None:
-        """Commit what was processed of these; what is refused amid a rebalance stays for later."""
+        """Commit the positions of these; a commit refused during a rebalance is repeated later."""
         ends = {each: processed[each] for each in partitions if each in processed}
         offsets = [library.TopicPartition(member["topic"], *end) for end in ends.items()]
         if not offsets:
@@ -153,8 +153,8 @@ def kafka_python_member(member: dict[str, Any], orders: Orders) -> None:
     library: Any = kafka
     base: Any = kafka.coordinator.assignors.range.RangePartitionAssignor
 
-    class SlowRange(base):  # type: ignore[misc]  # the library tells no types
-        """Range, but whoever leads takes its time."""
+    class SlowRange(base):  # type: ignore[misc]  # the library has no types
+        """The range assignor, with a slow group leader."""
 
         @classmethod
         def assign(cls, cluster: Any, members: Any) -> Any:
@@ -182,8 +182,8 @@ def kafka_python_member(member: dict[str, Any], orders: Orders) -> None:
     )
     consumer.subscribe([member["topic"]], listener=Listener())
     while not orders.is_stopping:
-        # It forgets a join that outlasts a poll, if the topic's partitions were the reason for it;
-        # these it learns when it begins.
+        # It drops a join that outlasts a poll if new partitions caused it; it reads the
+        # partitions when it starts.
         patience_ms = 100 if consumer.assignment() else 2_000
         for partition, records in consumer.poll(timeout_ms=patience_ms, max_records=1).items():
             for record in records:

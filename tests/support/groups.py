@@ -19,7 +19,7 @@ IN_TIME_S = 60.0
 
 
 class Owned(NamedTuple):
-    """A partition was a member's own in this time."""
+    """The time in which a member owned a partition."""
 
     partition: int
     since: float
@@ -28,12 +28,12 @@ class Owned(NamedTuple):
 
 
 class Member:
-    """One process; `events` is what it told, in its order."""
+    """One process; `events` has its events in order."""
 
     def __init__(self, name: str, given: Mapping[str, Any]) -> None:
         self.name = name
         self.events: list[dict[str, Any]] = []
-        # When all its ownership was over at the latest, whatever it thinks itself.
+        # The latest time at which all its ownership ended, whatever the member believes.
         self.over_at: float | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.group_member", json.dumps(given)],
@@ -54,7 +54,7 @@ class Member:
 
     @property
     def owns(self) -> set[int]:
-        """What it has now, as far as it knows."""
+        """The partitions that it owns now, as far as it knows."""
         now = time.monotonic()
         return {each.partition for each in self.owned(now) if each.until == now}
 
@@ -78,12 +78,12 @@ class Member:
         self._ended()
 
     def pause(self, at_least_s: float) -> None:
-        """SIGSTOP: what it owns is others' when its session is over, and no sooner than this."""
+        """Send SIGSTOP: others may own its partitions once its session has expired."""
         suspend(self._process.pid)
         self.over_at = time.monotonic() + at_least_s
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if no time had passed, until it hears that its session is over."""
+        """Send SIGCONT: it continues until it learns that its session has expired."""
         os.kill(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Member:
                 pipe.close()
 
     def owned(self, now: float) -> list[Owned]:
-        """Everything that was its own, until `now` where it still is."""
+        """All its ownerships, up to `now` for current ones."""
         since: dict[int, float] = {}
         found: list[Owned] = []
         end = now if self.over_at is None else min(now, self.over_at)
@@ -116,7 +116,7 @@ class Member:
 
 
 class Group:
-    """The members of one group that reads one topic; all are ended with it."""
+    """The members of one group that reads one topic; closing it ends all."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **given: Any) -> None:
         self.group = group
@@ -136,12 +136,12 @@ class Group:
             member.close()
 
     def join(self, client: str = "confluent-kafka", **given: Any) -> Member:
-        """One member more; it is on its way when this returns."""
+        """Add a member; it is starting when this returns."""
         name = f"{self.group}/{len(self.members)} ({client})"
         self.members.append(Member(name, {**self._given, "client": client, **given}))
         return self.members[-1]
 
-    # -- what may be awaited -------------------------------------------------
+    # -- waiting ---------------------------------------------------------------
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + IN_TIME_S
@@ -150,7 +150,7 @@ class Group:
             time.sleep(0.02)
 
     def wait_shared(self, partitions: int, members: Iterable[Member]) -> None:
-        """Until these members, and no others, own all partitions, each some."""
+        """Wait until exactly these members own all partitions, each at least one."""
         members = list(members)
         everything = list(range(partitions))
 
@@ -163,7 +163,7 @@ class Group:
     def wait_processed(self, ends: Mapping[int, int]) -> None:
         self.wait(lambda: not self.missing(ends), "all records to be processed")
 
-    # -- what must hold ------------------------------------------------------
+    # -- checks ----------------------------------------------------------------
 
     def processed(self) -> Counter[tuple[int, int]]:
         return Counter(
@@ -182,7 +182,7 @@ class Group:
         ]
 
     def acknowledged(self) -> dict[int, int]:
-        """How far commits were acknowledged, by partition."""
+        """The highest acknowledged commit of each partition."""
         ends: dict[int, int] = {}
         for member in self.members:
             for event in member.told("committed"):
@@ -190,7 +190,7 @@ class Group:
         return ends
 
     def check_nothing_was_owned_twice(self) -> None:
-        """No partition was two members' own at one time."""
+        """Assert that no partition had two owners at one time."""
         now = time.monotonic()
         owned = sorted(each for member in self.members for each in member.owned(now))
         for one, other in pairwise(owned):
@@ -198,7 +198,7 @@ class Group:
                 assert one.until <= other.since, f"{one} and {other}: {self.story()}"
 
     def story(self) -> str:
-        """What happened, without the single records, for a test that failed."""
+        """The events without the records, for a failed test."""
         lines = [
             (event["t"], f"{member.name}: {event['what']} {event.get('partitions', '')}")
             for member in self.members

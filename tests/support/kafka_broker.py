@@ -1,4 +1,4 @@
-"""A real Kafka broker in ZooKeeper mode, with a ZooKeeper of its own, as processes."""
+"""A real Kafka broker in ZooKeeper mode and its ZooKeeper, as processes."""
 
 import contextlib
 import signal
@@ -17,7 +17,7 @@ READY_WITHIN_S: Final = 60.0
 STOPPED_WITHIN_S: Final = 60.0
 SHOWN_LINES: Final = 40
 
-# One broker suffices for all, and what would only delay a test goes.
+# A single replica of internal topics, small buffers, and no delays.
 _PROPERTIES: Final = {
     "broker.id": "0",
     "offsets.topic.replication.factor": "1",
@@ -34,7 +34,7 @@ _PROPERTIES: Final = {
 
 
 class JavaProcess:
-    """One JVM that serves until it is stopped; what it says goes to a file."""
+    """A JVM that serves until it is stopped; its output goes to a file."""
 
     def __init__(self, kafka: ApacheKafka, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class JavaProcess:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def launch(self, ready: str, class_name: str, *arguments: object) -> None:
-        """Return when it has said `ready`, in this run."""
+        """Return when it has printed `ready` in this run."""
         before = len(self.log)
         with self.log_path.open("ab") as output:
             self._process = subprocess.Popen(
@@ -67,7 +67,7 @@ class JavaProcess:
             time.sleep(0.05)
 
     def pause(self) -> None:
-        """SIGSTOP: it does nothing any more, and does not know."""
+        """Send SIGSTOP."""
         assert self._process is not None, "it does not run"
         suspend(self._process.pid)
 
@@ -109,7 +109,7 @@ class ZooKeeper(JavaProcess):
         self.enter("ls /")
 
     def enter(self, *commands: str) -> str:
-        """Have commands of its shell carried out, one a line; returns what was printed."""
+        """Run commands in ZooKeeper's shell, one a line; return the output."""
         script = "".join(f"{command}\n" for command in commands)
         shell = "org.apache.zookeeper.ZooKeeperMain"
         wait = ("-waitforconnection", "-timeout", "30000", "-server", self.address)
@@ -141,14 +141,14 @@ class KafkaBroker(JavaProcess):
         path = self.folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         self.launch("started (kafka.server.KafkaServer)", "kafka.Kafka", path)
-        # Clients that come before it has heard from its controller wait long to ask again.
+        # A client that connects before the broker has metadata waits long until it retries.
         found = self.data.glob("*-[0-9]*/partition.metadata")
         folders = sum(not path.parent.name.endswith("-delete") for path in found)
         while self._led_partitions() < folders:
             time.sleep(0.05)
 
     def _led_partitions(self) -> int:
-        """How many partitions it tells clients to lead; less than none without a controller."""
+        """How many partitions it leads by its metadata; negative without a controller."""
         client = admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         metadata = client.list_topics(timeout=READY_WITHIN_S)
         if metadata.controller_id < 0:
@@ -157,14 +157,14 @@ class KafkaBroker(JavaProcess):
         return sum(each.leader >= 0 for topic in topics for each in topic.partitions.values())
 
     def stop(self) -> None:
-        """SIGTERM: a controlled shutdown, which leaves clean logs."""
+        """Send SIGTERM: a controlled shutdown, which leaves clean logs."""
         self.end(signal.SIGTERM)
 
     def kill(self) -> None:
         self.end(signal.SIGKILL)
 
     def complaints(self) -> list[str]:
-        """What it logged as a warning or worse."""
+        """The warnings and errors that it logged."""
         return [
             line for line in self.log.splitlines() if line.startswith(("WARN", "ERROR", "FATAL"))
         ]
@@ -182,7 +182,7 @@ def running_zookeeper(kafka: ApacheKafka, folder: Path) -> Iterator[ZooKeeper]:
 
 @contextlib.contextmanager
 def running_kafka(broker: KafkaBroker) -> Iterator[KafkaBroker]:
-    """Killed at the end, if it still runs then."""
+    """Kill the process at the end, if it still runs."""
     try:
         broker.start()
         yield broker

@@ -1,6 +1,6 @@
-"""What Kafka's own DumpLogSegments says of files, in data instead of lines.
+"""The output of Kafka's DumpLogSegments, as data.
 
-Keys and values are as text: bytes that are no UTF-8 are replaced, as the tool does.
+Keys and values are text: the tool replaces bytes that are not UTF-8.
 """
 
 import re
@@ -25,25 +25,25 @@ Fields = dict[str, Any]
 
 
 class Dumped(NamedTuple):
-    """Entries of each file by its path, and the lines that are neither: what is wrong."""
+    """The entries of each file by its path, and the other lines: complaints."""
 
     entries: dict[str, list[Fields]]
     complaints: list[str]
 
     def gaps(self) -> list[str]:
-        """The complaints of offsets that are missing, as compaction and transactions leave it."""
+        """The complaints about missing offsets, which compaction and transactions cause."""
         return [line for line in self.complaints if _GAP.fullmatch(line)]
 
 
 def dump(kafka: ApacheKafka, files: Iterable[Path], *options: str) -> Dumped:
-    """Run the tool over files of any kind that it knows; one JVM for all of them."""
+    """Run the tool over files of any kind; one JVM for all of them."""
     listed = ",".join(map(str, files))
     text = kafka.run(DUMP_LOG_SEGMENTS, "--files", listed, *options)
     return parse(text)
 
 
 def parse(text: str) -> Dumped:
-    """Batches hold their records as `records`; all numbers are numbers."""
+    """Batches have their records as `records`; numbers are ints."""
     dumped = Dumped({}, [])
     entries: list[Fields] = []
     for line in text.split("\n"):

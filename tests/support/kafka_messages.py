@@ -1,4 +1,4 @@
-"""Messages as Kafka's own classes write them, from what they say as JSON."""
+"""Messages as Kafka's own classes encode them, from their JSON form."""
 
 import base64
 import dataclasses
@@ -12,12 +12,12 @@ from barnabas.base.errors import ErrorCode
 from tests.support.apache_kafka import ApacheKafka
 
 _PROGRAM: Final = Path(__file__).parent / "KafkaMessages.java"
-# The one field whose name does not follow from ours.
+# The one field whose name differs from ours.
 _NAMES: Final = {"is_kraft_controller": "isKRaftController"}
 
 
 def written_by_kafka(kafka: ApacheKafka, messages: Iterable[tuple[int, Any]]) -> list[bytes]:
-    """The bytes of each message in its version; all are written by one run of Java."""
+    """The bytes of each message in its version; one run of Java encodes all."""
     lines = [f"{_class(message)} {version} {to_json(message)}\n" for version, message in messages]
     return [bytes.fromhex(line) for line in kafka.run(str(_PROGRAM), stdin="".join(lines)).split()]
 
@@ -44,7 +44,7 @@ def _plain(value: Any) -> Any:
 
 
 def _present(field: "dataclasses.Field[Any]", value: Any) -> Any:
-    """kio says None for the id that Kafka calls zero."""
+    """kio has None for Kafka's zero id."""
     is_id = field.metadata.get("kafka_type") == "uuid"
     return uuid.UUID(int=0) if is_id and value is None else value
 

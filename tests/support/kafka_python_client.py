@@ -1,4 +1,4 @@
-"""kafka-python in the tests' vocabulary."""
+"""The kafka-python client behind the tests' interface."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from tests.support.clients import (
     Stored,
 )
 
-# It reads its schemas, when it is imported, through a function that Python 3.11 deprecates.
+# On import it reads its schemas through a function that Python 3.11 deprecates.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.admin
@@ -164,7 +164,7 @@ class KafkaPythonAdmin(Admin):
         return {key: entry["value"] for key, entry in found["topic"][name].items()}
 
     def replace_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        # Sent as it is: the public way adds the configs that the topic has already.
+        # Sent directly: the public method adds the topic's existing configs.
         altered = self.client._manager.run(
             self.client._send_alter_configs_requests, [self.resource(name, configs)]
         )

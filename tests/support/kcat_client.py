@@ -1,4 +1,4 @@
-"""kcat in the tests' vocabulary: every call is a process, told what to do by its options."""
+"""The kcat client behind the tests' interface: every call is a process."""
 
 import os
 import select
@@ -27,10 +27,10 @@ ABSENT: Final = "kcat is not installed (apt-get install kcat)"
 
 _DELIMITER: Final = "<end of message>"
 _KEY_DELIMITER: Final = "<end of key>"
-# Lengths before contents, so that contents may be anything; headers end where no test's do.
+# Lengths before contents, so that contents may be anything; headers end with a unique mark.
 _FORMAT: Final = r"%p %o %T %K %S \x1e%h\x1f\x1e%k%s"
 _STARTS: Final = {BEGINNING: "beginning", END: "end"}
-# What librdkafka calls the errors that kcat prints and exits with.
+# librdkafka's names of the errors that kcat prints before it exits.
 _CODES: Final = {"Message size too large": 10, "Broker failed to validate record": 87}
 
 
@@ -49,7 +49,7 @@ class KcatClient(Client):
         compression: str = "none",
         idempotent: bool = False,
     ) -> list[int]:
-        """Send all; kcat tells no offsets, and takes no timestamps."""
+        """Send all; kcat returns no offsets, and accepts no timestamps."""
         options = ["-P", "-t", topic, "-z", compression, "-D", _DELIMITER]
         options += ["-X", f"acks={acks}", "-X", f"enable.idempotence={str(idempotent).lower()}"]
         options += ["-X", f"message.max.bytes={MAX_REQUEST_BYTES}", "-X", "linger.ms=5"]
@@ -72,7 +72,7 @@ class KcatClient(Client):
         options = ["-C", "-u", "-q", "-t", topic, "-o", _STARTS.get(start, str(start))]
         options += ["-f", _FORMAT, "-X", f"isolation.level={isolation}"]
         options += ["-X", f"fetch.wait.max.ms={poll_ms}", "-X", "allow.auto.create.topics=true"]
-        # Without a partition kcat reads all of the topic.
+        # Without a partition kcat reads the whole topic.
         options += ["-p", str(partitions[0])] if len(partitions) == 1 else []
         with subprocess.Popen(
             self.command(options), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -83,13 +83,13 @@ class KcatClient(Client):
                 process.kill()
 
     def offset_at(self, topic: str, timestamp: int, partition: int = 0) -> int | None:
-        # The answer is `topic [partition] offset N`.
+        # The output is `topic [partition] offset N`.
         answer = self.run(["-Q", "-t", f"{topic}:{partition}:{timestamp}"])
         offset = int(answer.split()[-1])
         return offset if offset >= 0 else None
 
     def run(self, options: Sequence[str], stdin: bytes = b"") -> str:
-        """What kcat printed. Raises Refused if it ended because of a broker's error."""
+        """The output of kcat. Raises Refused if it exited because of a broker's error."""
         done = subprocess.run(
             self.command(options), input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
         )
@@ -110,7 +110,7 @@ class KcatClient(Client):
 
 
 def _shared(message: Message) -> Message:
-    """What one run of kcat gives to all its messages: also whether key and value are null."""
+    """The properties that all messages of one run share, and whether key and value are null."""
     key, value = (None if field is None else b"any" for field in (message.key, message.value))
     return Message(value, key, message.headers, message.timestamp, message.partition)
 
@@ -132,7 +132,7 @@ def _shared_options(like: Message) -> list[str]:
 
 
 class _Output:
-    """Takes kcat's messages from its standard output, as they come."""
+    """Parses messages from kcat's standard output as they arrive."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Two requests by hand, for what no client lets its user do: send a batch again."""
+"""Hand-made requests for what no client offers: sending a batch again."""
 
 import socket
 from struct import Struct
@@ -39,7 +39,7 @@ class RawConnection:
         return producer_id, epoch
 
     def produce(self, topic: str, batch: bytes | bytearray) -> tuple[int, int]:
-        """Send one batch to partition 0 with acks=all; tells error code and base offset."""
+        """Send one batch to partition 0 with acks=all; return error code and base offset."""
         name = len(topic).to_bytes(2, "big") + topic.encode()
         body = self._ask(
             _PRODUCE,
@@ -57,7 +57,7 @@ class RawConnection:
         request = _HEADER.pack(*api, 1, -1) + body
         self._socket.sendall(_SIZE.pack(len(request)) + request)
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
-        return self._read(size)[_SIZE.size :]  # behind the correlation id
+        return self._read(size)[_SIZE.size :]  # after the correlation id
 
     def _read(self, size: int) -> bytes:
         data = b""

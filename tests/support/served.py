@@ -1,4 +1,4 @@
-"""Which of the APIs on the wire a broker tells of."""
+"""The APIs that a broker advertises."""
 
 from barnabas.wire.apis import APIS, UNADVERTISED
 

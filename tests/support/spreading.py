@@ -1,9 +1,9 @@
-"""Spreads the tests over processes: those that share what is slow to start stay together.
+"""The distribution of tests over processes: tests that share a slow fixture stay together.
 
-The tests of a file are one group, and so are all that use the one Spark session. A mark,
-`xdist_group`, makes other groups, for tests that share nothing and take long. The mark's own
-scheduler learns of groups by names that today's pytest does not let it change; so each process
-writes down the groups of the tests it has collected, for the scheduler to read.
+The tests of a file are one group, and so are all that use the Spark session. The mark
+`xdist_group` makes other groups, for long tests that share nothing. xdist's own scheduler encodes
+groups in test names, which current pytest does not let it change; so each process writes the
+groups of its collected tests to a file that the scheduler reads.
 """
 
 import json
@@ -15,8 +15,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK: Final = "the Spark session"
-# What takes longest begins first, so that no process is still at it when the others are done.
-# Before it come the commands, whose output is compared: clients that others have left print, too.
+# The longest tests start first, so that all processes end at about the same time. Before them come
+# the commands, whose output is compared: clients of other tests would print into it.
 FIRST: Final = (
     "tests/cli/",
     "tests/chaos/",
@@ -35,13 +35,13 @@ FIRST: Final = (
     "tests/log/",
     "tests/wire/",
 )
-# The first half of those wait most of the time. These compute: so they come one by one among them,
-# that neither all processors stand idle nor everything has to share them.
+# The first half of those mostly wait. These compute: they are interleaved with the others, so that
+# the processors are neither idle nor overloaded.
 COMPUTING: Final = tuple(f"tests/sim/test_{name}.py" for name in ("mutations", "replay", "seeds"))
 
 
 class Spread(LoadScopeScheduling):
-    """Hands out groups in the order in which their first tests were collected."""
+    """Assigns groups in the order in which their first tests were collected."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[groups[item.nodeid]])
 
 
-@pytest.hookimpl(tryfirst=True)  # the names of what was collected are sent right after this
+@pytest.hookimpl(tryfirst=True)  # the names of the collected tests are sent right after this
 def pytest_collection_finish(session: pytest.Session) -> None:
     about_worker = getattr(session.config, "workerinput", None)
     if about_worker is not None:
@@ -94,7 +94,7 @@ def _group(item: pytest.Item, is_on_spark: bool) -> str:
 
 
 def _by_work(groups: Mapping[str, pytest.Item]) -> tuple[list[str], list[str]]:
-    """The groups that compute, and all others, by one test of each; both in their order."""
+    """The computing groups and all others, by one test of each; both in order."""
     computing = [name for name, item in groups.items() if item.nodeid.startswith(COMPUTING)]
     return computing, [name for name in groups if name not in computing]
 
@@ -105,7 +105,7 @@ def _turn(item: pytest.Item, group: str) -> tuple[bool, int]:
 
 
 def _written_by(config: pytest.Config, about_worker: Mapping[str, Any]) -> Path:
-    """Where the worker writes the groups of what it has collected."""
+    """The file to which a worker writes the groups of its collected tests."""
     assert config.cache is not None
     name = f"{about_worker['testrunuid']}-{about_worker['workerid']}.json"
     return config.cache.mkdir("groups") / name

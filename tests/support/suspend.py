@@ -1,10 +1,10 @@
-"""A process that stands still for certain."""
+"""Reliable suspension of a process."""
 
 import os
 import signal
 
 
 def suspend(pid: int) -> None:
-    """SIGSTOP to a child of this process; return when all of it stands still."""
+    """Send SIGSTOP to a child process; return when all its threads have stopped."""
     os.kill(pid, signal.SIGSTOP)
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""Both twins of a module at once: the one in Python, and the compiled one if it was built."""
+"""Both twins of a module: the one in Python, and the compiled one if it was built."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from barnabas.base import twins
 
 
 def in_python(name: str) -> ModuleType:
-    """A second copy of the module, for which no compiled twin was taken."""
-    import_module(name)  # first, or what it imports would be without their twins from then on
+    """A second copy of the module, imported without compiled twins."""
+    import_module(name)  # first, so that its imports keep their compiled twins
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.loader is not None
@@ -25,7 +25,7 @@ def in_python(name: str) -> ModuleType:
 
 
 def compiled(name: str) -> ModuleType | None:
-    """The twin of the module, beside it with an underscore before its name; None if not built."""
+    """The compiled twin, with an underscore before the module's name; None if not built."""
     package, _, last = name.rpartition(".")
     try:
         return import_module(f"{package}._{last}")

@@ -1,4 +1,4 @@
-"""A real ZooKeeper for tests: one server for all that leave it running, a chroot for each."""
+"""A real ZooKeeper for tests: one shared server, with a chroot for each test."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
-# The server dies with whoever started it, even when that is killed and cleans up nothing.
+# The server ends with its parent, even if that is killed.
 _DIES_WITH_US: Final = """
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -22,7 +22,7 @@ _numbers: Final = count(1)
 
 
 def zookeeper_server(folder: Path) -> ZooKeeperServer:
-    """A server that does not outlive this process; started. Skips where none can be had."""
+    """A started server that ends with this process. Skips the test if none is available."""
     server = ZooKeeperServer(folder, launcher=(sys.executable, "-c", _DIES_WITH_US))
     try:
         server.start()
@@ -35,7 +35,7 @@ def zookeeper_server(folder: Path) -> ZooKeeperServer:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One server for all tests that leave it running; each works below a chroot of its own."""
+    """One server for all tests that leave it running; each uses its own chroot."""
     server = zookeeper_server(tmp_path_factory.mktemp("zookeeper"))
     yield server
     server.stop()
@@ -43,13 +43,13 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture
 def zookeeper_chroot(zookeeper: ZooKeeperServer) -> str:
-    """An address whose chroot no other test uses: 127.0.0.1:port/test-7. It is not made yet."""
+    """An address with a chroot of the test's own: 127.0.0.1:port/test-7. It does not exist yet."""
     return f"{zookeeper.address}/test-{next(_numbers)}"
 
 
 @pytest.fixture
 def fresh_zookeeper(tmp_path: Path) -> Iterator[Callable[[], ZooKeeperServer]]:
-    """Start a server of the test's own, to be paused, killed and started again."""
+    """Start a separate server, which the test may pause, kill and restart."""
     mine: list[ZooKeeperServer] = []
 
     def start() -> ZooKeeperServer:

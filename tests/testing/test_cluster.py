@@ -1,4 +1,4 @@
-"""Clusters in the process of a test: quick, usable by any client, and gone afterwards."""
+"""In-process clusters: fast to start, usable by any client, and gone afterwards."""
 
 import asyncio
 import gc
@@ -17,13 +17,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from barnabas.testing import Cluster, Misuse
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it reads its schemas in a way that Python gives up
+    warnings.simplefilter("ignore")  # it reads its schemas in a deprecated way
     import kafka as kafka_python
 
-# They tell no types.
+# They have no types.
 kafka_library: Any = kafka_python
 aiokafka_library: Any = aiokafka
-# Generous, since test machines are busy; what it took is printed.
+# Generous, since test machines are busy; the time is printed.
 READY_WITHIN_S = 2.0
 
 
@@ -38,7 +38,7 @@ def produce(kafka: Cluster, topic: str, *values: bytes, **settings: Any) -> None
 
 
 def consume(kafka: Cluster, topic: str, count: int) -> list[bytes]:
-    """So many records of partition 0, from its beginning."""
+    """The first `count` records of partition 0."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -96,7 +96,7 @@ def test_any_client_can_use_it(kafka: Cluster) -> None:
 
 
 @pytest.mark.kafka(config={"offsets.topic.num.partitions": "1"})
-def test_a_group_goes_on_where_it_was_when_its_coordinator_dies(kafka_cluster: Cluster) -> None:
+def test_a_group_continues_at_its_offsets_when_its_coordinator_dies(kafka_cluster: Cluster) -> None:
     kafka = kafka_cluster
     kafka.create_topic("t")
     produce(kafka, "t", b"one")
@@ -123,7 +123,7 @@ def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with Cluster(brokers=2):
-        pass  # what is opened once and kept, as the source of randomness, is open now
+        pass  # files that stay open, such as the source of randomness, are open now
     gc.collect()
     threads, files = set(threading.enumerate()), len(os.listdir("/dev/fd"))
     with Cluster(brokers=2) as kafka:
@@ -139,7 +139,7 @@ def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(os.listdir("/dev/fd")) == files
 
 
-def test_it_can_be_closed_as_often_as_one_likes() -> None:
+def test_close_can_be_repeated() -> None:
     cluster = Cluster(brokers=1)
     cluster.close()
     cluster.start()
@@ -149,7 +149,7 @@ def test_it_can_be_closed_as_often_as_one_likes() -> None:
         cluster.kill(0)
 
 
-def test_with_a_folder_of_its_own_it_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_cluster_with_a_folder_keeps_its_data(tmp_path: Path) -> None:
     with Cluster(brokers=1, folder=tmp_path) as kafka:
         kafka.create_topic("kept")
         produce(kafka, "kept", b"first")
@@ -158,7 +158,7 @@ def test_with_a_folder_of_its_own_it_goes_on_where_it_ended(tmp_path: Path) -> N
         assert consume(kafka, "kept", 2) == [b"first", b"second"]
 
 
-def test_a_topic_is_everywhere_when_it_was_made(kafka_cluster: Cluster) -> None:
+def test_a_created_topic_is_known_to_every_broker(kafka_cluster: Cluster) -> None:
     kafka_cluster.create_topic("orders", partitions=4, replication_factor=2)
     assert len(kafka_cluster.wait_for_isr("orders", 3)) == 2
     for broker in kafka_cluster.brokers:
@@ -168,7 +168,7 @@ def test_a_topic_is_everywhere_when_it_was_made(kafka_cluster: Cluster) -> None:
 
 @pytest.mark.kafka(brokers=2, config={"num.partitions": "7"})
 class TestMarked:
-    def test_the_marker_says_how_many_brokers_and_their_properties(
+    def test_the_marker_sets_the_number_of_brokers_and_their_properties(
         self, kafka_cluster: Cluster
     ) -> None:
         assert kafka_cluster.brokers == (0, 1)
@@ -176,7 +176,7 @@ class TestMarked:
         assert kafka_cluster.wait_for_isr("auto", 6) == {0, 1}
 
     @pytest.mark.kafka(brokers=1)
-    def test_the_nearest_marker_counts_and_the_rest_is_kept(self, kafka: Cluster) -> None:
+    def test_a_marker_overrides_those_of_its_class_and_keeps_the_rest(self, kafka: Cluster) -> None:
         assert kafka.brokers == (0,)
         produce(kafka, "auto", b"x")
         assert kafka.wait_for_isr("auto", 6) == {0}
@@ -191,7 +191,7 @@ def killed_unclean(kafka: Cluster, broker: int) -> None:
 
 
 @pytest.mark.parametrize("end", [killed, killed_unclean])
-def test_acknowledged_records_outlive_their_leader(
+def test_acknowledged_records_survive_their_leader(
     kafka_cluster: Cluster, end: Callable[[Cluster, int], None]
 ) -> None:
     kafka = kafka_cluster
@@ -208,7 +208,7 @@ def test_acknowledged_records_outlive_their_leader(
     assert kafka.running == (0, 1, 2)
 
 
-def test_a_lone_broker_that_was_killed_finds_its_log_again(kafka: Cluster) -> None:
+def test_a_killed_single_broker_recovers_its_log(kafka: Cluster) -> None:
     produce(kafka, "t", b"one")
     for _ in range(2):
         kafka.kill_unclean(0, at_once=True)
@@ -217,7 +217,7 @@ def test_a_lone_broker_that_was_killed_finds_its_log_again(kafka: Cluster) -> No
     assert consume(kafka, "t", 2) == [b"one", b"two"]
 
 
-def test_a_broker_that_runs_is_stopped_before_it_is_restarted(kafka: Cluster) -> None:
+def test_restart_stops_a_running_broker_first(kafka: Cluster) -> None:
     produce(kafka, "t", b"one")
     where = kafka.address(0)
     kafka.restart(0)

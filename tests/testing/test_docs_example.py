@@ -1,4 +1,4 @@
-"""The example of docs/testing.md is true: the bug is there, the test finds it, the remedy helps."""
+"""The example of docs/testing.md works: the test finds the bug, and the fix passes it."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def test_of_a_marker_with_a_mistake(kafka):
 
 
 def run(folder: Path) -> tuple[dict[str, str], str]:
-    """What became of each test, run as a user would, and what was printed."""
+    """Run pytest as a user would; return the outcome of each test, and the output."""
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-W", "error", "-p", "no:cacheprovider", "."],
         cwd=folder,
@@ -51,7 +51,7 @@ def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> 
         ("b_buggy", buggy, test),
         ("c_fixed", fixed, test),
     ):
-        name = f"takings_{folder}"  # else all would be one module
+        name = f"takings_{folder}"  # otherwise all would be one module
         write(
             tmp_path / folder,
             **{name: job, f"test_{folder}": checked.replace("from takings", f"from {name}")},
@@ -67,4 +67,4 @@ def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> 
         "d_mistake": "ERROR",
     }, printed
     assert "assert 0 == 5050" in printed
-    assert "takes brokers=, config=, session_timeout_ms= and not broker" in printed
+    assert "accepts brokers=, config=, session_timeout_ms= and not broker" in printed

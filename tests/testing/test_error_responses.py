@@ -1,4 +1,4 @@
-"""Errors of a test's choice are said where clients look for them, in every version of every API."""
+"""Error responses: the error is where clients look for it, in every version of every API."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def of(**fields: Any) -> Any:
 
 
 def clients_ask() -> list[ApiKey]:
-    """All but Metadata, which is served and then marked."""
+    """All APIs but Metadata, which is served and then marked."""
     found = []
     for key in APIS.keys() - {ApiKey.METADATA}:
         try:
@@ -33,7 +33,7 @@ def clients_ask() -> list[ApiKey]:
 BY_PARTITION = of(name="t", topic="t", partitions=(of(partition_index=3, partition=3),))
 RESOURCE = of(resource_type=2, resource_name="t", configs=(of(name="a", value="b"),))
 
-# What to ask, and where the answer says the error: a path of fields, each in every item.
+# The request, and the place of the error in the response: a path of fields.
 PLACES: dict[ApiKey, tuple[Any, str]] = {
     ApiKey.PRODUCE: (
         of(acks=1, topic_data=(of(name="t", partition_data=(of(index=3, records=b""),)),)),
@@ -77,18 +77,18 @@ PLACES: dict[ApiKey, tuple[Any, str]] = {
     ),
 }
 
-# Where it was said before an API told of several at once.
+# The place in versions before batched requests.
 EARLIER: dict[tuple[ApiKey, int], str] = {
     **{(ApiKey.FIND_COORDINATOR, version): "" for version in range(4)},
     **{(ApiKey.OFFSET_FETCH, version): "" for version in range(2, 8)},
     (ApiKey.OFFSET_FETCH, 1): "topics.partitions",
 }
-# Before this it tells only of folders that there are.
+# Earlier versions list only existing log directories.
 FIRST_WITH_A_PLACE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
 
 
 def said(answer: Any, path: str = "") -> Iterator[tuple[str, ErrorCode]]:
-    """Every error in an answer, with where it stands."""
+    """Every error in a response, with its place."""
     for field in dataclasses.fields(answer):
         value = getattr(answer, field.name)
         if field.name == "error_code" and value is not ErrorCode.none:
@@ -99,7 +99,7 @@ def said(answer: Any, path: str = "") -> Iterator[tuple[str, ErrorCode]]:
 
 
 @pytest.mark.parametrize("key", clients_ask(), ids=lambda key: key.name)
-def test_the_error_is_said_once_in_its_place_by_every_version(key: ApiKey) -> None:
+def test_every_version_has_the_error_once_in_its_place(key: ApiKey) -> None:
     asked, place = PLACES.get(key, (of(), ""))
     for version in range(FIRST_WITH_A_PLACE.get(key, APIS[key].lowest), APIS[key].highest + 1):
         sent = adapt(asked, request_type(key, version))
@@ -110,7 +110,7 @@ def test_the_error_is_said_once_in_its_place_by_every_version(key: ApiKey) -> No
         read_response(key, version, memoryview(frame)[8:])
 
 
-def test_what_was_asked_for_is_named_in_the_answer() -> None:
+def test_the_response_names_what_was_requested() -> None:
     asked, _ = PLACES[ApiKey.FETCH]
     sent = adapt(asked, request_type(ApiKey.FETCH, 12))
     answer: Any = refuse(ApiKey.FETCH, 12, sent, ErrorCode.not_leader_or_follower)
@@ -119,7 +119,7 @@ def test_what_was_asked_for_is_named_in_the_answer() -> None:
     assert answer.error_code is ErrorCode.none
 
 
-def test_an_error_of_the_whole_request_stands_at_its_top() -> None:
+def test_an_error_of_the_whole_request_is_at_the_top() -> None:
     asked, _ = PLACES[ApiKey.ELECT_LEADERS]
     sent = adapt(asked, request_type(ApiKey.ELECT_LEADERS, 2))
     answer: Any = refuse(ApiKey.ELECT_LEADERS, 2, sent, ErrorCode.not_controller)

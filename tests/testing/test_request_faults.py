@@ -1,4 +1,4 @@
-"""What a test can do to its cluster, seen through the eyes of real clients."""
+"""Fault injection, as real clients see it."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ from barnabas.testing import Cluster, Misuse, NotInTime
 from tests.testing.test_cluster import aiokafka_library, consume, kafka_library, produce
 
 NO_RETRY = {"retries": 0, "enable.idempotence": False}
-# Who connects to a paused broker first waits ten seconds for its first answer otherwise.
+# Otherwise a client that connects to a paused broker first waits ten seconds.
 IMPATIENT = {"api.version.request.timeout.ms": 500, "socket.connection.setup.timeout.ms": 1000}
 
 
 def outcome(kafka: Cluster, topic: str, **settings: Any) -> int | None:
-    """Send one record; the number of the error that it ended with."""
+    """Send one record; return its error code."""
     ended: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **NO_RETRY, **settings})
     producer.produce(topic, b"x", on_delivery=lambda error, _: ended.append(error))
@@ -31,7 +31,7 @@ def outcome(kafka: Cluster, topic: str, **settings: Any) -> int | None:
 # -- brokers -----------------------------------------------------------------
 
 
-def test_a_paused_broker_loses_its_partitions_and_takes_them_up_again(
+def test_a_paused_broker_loses_its_partitions_and_rejoins(
     kafka_cluster: Cluster,
 ) -> None:
     kafka = kafka_cluster
@@ -45,7 +45,7 @@ def test_a_paused_broker_loses_its_partitions_and_takes_them_up_again(
     assert consume(kafka, "t", 1) == [b"meanwhile"]
 
 
-def test_a_pause_that_ends_in_time_is_no_more_than_a_delay(kafka: Cluster) -> None:
+def test_a_short_pause_is_only_a_delay(kafka: Cluster) -> None:
     kafka.create_topic("t")
     kafka.pause(0)
     with pytest.raises(KafkaException):
@@ -106,7 +106,7 @@ def test_a_leader_cut_off_from_coordination_is_replaced(kafka_cluster: Cluster) 
     produce(kafka, "t", b"x", acks="all")
 
 
-def test_clients_are_kept_out_and_brokers_go_on(kafka_cluster: Cluster) -> None:
+def test_a_partition_from_clients_does_not_affect_brokers(kafka_cluster: Cluster) -> None:
     kafka = kafka_cluster
     kafka.create_topic("t")
     leader = kafka.leader_of("t")
@@ -120,7 +120,7 @@ def test_clients_are_kept_out_and_brokers_go_on(kafka_cluster: Cluster) -> None:
 # -- requests ----------------------------------------------------------------
 
 
-def test_answers_come_late_and_what_was_asked_is_done(kafka: Cluster) -> None:
+def test_a_delayed_request_takes_effect_at_once(kafka: Cluster) -> None:
     kafka.create_topic("t")
     kafka.delay("Produce", 400)
     began = time.perf_counter()
@@ -132,7 +132,7 @@ def test_answers_come_late_and_what_was_asked_is_done(kafka: Cluster) -> None:
     assert consume(kafka, "t", 2) == [b"x", b"x"]
 
 
-def test_a_produce_fails_once_and_leaves_nothing(kafka: Cluster) -> None:
+def test_a_failed_produce_appends_nothing(kafka: Cluster) -> None:
     kafka.create_topic("t")
     kafka.fail_next("Produce", "MESSAGE_TOO_LARGE")
     assert outcome(kafka, "t") == KafkaError.MSG_SIZE_TOO_LARGE
@@ -140,14 +140,14 @@ def test_a_produce_fails_once_and_leaves_nothing(kafka: Cluster) -> None:
     assert consume(kafka, "t", 1) == [b"kept"]
 
 
-def test_what_a_client_may_retry_it_retries_as_often_as_it_fails(kafka_cluster: Cluster) -> None:
+def test_a_client_retries_a_retriable_error_as_often_as_it_fails(kafka_cluster: Cluster) -> None:
     kafka_cluster.create_topic("t")
     kafka_cluster.fail_next("produce", 6, times=3)
     produce(kafka_cluster, "t", b"x", acks="all", **{"retry.backoff.ms": 10})
     assert consume(kafka_cluster, "t", 1) == [b"x"]
 
 
-def test_a_broker_of_many_fails_alone(kafka_cluster: Cluster) -> None:
+def test_a_fault_of_one_broker_affects_no_other(kafka_cluster: Cluster) -> None:
     kafka = kafka_cluster
     kafka.create_topic("t", partitions=3)
     kafka.fail_next("Produce", "INVALID_RECORD", times=100, broker=kafka.leader_of("t", 0))
@@ -163,7 +163,7 @@ def test_a_broker_of_many_fails_alone(kafka_cluster: Cluster) -> None:
     assert ended == {0: False, 1: True, 2: True}
 
 
-def test_metadata_says_the_error_of_each_topic_and_still_names_the_brokers(kafka: Cluster) -> None:
+def test_metadata_has_the_error_of_each_topic_and_still_the_brokers(kafka: Cluster) -> None:
     kafka.create_topic("t")
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     kafka.fail_next("Metadata", "TOPIC_AUTHORIZATION_FAILED", times=1000)
@@ -176,7 +176,7 @@ def test_metadata_says_the_error_of_each_topic_and_still_names_the_brokers(kafka
     assert list(found.brokers) == [0]
 
 
-def test_an_administrator_is_refused(kafka: Cluster) -> None:
+def test_an_admin_request_fails(kafka: Cluster) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     kafka.fail_next("CreateTopics", "POLICY_VIOLATION")
     with pytest.raises(KafkaException) as refused:
@@ -185,7 +185,7 @@ def test_an_administrator_is_refused(kafka: Cluster) -> None:
     client.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
 
 
-def test_a_consumer_meets_an_error_of_its_fetch(kafka: Cluster) -> None:
+def test_a_consumer_sees_an_error_of_its_fetch(kafka: Cluster) -> None:
     produce(kafka, "t", b"x")
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "none"})
     kafka.fail_next("Fetch", "TOPIC_AUTHORIZATION_FAILED")
@@ -198,7 +198,7 @@ def test_a_consumer_meets_an_error_of_its_fetch(kafka: Cluster) -> None:
     consumer.close()
 
 
-def test_a_consumer_with_a_fetch_session_meets_the_error_too(kafka: Cluster) -> None:
+def test_a_consumer_with_a_fetch_session_sees_the_error_too(kafka: Cluster) -> None:
     produce(kafka, "t", b"x")
     consumer = kafka_library.KafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers, group_id=None, auto_offset_reset="earliest"
@@ -211,7 +211,7 @@ def test_a_consumer_with_a_fetch_session_meets_the_error_too(kafka: Cluster) -> 
     consumer.close()
 
 
-def test_an_asynchronous_client_meets_what_it_cannot_retry(kafka: Cluster) -> None:
+def test_an_asynchronous_client_sees_a_fatal_error(kafka: Cluster) -> None:
     kafka.create_topic("t")
 
     async def scenario() -> None:
@@ -246,7 +246,7 @@ MISUSES: list[tuple[Callable[[Cluster], object], str]] = [
     (killed_twice, "broker 0 was killed; restart it first"),
     (
         stopped_while_paused,
-        "broker 0 is paused, so it cannot stop by itself: resume it first",
+        "broker 0 is paused and cannot stop: resume it first",
     ),
     (lambda kafka: kafka.resume(0), "broker 0 is not paused"),
     (lambda kafka: kafka.partition(0, 0), "partition: broker 0 cannot be cut off from itself"),
@@ -256,28 +256,28 @@ MISUSES: list[tuple[Callable[[Cluster], object], str]] = [
     ),
     (
         lambda kafka: kafka.delay("Produced", 5),
-        "Produced is no API that is served here (did you mean Produce?)",
+        "unknown API Produced (did you mean Produce?)",
     ),
     (
         lambda kafka: kafka.fail_next("LeaderAndIsr", "NOT_CONTROLLER"),
-        "LeaderAndIsr is what brokers ask each other; only clients' requests fail",
+        "only brokers send LeaderAndIsr; faults are for requests of clients",
     ),
     (
         lambda kafka: kafka.fail_next("Fetch", "NOT_LEADER_FOR_PARTITON"),
-        "NOT_LEADER_FOR_PARTITON is no error of Kafka's",
+        "unknown error NOT_LEADER_FOR_PARTITON",
     ),
     (
         lambda kafka: kafka.fail_next("Fetch", "NOT_LEADER_OR_FOLOWER"),
-        "NOT_LEADER_OR_FOLOWER is no error of Kafka's (did you mean NOT_LEADER_OR_FOLLOWER?)",
+        "unknown error NOT_LEADER_OR_FOLOWER (did you mean NOT_LEADER_OR_FOLLOWER?)",
     ),
     (
         lambda kafka: kafka.leader_of("ordrs"),
-        "there is no topic ordrs (did you mean orders?)",
+        "unknown topic ordrs (did you mean orders?)",
     ),
     (lambda kafka: kafka.leader_of("orders", 5), "topic orders has no partition 5, only 0 to 0"),
     (
         lambda kafka: kafka.create_topic("orders"),
-        "topic orders cannot be made: Topic 'orders' already exists.",
+        "cannot create topic orders: Topic 'orders' already exists.",
     ),
 ]
 
@@ -292,10 +292,10 @@ def test_a_mistake_is_explained_in_one_sentence(
     assert str(explained.value) == message
 
 
-def test_a_broker_that_cannot_start_says_why(kafka: Cluster) -> None:
+def test_a_failed_start_reports_the_reason(kafka: Cluster) -> None:
     kafka.kill(0)
     kafka.fill_disk(0)
-    with pytest.raises(Misuse, match=r"broker 0 does not start: .*: No space left on device"):
+    with pytest.raises(Misuse, match=r"broker 0 failed to start: .*: No space left on device"):
         kafka.restart(0)
     kafka.empty_disk(0)
     kafka.restart(0)
@@ -312,10 +312,10 @@ def test_a_wrong_property_is_explained_before_anything_starts() -> None:
             Cluster(brokers=1, config=config).start()
 
 
-def test_what_does_not_come_is_told_with_how_things_stand(kafka: Cluster) -> None:
+def test_a_wait_that_times_out_reports_the_last_state(kafka: Cluster) -> None:
     kafka.create_topic("t")
     with pytest.raises(NotInTime) as waited:
         kafka.wait_for_isr("t", size=2, timeout=0.05)
     assert str(waited.value) == (
-        "waited 0.05 s in vain for t-0 to have 2 in sync: its leader is 0, in sync are [0]"
+        "timed out after 0.05 s waiting for t-0 to have 2 in sync: leader 0, ISR [0]"
     )

@@ -1,4 +1,4 @@
-"""Sessions across threads keep the contract; and what a cut, a pause and a killing do to them."""
+"""Tree sessions across threads: the contract, and the effects of a cut, a pause and a kill."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from barnabas.testing.shared_tree import CUT, PAUSED, BridgedSession, Hub
+from barnabas.testing.shared_tree import CUT, PAUSED, BridgedSession, SharedTree
 from barnabas.znodes.tree import (
     ConnectionLoss,
     Coordination,
@@ -22,29 +22,29 @@ ONE, OTHER = 1, 2
 LONG_S, SHORT_S = 60.0, 0.05
 
 
-class HubUnderTest:
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+class SharedTreeUnderTest:
+    def __init__(self, tree: SharedTree) -> None:
+        self._tree = tree
         self._sessions: list[Coordination] = []
 
     async def session(self) -> Coordination:
-        self._sessions.append(self._hub.session(len(self._sessions)))
+        self._sessions.append(self._tree.session(len(self._sessions)))
         return self._sessions[-1]
 
     async def expire(self, session: Coordination) -> None:
         heard = Heard[SessionState]()
         session.listen(heard)
-        self._hub.expire(self._sessions.index(session))
+        self._tree.expire(self._sessions.index(session))
         await heard.until(SessionState.EXPIRED)
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[HubUnderTest]:
-    hub = Hub(None, LONG_S)
+async def opened() -> AsyncIterator[SharedTreeUnderTest]:
+    tree = SharedTree(None, LONG_S)
     try:
-        yield HubUnderTest(hub)
+        yield SharedTreeUnderTest(tree)
     finally:
-        hub.close()
+        tree.close()
 
 
 class TestAcrossThreads(CoordinationContract, SessionContract):
@@ -54,30 +54,32 @@ class TestAcrossThreads(CoordinationContract, SessionContract):
 
 
 @asynccontextmanager
-async def two_sessions(timeout_s: float) -> AsyncIterator[tuple[Hub, BridgedSession, Coordination]]:
-    hub = Hub(None, timeout_s)
+async def two_sessions(
+    timeout_s: float,
+) -> AsyncIterator[tuple[SharedTree, BridgedSession, Coordination]]:
+    tree = SharedTree(None, timeout_s)
     try:
-        yield hub, hub.session(ONE), hub.session(OTHER)
+        yield tree, tree.session(ONE), tree.session(OTHER)
     finally:
-        hub.abandon(ONE)
-        hub.abandon(OTHER)
-        hub.close()
+        tree.abandon(ONE)
+        tree.abandon(OTHER)
+        tree.close()
 
 
-def test_who_is_cut_off_for_a_moment_hears_afterwards_what_it_missed() -> None:
+def test_a_session_that_is_cut_briefly_receives_missed_events_afterwards() -> None:
     async def scenario() -> None:
-        async with two_sessions(LONG_S) as (hub, one, other):
+        async with two_sessions(LONG_S) as (tree, one, other):
             states, seen = Heard[SessionState](), Heard[WatchEvent]()
             one.listen(states)
             await one.create("/a", ephemeral=True)
             await one.exists("/b", seen)
-            hub.lose(ONE, CUT)
+            tree.disconnect(ONE, CUT)
             await states.until(SessionState.SUSPENDED)
             await other.create("/b")
             with pytest.raises(ConnectionLoss):
                 await one.exists("/b")
             assert seen.all == []
-            hub.find(ONE, CUT)
+            tree.reconnect(ONE, CUT)
             assert await seen.first(1) == [WatchEvent(EventKind.CREATED, "/b")]
             assert states.all == [SessionState.SUSPENDED, SessionState.CONNECTED]
             assert await one.exists("/a") is not None
@@ -85,19 +87,19 @@ def test_who_is_cut_off_for_a_moment_hears_afterwards_what_it_missed() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_cut_off_for_long_has_expired_and_hears_only_that() -> None:
+def test_a_session_that_is_cut_too_long_expires_and_receives_only_that() -> None:
     async def scenario() -> None:
-        async with two_sessions(SHORT_S) as (hub, one, other):
+        async with two_sessions(SHORT_S) as (tree, one, other):
             states, missed, gone = Heard[SessionState](), Heard[object](), Heard[object]()
             one.listen(states)
             await one.create("/a", ephemeral=True)
             await one.exists("/b", missed)
             await other.exists("/a", gone)
-            hub.lose(ONE, CUT)
+            tree.disconnect(ONE, CUT)
             await other.create("/b")
             await gone.first(1)
             assert one.state is SessionState.SUSPENDED
-            hub.find(ONE, CUT)
+            tree.reconnect(ONE, CUT)
             await states.until(SessionState.EXPIRED)
             assert states.all == [SessionState.SUSPENDED, SessionState.EXPIRED]
             assert missed.all == []
@@ -109,27 +111,27 @@ def test_who_is_cut_off_for_long_has_expired_and_hears_only_that() -> None:
     asyncio.run(scenario())
 
 
-def test_two_reasons_not_to_hear_of_a_broker_are_one_absence() -> None:
+def test_a_broker_that_is_cut_and_paused_stays_disconnected_until_both_end() -> None:
     async def scenario() -> None:
-        async with two_sessions(SHORT_S) as (hub, one, other):
+        async with two_sessions(SHORT_S) as (tree, one, other):
             gone = Heard[object]()
             await one.create("/a", ephemeral=True)
             await other.exists("/a", gone)
-            hub.lose(ONE, PAUSED)
-            hub.lose(ONE, CUT)
-            hub.find(ONE, PAUSED)
+            tree.disconnect(ONE, PAUSED)
+            tree.disconnect(ONE, CUT)
+            tree.reconnect(ONE, PAUSED)
             await gone.first(1)
 
     asyncio.run(scenario())
 
 
-def test_who_is_killed_leaves_its_nodes_until_its_time_is_over() -> None:
+def test_a_killed_broker_keeps_its_nodes_until_its_session_expires() -> None:
     async def scenario() -> None:
-        async with two_sessions(SHORT_S) as (hub, one, other):
+        async with two_sessions(SHORT_S) as (tree, one, other):
             gone = Heard[object]()
             await one.create("/a", ephemeral=True)
             assert await other.exists("/a", gone) is not None
-            hub.abandon(ONE)
+            tree.abandon(ONE)
             with pytest.raises(ConnectionLoss):
                 await one.exists("/a")
             await gone.first(1)

@@ -1,7 +1,7 @@
-"""What every implementation of the coordination tree has to do: one suite for all of them.
+"""The contract of a coordination tree: one test suite for every implementation.
 
 A test class derives from CoordinationContract (nodes, transactions, watches) and
-from SessionContract (contract_sessions.py) and brings a fixture `tree`: a function
+from SessionContract (contract_sessions.py) and has a fixture `tree`: a function
 that opens an empty tree as an asynchronous context manager.
 """
 
@@ -15,16 +15,16 @@ import pytest
 from barnabas.znodes.tree import (
     ANY_VERSION,
     BadVersion,
-    Check,
+    CheckVersion,
     Coordination,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
     NotEmpty,
-    Set,
+    SetData,
     Stat,
     WatchEvent,
 )
@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 
 class TreeUnderTest(Protocol):
-    """An empty tree, and power over the sessions with it."""
+    """An empty tree that can open and expire sessions."""
 
     async def session(self) -> Coordination: ...
 
     async def expire(self, session: Coordination) -> None:
-        """End the session from outside; return when its owner has heard of it."""
+        """Expire the session at the server; return when its owner knows."""
         ...
 
 
@@ -63,7 +63,7 @@ def two_sessions(scenario: Scenario) -> Callable[[object, OpenTree], None]:
 
 
 class Heard(Generic[T]):
-    """A watch or listener that keeps what it is told, and can wait for it."""
+    """A watch or listener that records events, and can wait for one."""
 
     def __init__(self) -> None:
         self.all: list[T] = []
@@ -83,7 +83,7 @@ class Heard(Generic[T]):
         return self.all
 
     async def until(self, last: T) -> list[T]:
-        """Wait for `last` to be the last thing told."""
+        """Wait until `last` is the last event."""
         while self.all[-1:] != [last]:
             await self.first(len(self.all) + 1)
         return self.all
@@ -93,7 +93,7 @@ class CoordinationContract:
     """Creating, reading, setting and deleting; transactions; watches."""
 
     @two_sessions
-    async def test_what_one_session_creates_another_reads(
+    async def test_a_node_that_one_session_creates_another_reads(
         self, one: Coordination, other: Coordination
     ) -> None:
         assert await one.create("/a", b"\x00\xff text") == "/a"
@@ -125,7 +125,7 @@ class CoordinationContract:
         assert await one.exists("/b") is None
 
     @two_sessions
-    async def test_missing_parents_are_made_when_asked_for(
+    async def test_missing_parents_are_created_with_make_parents(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/a")
@@ -135,7 +135,7 @@ class CoordinationContract:
         assert await other.create("/x/y-", sequential=True, make_parents=True) == "/x/y-0000000000"
 
     @two_sessions
-    async def test_reading_setting_and_deleting_what_is_not_there_is_refused(
+    async def test_reading_setting_and_deleting_a_missing_node_is_refused(
         self, one: Coordination, other: Coordination
     ) -> None:
         assert await one.exists("/a") is None
@@ -144,7 +144,7 @@ class CoordinationContract:
                 await attempt
 
     @two_sessions
-    async def test_many_nodes_are_read_at_once_and_those_that_are_missing_told(
+    async def test_many_nodes_are_read_at_once_with_none_for_missing_ones(
         self, one: Coordination, other: Coordination
     ) -> None:
         for name, data in (("/a", b"one"), ("/b", b""), ("/b/c", b"three" * 1000)):
@@ -207,7 +207,7 @@ class CoordinationContract:
         assert (stat.cversion, stat.num_children, stat.version) == (4, 2, 0)
 
     @two_sessions
-    async def test_sequential_names_count_what_was_ever_created_below_the_parent(
+    async def test_sequential_names_count_the_children_ever_created(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/q")
@@ -243,18 +243,18 @@ class CoordinationContract:
     # Transactions
 
     @two_sessions
-    async def test_a_transaction_does_all_and_answers_each(
+    async def test_a_transaction_does_all_operations_and_returns_each_result(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/epoch", b"0")
         await one.create("/old")
         answers = await one.multi(
             [
-                Check("/epoch", 0),
-                Create("/controller", b"1", ephemeral=True),
-                Set("/epoch", b"1", 0),
-                Delete("/old"),
-                Create("/n-", sequential=True),
+                CheckVersion("/epoch", 0),
+                CreateNode("/controller", b"1", ephemeral=True),
+                SetData("/epoch", b"1", 0),
+                DeleteNode("/old"),
+                CreateNode("/n-", sequential=True),
             ]
         )
         assert [answers[0], answers[1], answers[3]] == [None, "/controller", None]
@@ -267,16 +267,16 @@ class CoordinationContract:
         assert await other.exists("/old") is None
 
     @two_sessions
-    async def test_a_transaction_that_fails_anywhere_does_nothing(
+    async def test_a_transaction_that_fails_changes_nothing(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/epoch", b"0")
         await one.create("/state", b"s")
         with pytest.raises(BadVersion) as moved:
-            await one.multi([Set("/state", b"t"), Create("/x"), Check("/epoch", 1)])
+            await one.multi([SetData("/state", b"t"), CreateNode("/x"), CheckVersion("/epoch", 1)])
         assert moved.value.path == "/epoch"
         with pytest.raises(NodeExists) as taken:
-            await one.multi([Delete("/epoch"), Create("/state")])
+            await one.multi([DeleteNode("/epoch"), CreateNode("/state")])
         assert taken.value.path == "/state"
         data, stat = await other.get("/state")
         assert (data, stat.version) == (b"s", 0)
@@ -287,14 +287,21 @@ class CoordinationContract:
     async def test_operations_of_a_transaction_see_those_before_them(
         self, one: Coordination, other: Coordination
     ) -> None:
-        await one.multi([Create("/a"), Create("/a/b"), Set("/a/b", b"1", 0), Set("/a/b", b"2", 1)])
+        await one.multi(
+            [
+                CreateNode("/a"),
+                CreateNode("/a/b"),
+                SetData("/a/b", b"1", 0),
+                SetData("/a/b", b"2", 1),
+            ]
+        )
         assert (await other.get("/a/b"))[0] == b"2"
-        await one.multi([Delete("/a/b", 2), Delete("/a"), Create("/a", b"again")])
+        await one.multi([DeleteNode("/a/b", 2), DeleteNode("/a"), CreateNode("/a", b"again")])
         assert (await other.get("/a"))[0] == b"again"
         with pytest.raises(NotEmpty):
-            await one.multi([Create("/a/c"), Delete("/a")])
+            await one.multi([CreateNode("/a/c"), DeleteNode("/a")])
         with pytest.raises(NoNode):
-            await one.multi([Delete("/a"), Create("/a/c")])
+            await one.multi([DeleteNode("/a"), CreateNode("/a/c")])
         assert await other.children("/a") == []
 
     @two_sessions
@@ -303,28 +310,34 @@ class CoordinationContract:
     ) -> None:
         await one.create("/a")
         assert await one.multi([]) == []
-        assert await one.multi([Check("/a", 0), Check("/a", ANY_VERSION)]) == [None, None]
-        for check, refused in ((Check("/a", 1), BadVersion), (Check("/b", 0), NoNode)):
+        assert await one.multi([CheckVersion("/a", 0), CheckVersion("/a", ANY_VERSION)]) == [
+            None,
+            None,
+        ]
+        for check, refused in (
+            (CheckVersion("/a", 1), BadVersion),
+            (CheckVersion("/b", 0), NoNode),
+        ):
             with pytest.raises(refused):
                 await other.multi([check])
 
     @two_sessions
-    async def test_what_a_transaction_makes_may_be_ephemeral_and_numbered(
+    async def test_a_transaction_may_create_ephemeral_and_sequential_nodes(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/q")
-        member = Create("/q/member-", b"data", ephemeral=True, sequential=True)
+        member = CreateNode("/q/member-", b"data", ephemeral=True, sequential=True)
         assert await one.multi([member, member]) == ["/q/member-0000000000", "/q/member-0000000001"]
         _, stat = await other.get("/q/member-0000000001")
         assert stat.ephemeral_owner == one.session_id
 
     @two_sessions
-    async def test_a_node_made_again_begins_again(
+    async def test_a_node_created_again_starts_at_version_0(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/a", b"old")
         before = await one.set("/a", b"newer")
-        await other.multi([Delete("/a", 1), Create("/a", b"new")])
+        await other.multi([DeleteNode("/a", 1), CreateNode("/a", b"new")])
         data, after = await one.get("/a")
         assert (data, after.version) == (b"new", 0)
         assert after.czxid > before.mzxid
@@ -338,7 +351,7 @@ class CoordinationContract:
     # Watches
 
     @two_sessions
-    async def test_a_transaction_that_fails_calls_no_watch(
+    async def test_a_failed_transaction_fires_no_watch(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard = Heard[WatchEvent]()
@@ -346,28 +359,28 @@ class CoordinationContract:
         await one.get("/a", heard)
         await one.children("/", heard)
         with pytest.raises(NoNode):
-            await other.multi([Set("/a", b"1"), Create("/b"), Delete("/c")])
-        await other.multi([Check("/a", 0)])
+            await other.multi([SetData("/a", b"1"), CreateNode("/b"), DeleteNode("/c")])
+        await other.multi([CheckVersion("/a", 0)])
         assert await one.children("/") == ["a"]
         assert heard.all == []
 
     @two_sessions
-    async def test_a_watch_hears_the_first_of_what_one_transaction_does(
+    async def test_a_watch_receives_the_first_event_of_a_transaction(
         self, one: Coordination, other: Coordination
     ) -> None:
         data, children = Heard[WatchEvent](), Heard[WatchEvent]()
         await one.create("/a")
         await one.get("/a", data)
         await one.children("/", children)
-        await other.multi([Delete("/a"), Create("/a", b"1"), Set("/a", b"2"), Create("/b")])
+        await other.multi(
+            [DeleteNode("/a"), CreateNode("/a", b"1"), SetData("/a", b"2"), CreateNode("/b")]
+        )
         assert (await one.get("/a"))[0] == b"2"
         assert data.all == [WatchEvent(EventKind.DELETED, "/a")]
         assert children.all == [WatchEvent(EventKind.CHILDREN, "/")]
 
     @two_sessions
-    async def test_a_data_watch_hears_of_one_change_and_no_more(
-        self, one: Coordination, other: Coordination
-    ) -> None:
+    async def test_a_data_watch_fires_once(self, one: Coordination, other: Coordination) -> None:
         heard = Heard[WatchEvent]()
         await one.create("/a")
         await one.get("/a", heard)
@@ -381,7 +394,7 @@ class CoordinationContract:
         assert (await heard.first(2))[1] == WatchEvent(EventKind.DELETED, "/a")
 
     @two_sessions
-    async def test_an_existence_watch_hears_of_a_node_that_comes_and_goes(
+    async def test_an_existence_watch_fires_on_creation_and_deletion(
         self, one: Coordination, other: Coordination
     ) -> None:
         for change, kind in (
@@ -395,7 +408,7 @@ class CoordinationContract:
             assert await heard.first(1) == [WatchEvent(kind, "/a")]
 
     @two_sessions
-    async def test_a_child_watch_hears_of_children_and_of_the_end_of_the_parent(
+    async def test_a_child_watch_fires_on_changed_children_and_on_deletion_of_the_parent(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard = Heard[WatchEvent]()
@@ -412,7 +425,7 @@ class CoordinationContract:
         assert (await heard.first(3))[2] == WatchEvent(EventKind.DELETED, "/a")
 
     @two_sessions
-    async def test_a_read_that_fails_leaves_no_watch(
+    async def test_a_failed_read_sets_no_watch(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard, after = Heard[WatchEvent](), Heard[WatchEvent]()
@@ -427,7 +440,7 @@ class CoordinationContract:
         assert heard.all == []
 
     @two_sessions
-    async def test_the_same_watch_on_the_same_node_is_called_once(
+    async def test_the_same_watch_on_the_same_node_fires_once(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard, twin = Heard[WatchEvent](), Heard[WatchEvent]()
@@ -440,20 +453,20 @@ class CoordinationContract:
         assert len(heard.all) == 1
 
     @two_sessions
-    async def test_watches_are_called_in_the_order_of_the_transactions(
+    async def test_watches_fire_in_the_order_of_the_transactions(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard = Heard[WatchEvent]()
         paths = [f"/n{number}" for number in range(20)]
         for path in paths:
             await one.exists(path, heard)
-        await other.multi([Create(path) for path in paths[10:]])
+        await other.multi([CreateNode(path) for path in paths[10:]])
         for path in paths[:10]:
             await other.create(path)
         assert [event.path for event in await heard.first(20)] == paths[10:] + paths[:10]
 
     @two_sessions
-    async def test_no_read_shows_a_change_before_the_watch_told_of_it(
+    async def test_no_read_shows_a_change_before_its_watch_fired(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/a", b"0")
@@ -468,7 +481,7 @@ class CoordinationContract:
         await writing
 
     @two_sessions
-    async def test_a_session_hears_of_its_own_changes(
+    async def test_a_sessions_own_changes_fire_its_watches(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard = Heard[WatchEvent]()

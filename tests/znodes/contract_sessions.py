@@ -1,4 +1,4 @@
-"""What every implementation of the coordination tree promises about sessions: the suite for all."""
+"""The contract of tree sessions: one test suite for every implementation."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from barnabas.znodes.tree import (
     BadVersion,
     Coordination,
-    Create,
+    CreateNode,
     EventKind,
     NodeExists,
     SessionExpired,
@@ -18,10 +18,10 @@ from tests.znodes.contract import Heard, OpenTree, two_sessions
 
 
 class SessionContract:
-    """How sessions end and begin again, and how several of them share a tree."""
+    """Sessions end and are renewed, and several sessions share a tree."""
 
     @two_sessions
-    async def test_closing_a_session_takes_its_ephemeral_nodes_and_no_others(
+    async def test_closing_a_session_deletes_its_ephemeral_nodes_and_no_others(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard, states = Heard[WatchEvent](), Heard[SessionState]()
@@ -55,7 +55,7 @@ class SessionContract:
             await under_test.expire(one)
             assert one.state is SessionState.EXPIRED
             assert await seen.first(1) == [WatchEvent(EventKind.DELETED, "/broker")]
-            for attempt in (one.get("/"), one.create("/x"), one.multi([Create("/x")])):
+            for attempt in (one.get("/"), one.create("/x"), one.multi([CreateNode("/x")])):
                 with pytest.raises(SessionExpired):
                     await attempt
 
@@ -70,7 +70,7 @@ class SessionContract:
             await one.close()
             await other.close()
 
-    def test_a_renewed_session_is_as_good_as_new_every_time(self, tree: OpenTree) -> None:
+    def test_a_renewed_session_works_like_a_new_one(self, tree: OpenTree) -> None:
         asyncio.run(asyncio.wait_for(self._renew_repeatedly(tree), timeout=60))
 
     async def _renew_repeatedly(self, tree: OpenTree) -> None:
@@ -98,7 +98,7 @@ class SessionContract:
             await other.close()
 
     @two_sessions
-    async def test_of_two_that_want_the_same_node_one_gets_it(
+    async def test_of_two_sessions_that_create_the_same_node_one_succeeds(
         self, one: Coordination, other: Coordination
     ) -> None:
         elected = await asyncio.gather(
@@ -111,7 +111,7 @@ class SessionContract:
         assert stat.ephemeral_owner == winner.session_id
 
     @two_sessions
-    async def test_counting_by_compare_and_set_loses_nothing(
+    async def test_counting_by_compare_and_set_loses_no_increment(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/count", b"0")
@@ -130,11 +130,11 @@ class SessionContract:
         assert (data, stat.version) == (b"30", 30)
 
     @two_sessions
-    async def test_a_session_that_asks_much_at_once_is_answered_in_order(
+    async def test_many_concurrent_calls_of_a_session_complete_in_order(
         self, one: Coordination, other: Coordination
     ) -> None:
         paths = [f"/n{number}" for number in range(500)]
-        await one.multi([Create(path, path.encode()) for path in paths])
+        await one.multi([CreateNode(path, path.encode()) for path in paths])
         answered = list[str]()
 
         async def read(path: str) -> bytes:
@@ -146,7 +146,7 @@ class SessionContract:
         assert answered == paths
 
     @two_sessions
-    async def test_what_a_session_wrote_it_reads(
+    async def test_a_session_reads_its_own_writes(
         self, one: Coordination, other: Coordination
     ) -> None:
         await one.create("/a", b"0")
@@ -156,7 +156,7 @@ class SessionContract:
         assert (await one.get("/a"))[0] == b"19"
 
     @two_sessions
-    async def test_whoever_stops_waiting_harms_nobody(
+    async def test_a_cancelled_call_affects_no_other(
         self, one: Coordination, other: Coordination
     ) -> None:
         heard = Heard[WatchEvent]()

@@ -1,4 +1,4 @@
-"""A way to a server that can be cut and mended: one client loses it while others keep it."""
+"""A TCP proxy to a server, which can be cut and restored for one client."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Proxy:
-    """Passes bytes on to `target`, a host:port; refuses and drops everything while cut."""
+    """Forwards bytes to `target`, a host:port; refuses connections while cut."""
 
     def __init__(self, target: str) -> None:
         self._host, _, self._port = target.partition(":")
@@ -17,7 +17,7 @@ class Proxy:
         self.port = 0
 
     def cut(self) -> None:
-        """Break every connection; no byte passes any more."""
+        """Reset every connection; forward nothing more."""
         self._open = False
         for writer in self._writers:
             writer.transport.abort()
@@ -27,7 +27,7 @@ class Proxy:
         self._open = True
 
     def forget(self, connections: int) -> None:
-        """Accept so many of the next connections, and let nobody answer on them."""
+        """Accept this many of the next connections, and never respond on them."""
         self._to_forget = connections
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,21 +15,21 @@ from barnabas.znodes.embedded.journal import Journal
 from barnabas.znodes.tree import (
     ANY_VERSION,
     BadVersion,
-    Check,
-    Create,
-    Delete,
+    CheckVersion,
+    CreateNode,
+    DeleteNode,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
     NotEmpty,
     Operation,
-    Set,
+    SetData,
     ZnodeError,
 )
 
 
 class UnsyncedDisk(RealDisk):
-    """A disk whose cache outlives the process, which is all that a restart here needs."""
+    """A disk whose content survives a restart of the process."""
 
     def sync(self, path: str = "", /) -> None:
         pass
@@ -56,9 +56,9 @@ def below(model: Model, path: str) -> list[str]:
 
 
 def expect(model: Model, operation: Operation, owner: int) -> Model:
-    """The tree after one operation, said as simply as can be."""
+    """The model after one operation."""
     path = operation.path
-    if isinstance(operation, Create):
+    if isinstance(operation, CreateNode):
         parent = path.rpartition("/")[0] or "/"
         if parent not in model:
             raise NoNode(path)
@@ -75,14 +75,14 @@ def expect(model: Model, operation: Operation, owner: int) -> Model:
     if operation.version not in (ANY_VERSION, model[path].version):
         raise BadVersion(path)
     match operation:
-        case Set(data=data):
+        case SetData(data=data):
             after = replace(model[path], data=data, version=model[path].version + 1)
             return model | {path: after}
-        case Delete():
+        case DeleteNode():
             if below(model, path):
                 raise NotEmpty(path)
             return {each: node for each, node in model.items() if each != path}
-        case Check():
+        case CheckVersion():
             return model
 
 
@@ -90,11 +90,11 @@ some_paths = st.sampled_from(["/a", "/b", "/a/c", "/a/d", "/b/c", "/a/c/e", "/b/
 some_data = st.binary(max_size=6)
 some_versions = st.sampled_from([ANY_VERSION, ANY_VERSION, 0, 1, 2])
 operations = st.one_of(
-    st.builds(Create, some_paths, some_data, st.booleans(), st.booleans()),
-    st.builds(Create, some_paths, some_data),
-    st.builds(Set, some_paths, some_data, some_versions),
-    st.builds(Delete, some_paths, some_versions),
-    st.builds(Check, some_paths, some_versions),
+    st.builds(CreateNode, some_paths, some_data, st.booleans(), st.booleans()),
+    st.builds(CreateNode, some_paths, some_data),
+    st.builds(SetData, some_paths, some_data, some_versions),
+    st.builds(DeleteNode, some_paths, some_versions),
+    st.builds(CheckVersion, some_paths, some_versions),
 )
 
 
@@ -140,7 +140,7 @@ class TreeAgainstDict(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        # No farewell: the sessions end because nobody is there to hold them.
+        # Not closed: the restart ends the sessions.
         self.drop(None)
         self.open()
 

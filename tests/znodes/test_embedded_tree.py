@@ -1,4 +1,4 @@
-"""The embedded tree keeps the contract, in memory and journalled; and what only it promises."""
+"""The embedded tree: the contract, in memory and journalled, and its own promises."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import (
     Coordination,
-    Create,
+    CreateNode,
     NodeExists,
     NoNode,
     SessionExpired,
@@ -66,12 +66,12 @@ class TestJournalled(CoordinationContract, SessionContract):
         return opener(lambda: Tree.open(RealDisk(str(tmp_path)), threads))
 
 
-def test_each_transaction_takes_the_next_zxid() -> None:
+def test_each_transaction_has_the_next_zxid() -> None:
     async def scenario() -> None:
         tree = Tree()
         session = tree.session()
         await session.create("/a")
-        await session.multi([Create("/b"), Create("/b/c")])
+        await session.multi([CreateNode("/b"), CreateNode("/b/c")])
         with pytest.raises(NodeExists):
             await session.create("/a")
         stat = await session.set("/a", b"")
@@ -80,7 +80,7 @@ def test_each_transaction_takes_the_next_zxid() -> None:
     asyncio.run(scenario())
 
 
-def test_a_path_that_names_no_node_is_a_bug_of_the_caller() -> None:
+def test_an_invalid_path_is_a_bug_of_the_caller() -> None:
     async def scenario() -> None:
         session = Tree().session()
         for path in ("", "a", "/a/", "//a", "/a/../b", "/."):
@@ -93,7 +93,7 @@ def test_a_path_that_names_no_node_is_a_bug_of_the_caller() -> None:
 
 
 class HeldOffload:
-    """Lets the test decide when the medium has the bytes, or fails."""
+    """Lets the test decide when a write completes, or fails."""
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
@@ -108,7 +108,7 @@ class HeldOffload:
         return work()
 
 
-def test_a_change_shows_only_when_it_is_on_the_medium(tmp_path: Path) -> None:
+def test_a_change_is_visible_only_when_it_is_on_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         held = HeldOffload()
         tree = Tree.open(RealDisk(str(tmp_path)), held)
@@ -126,7 +126,7 @@ def test_a_change_shows_only_when_it_is_on_the_medium(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancelled_writer_leaves_memory_and_medium_agreed(tmp_path: Path) -> None:
+def test_a_cancelled_write_leaves_memory_and_disk_in_agreement(tmp_path: Path) -> None:
     async def scenario() -> None:
         held = HeldOffload()
         tree = Tree.open(RealDisk(str(tmp_path)), held)
@@ -147,7 +147,7 @@ def test_a_cancelled_writer_leaves_memory_and_medium_agreed(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_a_write_that_fails_changes_nothing_that_anyone_sees(tmp_path: Path) -> None:
+def test_a_failed_write_changes_nothing_visible(tmp_path: Path) -> None:
     async def scenario() -> None:
         held = HeldOffload()
         tree = Tree.open(RealDisk(str(tmp_path)), held)
@@ -164,7 +164,7 @@ def test_a_write_that_fails_changes_nothing_that_anyone_sees(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_what_waits_for_its_turn_while_the_session_expires_is_not_done(tmp_path: Path) -> None:
+def test_a_call_that_waits_while_the_session_expires_is_not_done(tmp_path: Path) -> None:
     async def scenario() -> None:
         held = HeldOffload()
         tree = Tree.open(RealDisk(str(tmp_path)), held)
@@ -188,7 +188,7 @@ def test_what_waits_for_its_turn_while_the_session_expires_is_not_done(tmp_path:
     asyncio.run(scenario())
 
 
-def test_the_loop_is_free_while_the_medium_is_written(tmp_path: Path, threads: Offload) -> None:
+def test_the_loop_is_free_during_a_disk_write(tmp_path: Path, threads: Offload) -> None:
     seen: list[int] = []
 
     class SlowDisk(RealDisk):
@@ -207,7 +207,7 @@ def test_the_loop_is_free_while_the_medium_is_written(tmp_path: Path, threads: O
     asyncio.run(scenario())
 
 
-def test_a_watch_that_raises_harms_neither_reader_nor_other_watches() -> None:
+def test_a_watch_that_raises_affects_neither_reader_nor_other_watches() -> None:
     async def scenario() -> None:
         complaints: list[object] = []
         asyncio.get_running_loop().set_exception_handler(

@@ -1,4 +1,4 @@
-"""What the embedded tree acknowledged is there after a crash, wherever the crash cut its file."""
+"""The journal: acknowledged transactions survive a crash, wherever it truncated the file."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.embedded.journal import FILE, Journal, JournalDamaged
 from barnabas.znodes.embedded.nodes import Created, Nodes
-from barnabas.znodes.tree import Create, Set, Stat
+from barnabas.znodes.tree import CreateNode, SetData, Stat
 
 T = TypeVar("T")
 Image = dict[str, tuple[bytes, Stat]]
@@ -45,14 +45,14 @@ def run(scenario: Coroutine[Any, Any, T]) -> T:
 
 
 async def write_history(folder: Path) -> dict[int, tuple[int, Image]]:
-    """A few transactions; for the file's size after each: its zxid and the tree then."""
+    """A few transactions; by the file's size after each: its zxid and the tree."""
     tree, file = await opened(folder), folder / FILE
     session, history = tree.session(), {}
     for step in (
         lambda: session.create("/brokers/ids", make_parents=True),
         lambda: session.create("/brokers/ids/0", b'{"version":5}', ephemeral=True),
         lambda: session.create("/bytes", b"\x00\xff\n\r\xc3\xa4 \xed\xb2\x80 \xf0\x9f\x98\x80\x80"),
-        lambda: session.multi([Set("/bytes", b""), Create("/n_", sequential=True)]),
+        lambda: session.multi([SetData("/bytes", b""), CreateNode("/n_", sequential=True)]),
         lambda: session.create("/n_", b"\n", sequential=True),
         lambda: session.delete("/bytes", 1),
         lambda: session.set("/brokers", b"{}"),
@@ -64,7 +64,7 @@ async def write_history(folder: Path) -> dict[int, tuple[int, Image]]:
     return history
 
 
-def test_a_file_cut_anywhere_gives_the_last_transaction_that_is_whole(tmp_path: Path) -> None:
+def test_a_file_truncated_anywhere_has_the_last_complete_transaction(tmp_path: Path) -> None:
     history = run(write_history(tmp_path / "whole"))
     data = (tmp_path / "whole" / FILE).read_bytes()
     for cut in range(min(history), len(data) + 1):
@@ -85,13 +85,13 @@ def test_garbage_after_the_last_transaction_is_dropped(tmp_path: Path, garbage: 
     assert (tmp_path / FILE).stat().st_size == max(history)
 
 
-def test_a_tree_goes_on_after_a_torn_tail(tmp_path: Path) -> None:
+def test_a_tree_continues_after_a_torn_tail(tmp_path: Path) -> None:
     async def scenario() -> None:
         history = await write_history(tmp_path)
         with (tmp_path / FILE).open("ab") as file:
             file.write(b"0badc0de 00000010 [9,[[")
         tree = await opened(tmp_path)
-        # The restart itself is a transaction: it ended the session with the ephemeral node.
+        # The restart is a transaction: it ended the session with the ephemeral node.
         assert tree.nodes.zxid == history[max(history)][0] + 1
         await tree.session().create("/after")
         await tree.close()
@@ -100,7 +100,7 @@ def test_a_tree_goes_on_after_a_torn_tail(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_any_flipped_bit_before_the_last_line_is_reported_with_file_and_place(
+def test_any_flipped_bit_before_the_last_line_is_reported_with_file_and_offset(
     tmp_path: Path,
 ) -> None:
     run(write_history(tmp_path / "whole"))
@@ -118,17 +118,17 @@ def test_any_flipped_bit_before_the_last_line_is_reported_with_file_and_place(
         assert (tmp_path / FILE).stat().st_size == len(data)
 
 
-def test_a_lost_line_and_a_cut_snapshot_are_damage_too(tmp_path: Path) -> None:
+def test_a_lost_line_and_a_truncated_snapshot_are_corruption(tmp_path: Path) -> None:
     run(write_history(tmp_path))
     lines = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
     (tmp_path / FILE).write_bytes(b"".join(lines[:4] + lines[5:]))
     with pytest.raises(JournalDamaged, match="transaction 4 follows 2"):
         reopened(tmp_path)
     (tmp_path / FILE).write_bytes(lines[0])
-    with pytest.raises(JournalDamaged, match="the snapshot is cut short"):
+    with pytest.raises(JournalDamaged, match="the snapshot is truncated"):
         reopened(tmp_path)
     (tmp_path / FILE).write_bytes(b"")
-    with pytest.raises(JournalDamaged, match="byte 0: it does not begin as"):
+    with pytest.raises(JournalDamaged, match="byte 0: it has no header of"):
         reopened(tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_a_restart_keeps_everything_but_the_ephemeral_nodes(tmp_path: Path) -> N
         assert after.keys() == before.keys() - {"/brokers/ids/0"}
         untouched = after.keys() - {"/brokers/ids"}
         assert all(after[path] == before[path] for path in untouched)
-        # The next one to register has a higher epoch, and sequences go on.
+        # The next registration has a higher epoch, and sequences continue.
         await session.create("/brokers/ids/0", ephemeral=True)
         stat = await session.exists("/brokers/ids/0")
         assert stat is not None
@@ -175,7 +175,7 @@ def test_the_journal_is_compacted_when_it_outgrows_the_tree(tmp_path: Path) -> N
 
 
 class FailingDisk(RealDisk):
-    """Fails to sync from a given moment on."""
+    """A disk whose fsync fails from a given moment on."""
 
     failing = False
 
@@ -185,7 +185,7 @@ class FailingDisk(RealDisk):
         super().sync(path)
 
 
-def test_after_a_failed_sync_nothing_is_acknowledged_until_reopened(tmp_path: Path) -> None:
+def test_after_a_failed_fsync_nothing_is_acknowledged_until_reopened(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FailingDisk(str(tmp_path))
         tree = Tree.open(disk, InlineOffload())
@@ -199,14 +199,14 @@ def test_after_a_failed_sync_nothing_is_acknowledged_until_reopened(tmp_path: Pa
             await session.create("/later")
         assert await session.children("/") == ["before"]
         await tree.close()
-        # Whether the line of the failed sync survived, nobody can say; the one before did.
+        # The line of the failed fsync may have survived or not; the one before has.
         assert "/before" in reopened(tmp_path)
         assert "/later" not in reopened(tmp_path)
 
     run(scenario())
 
 
-def test_ten_thousand_nodes_come_back_from_transactions_and_from_a_snapshot(
+def test_ten_thousand_nodes_are_restored_from_transactions_and_from_a_snapshot(
     tmp_path: Path,
 ) -> None:
     nodes, journal = Nodes(), Journal(RealDisk(str(tmp_path)))

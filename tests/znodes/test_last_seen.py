@@ -1,4 +1,4 @@
-"""What a cut-off session missed, told from what it saw before and sees now."""
+"""The events that a disconnected session missed, from its last seen and current nodes."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ NOW = {
         ("gone", EventKind.DELETED, EventKind.DELETED),
     ],
 )
-def test_the_first_thing_missed_is_told(
+def test_the_first_missed_event_is_reported(
     now: str, data: EventKind | None, children: EventKind | None
 ) -> None:
     seen = LastSeen()
@@ -45,14 +45,14 @@ def test_the_first_thing_missed_is_told(
     assert seen.missed_children("/a", NOW[now]) == (children and WatchEvent(children, "/a"))
 
 
-def test_a_node_that_was_not_there_can_only_have_come() -> None:
+def test_a_node_that_did_not_exist_can_only_have_been_created() -> None:
     seen = LastSeen()
     seen.saw_data("/a", None)
     assert seen.missed_data("/a", None) is None
     assert seen.missed_data("/a", BEFORE) == WatchEvent(EventKind.CREATED, "/a")
 
 
-def test_watches_that_are_used_up_miss_nothing() -> None:
+def test_watches_that_have_fired_miss_nothing() -> None:
     seen = LastSeen()
     for path in ("/a", "/b"):
         seen.saw_data(path, BEFORE)

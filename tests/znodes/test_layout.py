@@ -1,4 +1,4 @@
-"""Znode values to the byte, held against what running Kafka clusters keep in ZooKeeper."""
+"""Znode values, byte for byte as running Kafka clusters keep them in ZooKeeper."""
 
 import json
 import re
@@ -14,10 +14,10 @@ from barnabas.base.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from barnabas.znodes import layout, paths
 from barnabas.znodes.layout import (
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     Endpoint,
     FinalizedFeatures,
-    PartitionState,
+    LeaderAndIsr,
     ProducerIdBlock,
     TopicAssignment,
     VersionRange,
@@ -51,7 +51,7 @@ REASSIGNED = TopicAssignment(
 def both(
     golden: bytes, value: object, encode: Callable[[], bytes], decode: Callable[[bytes], object]
 ) -> None:
-    """What is written is golden, and what is golden is read, also with its keys turned round."""
+    """The encoder writes the golden value; the decoder reads it, with its keys in any order."""
     assert encode() == golden
     assert decode(golden) == value
     turned = dict(reversed(json.loads(golden).items())) | {"a key of tomorrow": {"x": [1]}}
@@ -115,12 +115,12 @@ def test_registrations_of_old_brokers_are_read() -> None:
 def test_controller_and_its_epoch() -> None:
     both(
         b'{"version":2,"brokerid":1,"timestamp":"1704032949256","kraftControllerEpoch":-1}',
-        Controller(B1, 1704032949256),
-        lambda: layout.encode_controller(Controller(B1, 1704032949256)),
+        ControllerRegistration(B1, 1704032949256),
+        lambda: layout.encode_controller(ControllerRegistration(B1, 1704032949256)),
         layout.decode_controller,
     )
     v1 = b'{"version":1,"brokerid":2,"timestamp":"1673382716473"}'
-    assert layout.decode_controller(v1) == Controller(B2, 1673382716473)
+    assert layout.decode_controller(v1) == ControllerRegistration(B2, 1673382716473)
     assert layout.encode_controller_epoch(12) == b"12"
     assert layout.decode_controller_epoch(b"12") == 12
 
@@ -158,16 +158,16 @@ def test_an_assignment_of_version_1_is_read() -> None:
     [
         (
             b'{"controller_epoch":20,"leader":1,"version":1,"leader_epoch":2,"isr":[1,0]}',
-            PartitionState(B1, LeaderEpoch(2), 20, (B1, B0)),
+            LeaderAndIsr(B1, LeaderEpoch(2), 20, (B1, B0)),
         ),
         (
             b'{"controller_epoch":1,"leader":-1,"version":1,"leader_recovery_state":1,'
             b'"leader_epoch":0,"isr":[2]}',
-            PartitionState(BrokerId(-1), LeaderEpoch(0), 1, (B2,), recovering=True),
+            LeaderAndIsr(BrokerId(-1), LeaderEpoch(0), 1, (B2,), recovering=True),
         ),
     ],
 )
-def test_partition_state_is_as_kafka_keeps_it(golden: bytes, state: PartitionState) -> None:
+def test_partition_state_is_as_kafka_keeps_it(golden: bytes, state: LeaderAndIsr) -> None:
     both(
         golden,
         state,
@@ -253,7 +253,7 @@ def test_features_are_as_kafka_keeps_them(golden: bytes, features: FinalizedFeat
     both(golden, features, lambda: layout.encode_features(features), layout.decode_features)
 
 
-def test_text_beyond_ascii_is_written_as_utf_8() -> None:
+def test_non_ascii_text_is_written_as_utf_8() -> None:
     assert layout.encode_config({"k": "grün"}) == '{"version":1,"config":{"k":"grün"}}'.encode()
 
 
@@ -272,20 +272,20 @@ def test_paths_are_where_kafka_has_them() -> None:
 
 
 @given(st.text())
-def test_a_sanitized_name_has_no_slash_and_comes_back(name: str) -> None:
+def test_a_sanitized_name_has_no_slash_and_round_trips(name: str) -> None:
     assert "/" not in paths.sanitized(name)
     assert paths.desanitized(paths.sanitized(name)) == name
 
 
 @given(st.uuids())
-def test_a_uuid_is_22_characters_and_comes_back(value: uuid.UUID) -> None:
+def test_a_uuid_is_22_characters_and_round_trips(value: uuid.UUID) -> None:
     text = paths.uuid_text(value)
     assert len(text) == 22
     assert paths.uuid_from_text(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "short", "x" * 23, "cMr3GpVESX2L3byPGf93l!", "é" * 22])
-def test_what_is_not_22_characters_of_base64_is_no_uuid(text: str) -> None:
+def test_other_text_than_22_characters_of_base64_is_no_uuid(text: str) -> None:
     with pytest.raises(ValueError, match="is not 16 bytes in base64url"):
         paths.uuid_from_text(text)
 
@@ -323,7 +323,7 @@ anything = st.recursive(
 
 @pytest.mark.parametrize(("path", "read"), READERS, ids=[path for path, _ in READERS])
 @pytest.mark.parametrize("data", [b" ", b"{", b"[]", b"\xff", b"1.5"])
-def test_a_value_that_cannot_be_read_names_its_path(
+def test_a_malformed_value_raises_an_error_with_its_path(
     path: str, read: Callable[[bytes], object], data: bytes
 ) -> None:
     with pytest.raises(MalformedZnode, match=f"^{path}: .") as refused:
@@ -332,7 +332,7 @@ def test_a_value_that_cannot_be_read_names_its_path(
 
 
 @given(value=anything)
-def test_no_json_makes_a_reader_fail_in_another_way(value: object) -> None:
+def test_no_json_makes_a_decoder_raise_another_error(value: object) -> None:
     data = json.dumps(value).encode()
     for _, read in READERS:
         with suppress(MalformedZnode):

@@ -1,4 +1,4 @@
-"""The embedded tree and a real ZooKeeper, side by side: same answers, same events in same order."""
+"""The embedded tree and a real ZooKeeper, compared: same results, same events in the same order."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,9 +24,9 @@ steps = st.one_of(
 
 
 class Observed:
-    """Two sessions with one tree, and all they tell, without the numbers that no two trees share.
+    """Two sessions with one tree, and their results and events, with normalised numbers.
 
-    What is told of a transaction id is when it was first seen; of a session, which of the two.
+    A transaction id becomes the order in which it was first seen, a session id one of two names.
     """
 
     def __init__(self, one: Coordination, other: Coordination) -> None:
@@ -48,7 +48,7 @@ class Observed:
         except ZnodeError as error:
             answer = (type(error), error.path)
         await watcher.exists("/")
-        # Whether a writer or another's watch hears first is nobody's promise.
+        # The order of a writer's result and another session's watch is not promised.
         self.told.append((answer, self._heard.copy()))
         self._heard.clear()
 
@@ -91,7 +91,7 @@ async def compare(address: str, taken: list[tuple[int, Step]]) -> None:
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(taken=st.lists(st.tuples(st.integers(0, 1), steps), min_size=5, max_size=40))
-def test_both_trees_answer_and_notify_alike(
+def test_both_trees_return_and_notify_alike(
     zookeeper_chroot: str, taken: list[tuple[int, Step]]
 ) -> None:
     asyncio.run(compare(zookeeper_chroot, taken))

@@ -1,4 +1,4 @@
-"""A session with ZooKeeper that is cut off: what it may assume, what it missed, when it is over."""
+"""A ZooKeeper session that loses its connection: its state, missed events and expiry."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.znodes.tree import (
     ConnectionLoss,
-    Create,
+    CreateNode,
     EventKind,
     NodeExists,
     SessionExpired,
@@ -41,7 +41,7 @@ async def begin(address: str, session_timeout_ms: int = 6000) -> ZooKeeperSessio
 async def cut_off_and_whole(
     address: str, session_timeout_ms: int = 6000
 ) -> AsyncIterator[tuple[Proxy, ZooKeeperSession, ZooKeeperSession]]:
-    """A session that can be cut off, and one that cannot, on the same tree."""
+    """A session behind a proxy that can be cut, and one with a direct connection."""
     target, _, chroot = address.partition("/")
     async with proxy_to(target) as proxy:
         one = await begin(f"127.0.0.1:{proxy.port}/{chroot}", session_timeout_ms)
@@ -70,7 +70,7 @@ async def while_cut_off(
     await states.until(SessionState.CONNECTED)
 
 
-def test_a_session_that_is_cut_off_says_so_at_once_and_goes_on_when_it_is_not(
+def test_a_disconnected_session_is_suspended_at_once_and_continues_when_reconnected(
     zookeeper_chroot: str,
 ) -> None:
     async def scenario() -> None:
@@ -95,8 +95,8 @@ def test_a_session_that_is_cut_off_says_so_at_once_and_goes_on_when_it_is_not(
     run(scenario())
 
 
-def test_a_session_outlives_a_connection_on_which_nobody_answers(zookeeper_chroot: str) -> None:
-    """As of a server that is starting and has taken the connection too early."""
+def test_a_session_survives_a_connection_without_a_response(zookeeper_chroot: str) -> None:
+    """As with a starting server that accepted the connection too early."""
 
     async def scenario() -> None:
         async with cut_off_and_whole(zookeeper_chroot, 15_000) as (proxy, one, _):
@@ -112,7 +112,7 @@ def test_a_session_outlives_a_connection_on_which_nobody_answers(zookeeper_chroo
     run(scenario())
 
 
-def test_watches_survive_a_broken_connection(zookeeper_chroot: str) -> None:
+def test_watches_survive_a_lost_connection(zookeeper_chroot: str) -> None:
     async def scenario() -> None:
         async with cut_off_and_whole(zookeeper_chroot) as (proxy, one, other):
             data, children, absent = (Heard[WatchEvent]() for _ in range(3))
@@ -133,7 +133,7 @@ def test_watches_survive_a_broken_connection(zookeeper_chroot: str) -> None:
     run(scenario())
 
 
-def test_watches_are_told_what_they_missed_before_the_session_is_connected_again(
+def test_watches_fire_for_missed_events_before_the_session_is_connected_again(
     zookeeper_chroot: str,
 ) -> None:
     expected = [
@@ -179,7 +179,7 @@ def test_watches_are_told_what_they_missed_before_the_session_is_connected_again
     run(scenario())
 
 
-def test_a_session_that_is_cut_off_for_too_long_is_over_until_renewed(
+def test_a_session_that_is_disconnected_too_long_is_expired_until_renewed(
     zookeeper_chroot: str,
 ) -> None:
     async def scenario() -> None:
@@ -208,7 +208,7 @@ def test_a_session_that_is_cut_off_for_too_long_is_over_until_renewed(
     run(scenario())
 
 
-def test_what_a_writer_was_not_told_of_happened_before_it_can_look_or_never(
+def test_a_write_whose_response_was_lost_is_done_before_the_next_read_or_never(
     zookeeper_chroot: str,
 ) -> None:
     async def scenario() -> None:
@@ -260,7 +260,7 @@ def test_nothing_is_done_after_the_session_expired(zookeeper_chroot: str) -> Non
     run(scenario())
 
 
-def test_a_server_that_stands_still_suspends_its_sessions_and_no_longer(
+def test_a_paused_server_suspends_its_sessions_until_it_resumes(
     fresh_zookeeper: FreshZooKeeper,
 ) -> None:
     server = fresh_zookeeper()
@@ -285,13 +285,13 @@ def test_a_server_that_stands_still_suspends_its_sessions_and_no_longer(
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_server_that_was_away_finds_its_sessions_again(
+def test_sessions_survive_a_restart_of_the_server(
     fresh_zookeeper: FreshZooKeeper, end: str
 ) -> None:
     server = fresh_zookeeper()
 
     async def scenario() -> None:
-        # It must outlast the start of a server, however busy the machine is.
+        # The timeout must outlast the start of a server on a busy machine.
         session = await begin(f"{server.address}/chroot", session_timeout_ms=30_000)
         heard, states = Heard[WatchEvent](), listened(session)
         await session.create("/mine", ephemeral=True)
@@ -307,13 +307,13 @@ def test_a_server_that_was_away_finds_its_sessions_again(
         assert await heard.first(1) == [WatchEvent(EventKind.CHILDREN, "/")]
         assert await session.children("/") == ["after", "mine"]
         with pytest.raises(NodeExists):
-            await session.multi([Create("/mine")])
+            await session.multi([CreateNode("/mine")])
         await session.close()
 
     run(scenario())
 
 
-def test_renewing_waits_for_a_server_and_closing_does_not(fresh_zookeeper: FreshZooKeeper) -> None:
+def test_renew_waits_for_a_server_and_close_does_not(fresh_zookeeper: FreshZooKeeper) -> None:
     server = fresh_zookeeper()
 
     async def scenario() -> None:
@@ -343,20 +343,20 @@ def test_renewing_waits_for_a_server_and_closing_does_not(fresh_zookeeper: Fresh
     run(scenario())
 
 
-def test_without_a_server_connecting_fails_in_time_and_leaves_nothing_running(
+def test_connecting_without_a_server_times_out_and_leaves_nothing_running(
     fresh_zookeeper: FreshZooKeeper,
 ) -> None:
     server = fresh_zookeeper()
     server.stop()
 
     async def scenario() -> None:
-        with pytest.raises(ConnectionLoss, match="answered within 300 ms"):
+        with pytest.raises(ConnectionLoss, match="responded within 300 ms"):
             await connect(server.address, session_timeout_ms=6000, connection_timeout_ms=300)
 
     run(scenario())
 
 
-def test_closing_a_session_that_is_being_renewed_ends_the_waiting(
+def test_closing_a_session_during_renew_ends_the_wait(
     fresh_zookeeper: FreshZooKeeper,
 ) -> None:
     server = fresh_zookeeper()
@@ -374,13 +374,13 @@ def test_closing_a_session_that_is_being_renewed_ends_the_waiting(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whoever_watches_sees_the_last_change_however_often_the_connection_breaks(
+def test_a_watcher_sees_the_last_change_however_often_the_connection_is_lost(
     zookeeper_chroot: str, seed: int
 ) -> None:
     random = Random(seed)
 
     async def follow(session: ZooKeeperSession, last: bytes, states: Heard[SessionState]) -> None:
-        """Read whenever the watch says so, and never otherwise."""
+        """Read when the watch fires, and never otherwise."""
         data = b""
         while data != last:
             changed = Heard[WatchEvent]()

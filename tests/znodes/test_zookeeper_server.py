@@ -1,4 +1,4 @@
-"""The server comes up, ends in every way, and returns with port and data; else it says why not."""
+"""The local ZooKeeper server: start, stop, kill, pause, and restart with its port and data."""
 
 import os
 import select
@@ -30,7 +30,7 @@ def connected(server: ZooKeeperServer) -> Iterator[Any]:
         client.close()
 
 
-def test_it_returns_with_its_data_on_its_port_after_any_end(
+def test_it_restarts_with_its_data_on_its_port_after_stop_and_kill(
     fresh_zookeeper: Callable[[], ZooKeeperServer],
 ) -> None:
     server = fresh_zookeeper()
@@ -51,7 +51,7 @@ def test_it_returns_with_its_data_on_its_port_after_any_end(
     server.stop()
 
 
-def test_a_paused_server_can_go_on_and_can_be_stopped(
+def test_a_paused_server_can_be_resumed_and_stopped(
     fresh_zookeeper: Callable[[], ZooKeeperServer],
 ) -> None:
     server = fresh_zookeeper()
@@ -69,20 +69,20 @@ def test_a_paused_server_can_go_on_and_can_be_stopped(
     server.stop()
 
 
-def test_a_server_that_does_not_come_up_names_its_log_and_leaves_nothing_running(
+def test_a_server_that_does_not_start_names_its_log_and_leaves_nothing_running(
     tmp_path: Path,
 ) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         server = ZooKeeperServer(tmp_path / "zk", taken.getsockname()[1])
-        with pytest.raises(ConfigError, match=r"did not come up: see .*zookeeper\.log$"):
+        with pytest.raises(ConfigError, match=r"did not start: see .*zookeeper\.log$"):
             server.start()
     assert not server.is_running
     assert "Address already in use" in server.log_path.read_text()
 
 
-def test_without_java_or_its_jars_it_says_what_to_install(
+def test_without_java_or_its_jars_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = ZooKeeperServer(tmp_path / "zk")
@@ -99,7 +99,7 @@ def test_without_java_or_its_jars_it_says_what_to_install(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
-def test_a_server_of_the_tests_does_not_outlive_them(tmp_path: Path) -> None:
+def test_a_server_of_the_tests_ends_with_them(tmp_path: Path) -> None:
     script = (
         "import pathlib, signal, sys\n"
         "from tests.support.zookeeper import zookeeper_server\n"
@@ -114,7 +114,7 @@ def test_a_server_of_the_tests_does_not_outlive_them(tmp_path: Path) -> None:
         server = os.pidfd_open(int(parent.stdout.readline()))
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    # A pidfd can be read when its process has ended.
+    # A pidfd is readable once its process has ended.
     ended, _, _ = select.select([server], [], [], 10)
     os.close(server)
     assert ended

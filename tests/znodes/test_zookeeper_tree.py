@@ -1,4 +1,4 @@
-"""A session with a real ZooKeeper keeps the contract; and what only it has to stand."""
+"""The tree on a real ZooKeeper: the contract, and its own promises."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,8 +12,8 @@ from barnabas.base.errors import ConfigError
 from barnabas.znodes.tree import (
     ConnectionLoss,
     Coordination,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoNode,
     SessionState,
@@ -35,7 +35,7 @@ class ZooKeeperUnderTest:
         return await connect(self._address, **TIMEOUTS)
 
     async def expire(self, session: Coordination) -> None:
-        """Take the session over by its id and password, and close it."""
+        """Close the session through a second connection with its id and password."""
         assert isinstance(session, ZooKeeperSession)
         states = Heard[SessionState]()
         session.listen(states)
@@ -62,7 +62,7 @@ class TestZooKeeper(CoordinationContract, SessionContract):
         return opened
 
 
-def test_each_chroot_is_a_tree_of_its_own(zookeeper_chroot: str) -> None:
+def test_each_chroot_is_a_separate_tree(zookeeper_chroot: str) -> None:
     async def scenario() -> None:
         deep = await connect(f"{zookeeper_chroot}/deep/er/", **TIMEOUTS)
         above = await connect(zookeeper_chroot, **TIMEOUTS)
@@ -70,7 +70,7 @@ def test_each_chroot_is_a_tree_of_its_own(zookeeper_chroot: str) -> None:
         await deep.children("/", heard)
         await deep.exists("/a", heard)
         assert await deep.create("/a") == "/a"
-        assert await deep.multi([Create("/a/n-", sequential=True)]) == ["/a/n-0000000000"]
+        assert await deep.multi([CreateNode("/a/n-", sequential=True)]) == ["/a/n-0000000000"]
         assert await heard.first(2) == [
             WatchEvent(EventKind.CREATED, "/a"),
             WatchEvent(EventKind.CHILDREN, "/"),
@@ -85,7 +85,7 @@ def test_each_chroot_is_a_tree_of_its_own(zookeeper_chroot: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_node_without_data_is_null_as_kafka_leaves_it(zookeeper_chroot: str) -> None:
+def test_a_node_without_data_is_null_as_kafka_writes_it(zookeeper_chroot: str) -> None:
     async def scenario() -> None:
         session = await connect(zookeeper_chroot, **TIMEOUTS)
         await session.create("/a/b", make_parents=True)
@@ -104,7 +104,7 @@ def test_a_node_without_data_is_null_as_kafka_leaves_it(zookeeper_chroot: str) -
     client.close()
 
 
-def test_a_path_that_names_no_node_is_a_bug_of_the_caller(zookeeper_chroot: str) -> None:
+def test_an_invalid_path_is_a_bug_of_the_caller(zookeeper_chroot: str) -> None:
     async def scenario() -> None:
         session = await connect(zookeeper_chroot, **TIMEOUTS)
         for path in ("", "a", "/a/", "//a", "/a/../b", "/."):
@@ -120,38 +120,38 @@ def test_a_path_that_names_no_node_is_a_bug_of_the_caller(zookeeper_chroot: str)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:port", "127.0.0.1:1/a//b", "127.0.0.1:1/../a"])
-def test_an_address_that_cannot_be_one_is_refused_in_one_line(address: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(address: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(ConfigError, match="is not where a ZooKeeper can be"):
+        with pytest.raises(ConfigError, match="is not a ZooKeeper address"):
             await connect(address, session_timeout_ms=6000, connection_timeout_ms=100)
 
     asyncio.run(scenario())
 
 
-def test_reads_by_the_thousand_do_not_hold_up_the_loop(zookeeper_chroot: str) -> None:
+def test_thousands_of_reads_do_not_block_the_loop(zookeeper_chroot: str) -> None:
     async def scenario() -> None:
         session = await connect(zookeeper_chroot, **TIMEOUTS)
         paths = [f"/n{number}" for number in range(3000)]
-        await session.multi([Create(path, path.encode()) for path in paths])
+        await session.multi([CreateNode(path, path.encode()) for path in paths])
         turns, heard = 0, Heard[WatchEvent]()
         reading = asyncio.gather(*(session.get(path, heard) for path in paths))
         while not reading.done():
             turns += 1
             await asyncio.sleep(0)
         assert [data.decode() for data, _ in await reading] == paths
-        # While the thread of kazoo's reads and writes, the loop goes round and round.
+        # The loop keeps turning while kazoo's thread reads and writes.
         assert turns > 10
-        await session.multi([Delete(path) for path in paths])
+        await session.multi([DeleteNode(path) for path in paths])
         assert [event.path for event in await heard.first(3000)] == paths
         await session.close()
 
     asyncio.run(scenario())
 
 
-def test_a_server_that_cannot_read_many_at_once_is_asked_for_one_after_the_other(
+def test_nodes_are_read_one_by_one_from_a_server_without_multi_read(
     zookeeper_chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It refuses, and closes the connection, as old servers do with a request they do not know."""
+    """The server refuses and closes the connection, as old servers do on an unknown request."""
     monkeypatch.setattr(ReadMany, "type", 99)
 
     async def scenario() -> None:
@@ -169,7 +169,9 @@ def test_a_server_that_cannot_read_many_at_once_is_asked_for_one_after_the_other
     asyncio.run(scenario())
 
 
-def test_a_watch_that_raises_harms_neither_reader_nor_other_watches(zookeeper_chroot: str) -> None:
+def test_a_watch_that_raises_affects_neither_reader_nor_other_watches(
+    zookeeper_chroot: str,
+) -> None:
     async def scenario() -> None:
         complaints: list[object] = []
         asyncio.get_running_loop().set_exception_handler(

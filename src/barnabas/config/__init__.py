@@ -1,1 +1,1 @@
-"""Kafka's configuration: keys, types, defaults, rules, and Java's .properties format."""
+"""Kafka's configuration: keys, types, defaults, rules, and the .properties format."""

@@ -1,13 +1,13 @@
-"""The configuration of one broker: its properties file below what was changed while running.
+"""The config of one broker: its properties file, overridden by dynamic values.
 
-A value is looked for in this order, as in Kafka:
+The first of these that has a value counts, as in Kafka:
 
     per broker        set while running, for this broker       /config/brokers/<id>
     cluster default   set while running, for all brokers       /config/brokers/<default>
     static            the properties the broker started with   server.properties, --override
-    default           what Kafka 3.9 does otherwise            broker_keys/
+    default           the default of Kafka 3.9                 broker_keys/
 
-A `BrokerConfig` never changes: `with_dynamic` gives the next one.
+A `BrokerConfig` is immutable: `with_dynamic` returns the next one.
 """
 
 import builtins
@@ -34,7 +34,7 @@ __all__ = ["BrokerConfig", "broker_key"]
 
 _T = TypeVar("_T", bool, int, float, str, tuple[str, ...])
 
-# Keys that set the same thing, the first that has a value counting.
+# Keys that set the same value; the first that is set counts.
 _SYNONYMS: Final = {
     name: group
     for group in (
@@ -49,10 +49,10 @@ _DEFAULTS: Final[dict[str, Value]] = {name: key.default for name, key in BROKER_
 
 
 class BrokerConfig:
-    """Every broker key's value, parsed and checked, and where it comes from.
+    """Every broker key's value, parsed and validated, and its source.
 
-    `unknown` names static properties that no key has; they are kept and described, not used.
-    `warnings` are sentences for the log: the unknown ones, and dynamic values left out.
+    `unknown` are static properties without a key; they are kept and described, not used.
+    `warnings` are messages for the log: unknown properties, and ignored dynamic values.
     """
 
     __slots__ = ("_cluster_default", "_per_broker", "_static", "_values", "unknown", "warnings")
@@ -76,9 +76,9 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[builtins.str, builtins.str]) -> Self:
-        """The configuration of a broker that starts with `properties`.
+        """The config of a broker that starts with `properties`.
 
-        Raises  ConfigError if a value is not possible, alone or together with another
+        Raises  ConfigError for an invalid value, or a conflict between values
         """
         return cls(properties)
 
@@ -87,24 +87,14 @@ class BrokerConfig:
         per_broker: Mapping[builtins.str, builtins.str],
         cluster_default: Mapping[builtins.str, builtins.str],
     ) -> Self:
-        """The configuration once these, and no other, dynamic values are in force.
+        """The config with exactly these dynamic values.
 
-        What cannot be set while running, or not to that value, is left out and told in `warnings`:
-        stored values must not keep a broker from starting.
+        Invalid dynamic values are ignored and reported in `warnings`: stored values must not keep
+        a broker from starting.
 
-        Raises  ConfigError if values contradict each other; go on with this configuration then
+        Raises  ConfigError if values conflict; then keep using this config
         """
         return type(self)(self._static, per_broker, cluster_default)
-
-    def validate_dynamic(
-        self, name: builtins.str, value: builtins.str, *, cluster_default: builtins.bool = False
-    ) -> None:
-        """Refuse one dynamic value that a request wants to set beside the present ones.
-
-        Raises  ConfigError, as `validate_dynamic_values`
-        """
-        present = self._cluster_default if cluster_default else self._per_broker
-        self.validate_dynamic_values(present | {name: value}, cluster_default=cluster_default)
 
     def validate_dynamic_values(
         self,
@@ -112,10 +102,10 @@ class BrokerConfig:
         *,
         cluster_default: builtins.bool = False,
     ) -> None:
-        """Refuse dynamic values that a request wants to set in place of all present ones.
+        """Check dynamic values by which a request replaces all present ones.
 
-        Raises  ConfigError in Kafka's words if a key is read-only, or can only be set for one
-                broker or one listener, or if a value is not possible, alone or with the others
+        Raises  ConfigError with Kafka's message if a key is read-only, or can only be set for one
+                broker or one listener, or if a value is invalid or conflicts with others
         """
         for name, value in wanted.items():
             check_dynamic(name, value, cluster_default)
@@ -124,7 +114,7 @@ class BrokerConfig:
         else:
             self.with_dynamic(wanted, self._cluster_default)
 
-    # Typed access, for `compose` to hand out plain values. A null is for the optional_ ones.
+    # Typed access, for `compose` to pass on plain values. Only the optional_ ones return None.
 
     def value(self, name: builtins.str) -> Value:
         return self._values[name]
@@ -154,12 +144,12 @@ class BrokerConfig:
         return None if self._values[name] is None else self._typed(name, str)
 
     def is_set(self, name: builtins.str) -> builtins.bool:
-        """Whether somebody gave the key a value; else it has its default."""
+        """Whether the key is set; otherwise it has its default."""
         return any(
             name in texts for texts in (self._static, self._per_broker, self._cluster_default)
         )
 
-    # What several keys say together
+    # Values that combine several keys
 
     def broker_id(self) -> builtins.int:
         return self.int("broker.id")
@@ -168,11 +158,11 @@ class BrokerConfig:
         return split_list(self.optional_str("log.dirs") or self.str("log.dir"))
 
     def listeners(self) -> builtins.list[Listener]:
-        """Where to listen."""
+        """The endpoints to listen on."""
         return parse_listeners(self.str("listeners"), self._protocols())
 
     def advertised(self) -> builtins.list[Listener]:
-        """What clients are told; an empty host or port 0 is for the server to fill in."""
+        """The endpoints for clients; the server replaces an empty host and port 0."""
         text = self.optional_str("advertised.listeners")
         if text is None:
             return self.listeners()
@@ -191,26 +181,26 @@ class BrokerConfig:
             raise ConfigError(f"Error parsing configuration property '{name}': {cause}") from cause
 
     def not_acted_on(self) -> builtins.list[builtins.str]:
-        """What the operator set and this broker knows, but does nothing about yet."""
+        """The known keys in the properties file that this broker accepts and ignores."""
         known = ((name, broker_key(name)) for name in self._static)
         return sorted(name for name, key in known if key is not None and not key.served)
 
-    # As DescribeConfigs answers
+    # DescribeConfigs
 
     def describe(self) -> builtins.list[ConfigEntry]:
-        """Every key of this broker, by name."""
+        """The entries of this broker, sorted by name."""
         described = {name for name, key in BROKER_KEYS.items() if not key.internal}
         return [self._entry(name) for name in sorted(described | self._layered().keys())]
 
     def describe_cluster_default(self) -> builtins.list[ConfigEntry]:
-        """What is set for all brokers, and nothing else."""
+        """The entries of the dynamic default of all brokers."""
         return [_only_cluster_default(self._entry(name)) for name in sorted(self._cluster_default)]
 
     def synonyms(self, name: builtins.str) -> tuple[ConfigSynonym, ...]:
-        """All places where the key's value could come from, the one in force first.
+        """All sources of the key's value, the effective one first.
 
-        As in Kafka the list begins where the key's own name first has a value: one that is only
-        set under another name, such as log.retention.hours for log.retention.ms, has none.
+        As in Kafka the list begins where the key's own name first has a value: it is empty for a
+        key that is only set by a synonym, such as log.retention.ms by log.retention.hours.
         """
         found = [
             ConfigSynonym(synonym, text, source)
@@ -243,7 +233,7 @@ class BrokerConfig:
         yield ConfigSource.DEFAULT_CONFIG, _DEFAULT_TEXTS
 
     def _layered(self) -> dict[builtins.str, builtins.str]:
-        """The texts in force; a dynamic log.roll.hours also puts aside a static log.roll.ms."""
+        """The effective texts; a dynamic log.roll.hours also overrides a static log.roll.ms."""
         texts = dict(self._static)
         for layer in (self._cluster_default, self._per_broker):
             for name, text in layer.items():
@@ -280,7 +270,7 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_sensitive(key: ConfigKey | None) -> bool:
-    # What nobody knows might be a password.
+    # An unknown property might be a password.
     return key is None or key.sensitive
 
 

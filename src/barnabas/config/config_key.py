@@ -1,8 +1,8 @@
-"""What a configuration key is: its name, type, default and the texts it can have, as Kafka's.
+"""A config key: its name, type, default and valid values, as in Kafka.
 
-A value travels as text (in a properties file, in a znode, in DescribeConfigs) and is used as a
-Python value. `ConfigKey.parse` and `ConfigKey.render` are the two directions; both speak Kafka's
-dialect, down to how Java prints a double.
+A value is stored as text (in a properties file, in a znode, in DescribeConfigs) and used as a
+Python value. `ConfigKey.parse` and `ConfigKey.render` convert between them in Kafka's format,
+including Java's format of a double.
 """
 
 import sys
@@ -16,7 +16,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The type of a key, by the number that DescribeConfigs gives it."""
+    """The type of a key, with its number in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -31,7 +31,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by DescribeConfigs' number; a smaller number takes precedence."""
+    """The source of a value, with its number in DescribeConfigs; the smallest has precedence."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -42,7 +42,7 @@ class ConfigSource(IntEnum):
 
 
 class UpdateMode(Enum):
-    """Whether a running broker takes a new value, and for whom."""
+    """Whether a running broker accepts a new value: for one broker, or also for all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -50,14 +50,14 @@ class UpdateMode(Enum):
 
 
 class Validator(NamedTuple):
-    """A limit on values: how the documentation shows it, and what to say of a value beyond it."""
+    """A limit on values: its text in the documentation, and the complaint about a value."""
 
     shown: str
     complaint: Callable[[Value], str | None]
 
 
 class ConfigSynonym(NamedTuple):
-    """One place where a value is set, under the name it has there."""
+    """One source of a value, and the key's name there."""
 
     name: str
     value: str | None
@@ -65,7 +65,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One key as DescribeConfigs answers it; the value of a sensitive key is None."""
+    """One entry of DescribeConfigs; the value of a sensitive key is None."""
 
     name: str
     value: str | None
@@ -86,8 +86,8 @@ class ConfigKey(NamedTuple):
     validator: Validator | None
     importance: str
     update: UpdateMode
-    internal: bool  # described only when somebody set it
-    served: bool  # the broker acts on it; otherwise it is accepted for what comes later
+    internal: bool  # described only if it is set
+    served: bool  # the broker acts on it; other keys are accepted and ignored
     documentation: str
 
     @property
@@ -99,9 +99,9 @@ class ConfigKey(NamedTuple):
         return self.render(self.default)
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for.
+        """Parse and validate `text`.
 
-        Raises  ConfigError in Kafka's words, naming key and value (but never a password)
+        Raises  ConfigError with Kafka's message, which has key and value (but never a password)
         """
         trimmed = text.strip()
         value = _parse(self.type, trimmed)
@@ -113,7 +113,7 @@ class ConfigKey(NamedTuple):
         return value
 
     def render(self, value: Value) -> str | None:
-        """`value` as text that `parse` takes back, in the form DescribeConfigs uses."""
+        """`value` as text in the format of DescribeConfigs, which `parse` accepts."""
         match value:
             case None | str():
                 return value
@@ -131,8 +131,8 @@ def invalid_value(name: str, value: object, why: str) -> ConfigError:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint to put behind an unknown name, empty if nothing known looks like it."""
-    from difflib import get_close_matches  # only needed once somebody mistyped
+    """A hint to append to an unknown name; empty if no known name is similar."""
+    from difflib import get_close_matches  # only needed after a typing error
 
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
     return f" (did you mean {near[0]}?)" if near else ""
@@ -166,8 +166,8 @@ def _parse(type_: ConfigType, text: str) -> Value:
 def _parse_integer(text: str, bits: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
-        return None  # int() would also take underscores and other alphabets' digits
-    # Twenty digits hold every 64-bit number; int() of a longer text may be refused by Python.
+        return None  # int() also accepts underscores and the digits of other alphabets
+    # Twenty digits hold every 64-bit number; Python may refuse int() of a longer text.
     value = int(text) if len(digits) <= 20 else sys.maxsize + 1
     return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
@@ -182,7 +182,7 @@ def _parse_double(text: str) -> float | None:
 
 
 def _java_double(value: float) -> str:
-    """As java.lang.Double.toString prints it, which is what clients compare with."""
+    """The format of java.lang.Double.toString, with which clients compare."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     shortest = next(s for p in range(18) if float(s := f"{value:.{p}e}") == value)

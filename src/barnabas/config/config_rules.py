@@ -1,4 +1,4 @@
-"""What the values of a broker's keys must keep together, each rule as Kafka states it."""
+"""The rules between several broker configs, each with Kafka's message."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from barnabas.config.listeners import Listener
 
 
 class BrokerValues(Protocol):
-    """What the rules read of a broker's configuration."""
+    """The part of a broker's config that the rules read."""
 
     def value(self, name: str) -> Value: ...
     def log_dirs(self) -> list[str]: ...
@@ -19,7 +19,7 @@ class BrokerValues(Protocol):
 
 
 def check_together(config: BrokerValues) -> None:
-    """Raises ConfigError for the first rule that is not kept."""
+    """Raises ConfigError for the first violated rule."""
     _check_identity(config)
     _check_logs(config)
     _check_replication(config)
@@ -33,7 +33,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _number(config: BrokerValues, *names: str) -> float:
-    """The first of these keys that has a value."""
+    """The value of the first of these keys that has one."""
     values = (config.value(name) for name in names)
     return next(value for value in values if isinstance(value, int | float))
 
@@ -127,18 +127,18 @@ def _check_connections(config: BrokerValues) -> None:
 def _check_listeners(config: BrokerValues) -> None:
     names = [listener.name for listener in config.listeners()]
     advertised = config.advertised()
-    told = [listener.name for listener in advertised]
-    _require(bool(told), "There must be at least one broker advertised listener.")
+    offered = [listener.name for listener in advertised]
+    _require(bool(offered), "There must be at least one broker advertised listener.")
     _require(
-        config.inter_broker_listener_name() in told,
+        config.inter_broker_listener_name() in offered,
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. The"
-        f" valid options based on currently configured listeners are {','.join(told)}",
+        f" valid options based on currently configured listeners are {','.join(offered)}",
     )
     _require(
-        set(told) <= set(names),
+        set(offered) <= set(names),
         "advertised.listeners listener names must be equal to or a subset of the ones defined in"
-        f" listeners. Found {','.join(told)}. The valid options based on the current configuration"
-        f" are {','.join(names)}",
+        f" listeners. Found {','.join(offered)}. The valid options based on the current"
+        f" configuration are {','.join(names)}",
     )
     _require(
         all(listener.host != "0.0.0.0" for listener in advertised),

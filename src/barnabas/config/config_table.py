@@ -1,16 +1,16 @@
-"""Reads the tables in which configuration keys are written, so that they look like documentation.
+"""The parser of config key tables, which read like documentation.
 
-A key is one line of words, and its documentation indented below:
+A key is one line of words, and its documentation is indented below:
 
     num.partitions int 1 >=1 medium acts
         Partitions of a topic that is created without saying how many.
 
 The words: name, type, default, limit, importance; then any of
-    per-broker, cluster-wide    a running broker takes new values (read-only otherwise)
-    internal                    described only when it is set
-    acts                        the broker acts on it now (otherwise it is accepted, for later)
-A default of `null` is no value, `""` is the empty text. A limit of `-` is none; `>=1`, `0..1`,
-`a|b` (one of, or a list of them) and the names in `_NAMED` are the others.
+    per-broker, cluster-wide    a running broker accepts new values (read-only otherwise)
+    internal                    described only if it is set
+    acts                        the broker acts on it (otherwise it is accepted and ignored)
+A default of `null` is no value, `""` is the empty text. A limit of `-` is none; the others are
+`>=1`, `0..1`, `a|b` (one of, or a list of them) and the names in `_NAMED`.
 """
 
 from typing import Final
@@ -117,7 +117,7 @@ def _gzip_level(value: Value) -> str | None:
 def _protocol_version(value: Value) -> str | None:
     text = str(value)
     segments = text.split(".")
-    # "3.9.1" means 3.9, but before 1.0 a release was named by three numbers.
+    # "3.9.1" means 3.9, but releases before 1.0 have three numbers.
     release, dash, variant = ".".join(segments[: 3 if text[:2] == "0." else 2]).partition("-IV")
     last = _LAST_VARIANT.get(release)
     fits = last is not None and (not dash or variant in map(str, range(last + 1)))

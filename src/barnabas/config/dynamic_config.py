@@ -1,4 +1,4 @@
-"""Which broker keys a request, or a stored value, may change while the broker runs."""
+"""Dynamic broker configs: the values that may change while the broker runs."""
 
 from collections.abc import Mapping
 
@@ -10,26 +10,26 @@ from barnabas.config.config_key import UpdateMode
 def applicable(
     dynamic: Mapping[str, str], cluster_default: bool, warnings: list[str]
 ) -> dict[str, str]:
-    """Those of the stored values that can be in force; a warning about each other one."""
+    """The stored values that apply; each other one adds a warning."""
     in_force: dict[str, str] = {}
     for name, text in dynamic.items():
         try:
             check_dynamic(name, text, cluster_default)
         except ConfigError as error:
-            warnings.append(f"dynamic configuration left out: {error}")
+            warnings.append(f"dynamic config ignored: {error}")
         else:
             in_force[name] = text
     return in_force
 
 
 def check_dynamic(name: str, value: str, cluster_default: bool) -> None:
-    """Refuse a value that cannot be set while running, for this broker or for all.
+    """Check a value that is set while running, for this broker or for all.
 
-    Raises  ConfigError in Kafka's words
+    Raises  ConfigError with Kafka's message
     """
     key = broker_key(name)
     if key is None:
-        return  # as Kafka: a plugin might know it
+        return  # as in Kafka: it may be a plugin's
     if key.update is UpdateMode.READ_ONLY and name == key.name:
         raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
     if name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):

@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells clients: NAME://host:port lists, by Kafka's rules."""
+"""Listeners and advertised listeners: NAME://host:port lists, parsed by Kafka's rules."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
-    """One endpoint. An empty host is every interface; port 0 is any free port."""
+    """One endpoint. An empty host means every interface; port 0 any free port."""
 
     name: str
     host: str
@@ -44,7 +44,7 @@ def parse_listeners(
     Names are distinct. So are ports, if `distinct_ports`, except for 0 and for one IPv4 address
     beside one IPv6 address.
 
-    Raises  ConfigError that quotes `text`, otherwise
+    Raises  ConfigError, which quotes `text`, otherwise
     """
     found = [_parse_listener(item, text, protocols) for item in split_list(text)]
     if len({listener.name for listener in found}) != len(found):

@@ -1,7 +1,7 @@
-"""Java's .properties text, the format of server.properties and meta.properties, to and from dicts.
+"""Java's .properties format, of server.properties and meta.properties.
 
-A later line for the same key replaces an earlier one. A file that cannot be read as properties
-is refused with its name and the line's number; nothing of it is used.
+A later line for the same key replaces an earlier one. A malformed file raises an error with its
+name and the line's number; nothing of it is used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
-    """The properties in `text`; `source` is what errors call it."""
+    """The properties in `text`; errors name `source`."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         try:
@@ -41,14 +41,14 @@ def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str], comment: str = "") -> str:
-    """Text that `parse_properties`, and Java, read back as the same mapping."""
+    """The text that `parse_properties` and Java parse to the same mapping."""
     heading = [f"#{line}" for line in comment.splitlines()]
     pairs = [f"{_escape(key, ' =:#!')}={_escape_value(properties[key])}" for key in properties]
     return "".join(f"{line}\n" for line in heading + pairs)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line with what continues it, comments and blank lines left out; and its number."""
+    """Each line with its continuation lines, and its number; no comments or blank lines."""
     started, line = 0, ""
     for number, natural in enumerate(_natural_lines(text), 1):
         rest = natural.lstrip(_BLANKS)
@@ -67,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _natural_lines(text: str) -> list[str]:
-    # Not str.splitlines: it would also split at characters that Java leaves inside a line.
+    # Not str.splitlines, which also splits at characters that Java keeps within a line.
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
@@ -98,7 +98,7 @@ def _unescape(text: str) -> str:
             escaped = text[at + 1 : at + 2]
             pieces.append(_ESCAPES.get(escaped, escaped))
             at += 2
-    # Java writes characters beyond 16 bits as two \u escapes; together they are one character.
+    # Java writes a character beyond 16 bits as two \u escapes, a surrogate pair.
     return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -109,7 +109,7 @@ def _code_unit(digits: str) -> str:
 
 
 def _escape_value(text: str) -> str:
-    # Blanks matter only in front, where a reader would take them for the separator.
+    # Only leading blanks are escaped: a reader would take them for the separator.
     start = len(text) - len(text.lstrip(" "))
     return "\\ " * start + _escape(text[start:], "=:#!")
 

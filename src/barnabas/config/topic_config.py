@@ -1,4 +1,4 @@
-"""What one topic is configured to do, resolved once so that hot code reads plain attributes."""
+"""The config of one topic, resolved once so that hot code reads plain attributes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ _HOUR_MS: Final = 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """Every topic property of Kafka 3.9, with Kafka's default; where Kafka says so, -1 is no limit.
+    """The topic configs of Kafka 3.9 with Kafka's defaults; -1 is no limit, as in Kafka.
 
-    Fields are the property names with underscores for dots.
+    Fields are the config names with underscores for dots.
     """
 
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -65,19 +65,19 @@ class TopicConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether old values of a key may be removed."""
+        """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments may be removed by age or size."""
+        """Whether segments are deleted by age or size."""
         return "delete" in self.cleanup_policy
 
 
 def resolve(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """What a topic with these overrides does on a broker so configured.
+    """The config of a topic with these overrides on this broker.
 
-    Raises  ConfigError if an override is not one that `validate_overrides` admits
+    Raises  ConfigError for an override that `validate_overrides` refuses
     """
     values = _values(overrides, broker)
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
@@ -88,10 +88,10 @@ def resolve(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
 
 
 def validate_overrides(overrides: Mapping[str, str], broker: BrokerConfig | None = None) -> None:
-    """Refuse overrides that a topic cannot have, alone or (with `broker`) above its defaults.
+    """Check a topic's overrides, alone or (with `broker`) on top of the broker's defaults.
 
-    Raises  ConfigError, in Kafka's words, for an unknown name, an impossible value, or two that
-            contradict each other
+    Raises  ConfigError, with Kafka's message, for an unknown name, an invalid value, or a
+            conflict between two values
     """
     values = _values(overrides, broker)
     lag, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
@@ -113,7 +113,7 @@ def validate_overrides(overrides: Mapping[str, str], broker: BrokerConfig | None
 
 
 def describe(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Every key of a topic with these overrides, as DescribeConfigs answers, by name."""
+    """The DescribeConfigs entries of a topic with these overrides, sorted by name."""
     values = _values(overrides, broker)
     return [_entry(name, values[name], name in overrides, broker) for name in TOPIC_KEYS]
 
@@ -138,7 +138,7 @@ def _entry(name: str, value: Value, overridden: bool, broker: BrokerConfig) -> C
 
 
 def _values(overrides: Mapping[str, str], broker: BrokerConfig | None) -> dict[str, Value]:
-    """Every key's value as it is told to clients: the override, else the broker's, else Kafka's."""
+    """Every key's value as clients see it: the override, else the broker's, else Kafka's."""
     values = {name: _broker_value(name, broker) for name in TOPIC_KEYS}
     for name, text in overrides.items():
         if name not in TOPIC_KEYS:

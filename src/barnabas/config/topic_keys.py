@@ -1,4 +1,4 @@
-"""Every topic key of Kafka 3.9, and the broker keys a topic takes its value from otherwise."""
+"""The topic config keys of Kafka 3.9, and the broker keys that are their defaults."""
 
 from typing import Final
 
@@ -12,39 +12,39 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = read_keys("""
 cleanup.policy list delete compact|delete medium acts
     What happens to old records: delete, compact, or both.
 compression.gzip.level int -1 gzip-level medium acts
-    How hard to compress where compression.type is gzip.
+    The compression level where compression.type is gzip.
 compression.lz4.level int 9 1..17 medium acts
-    How hard to compress where compression.type is lz4.
+    The compression level where compression.type is lz4.
 compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer medium acts
     How batches are stored: as the producer sent them, or always with one codec.
 compression.zstd.level int 3 -131072..22 medium acts
-    How hard to compress where compression.type is zstd.
+    The compression level where compression.type is zstd.
 delete.retention.ms long 86400000 >=0 medium acts
     How long a delete marker is kept in a compacted log.
 file.delete.delay.ms long 60000 >=0 medium acts
-    How long a deleted file still lies on disk.
+    How long a deleted file stays on disk.
 flush.messages long 9223372036854775807 >=1 medium acts
-    After how many records the log is forced to disk.
+    After how many records the log is flushed to disk.
 flush.ms long 9223372036854775807 >=0 medium acts
-    After how long the log is forced to disk.
+    After how long the log is flushed to disk.
 follower.replication.throttled.replicas list "" throttled-replicas medium acts
     Followers whose replication is throttled, as partition:broker pairs, or * for all.
 index.interval.bytes int 4096 >=0 medium acts
-    How many bytes of records lie between two entries of the offset index.
+    How many bytes of records there are between two entries of the offset index.
 leader.replication.throttled.replicas list "" throttled-replicas medium acts
     Leaders whose replication is throttled, as partition:broker pairs, or * for all.
 local.retention.bytes long -2 >=-2 medium
-    How large a partition may be on local disks with tiered storage. Not served yet.
+    How large a partition may be on local disks with tiered storage. Not supported yet.
 local.retention.ms long -2 >=-2 medium
-    How long records stay on local disks with tiered storage. Not served yet.
+    How long records stay on local disks with tiered storage. Not supported yet.
 max.compaction.lag.ms long 9223372036854775807 >=1 medium acts
     How long a record stays uncompacted at most.
 max.message.bytes int 1048588 >=0 medium acts
-    The largest record batch the topic takes.
+    The largest record batch the topic accepts.
 message.downconversion.enable boolean true - low
-    Whether records are converted for clients that only know old formats; such fetches are refused.
+    Whether records are converted for clients with old formats; ignored: such fetches are refused.
 message.format.version string 3.0-IV1 protocol-version medium
-    The record format of old Kafka versions; the current format is always used.
+    The record format of old Kafka versions; ignored: the current format is always used.
 message.timestamp.after.max.ms long 9223372036854775807 >=0 medium acts
     How far a producer's time may lie after the broker's.
 message.timestamp.before.max.ms long 9223372036854775807 >=0 medium acts
@@ -58,33 +58,33 @@ min.cleanable.dirty.ratio double 0.5 0..1 medium acts
 min.compaction.lag.ms long 0 >=0 medium acts
     How long a record stays uncompacted at least.
 min.insync.replicas int 1 >=1 medium acts
-    How many replicas must have a record before acks=all is answered.
+    The smallest ISR with which a produce with acks=all succeeds.
 preallocate boolean false - medium acts
     Whether a new segment has its full length at once, as a sparse file, until it rolls.
 remote.log.copy.disable boolean false - medium
-    Whether tiered storage stops taking new segments. Not served yet.
+    Whether tiered storage stops copying new segments. Not supported yet.
 remote.log.delete.on.disable boolean false - medium
-    Whether turning tiered storage off deletes what it holds. Not served yet.
+    Whether turning tiered storage off deletes the remote segments. Not supported yet.
 remote.storage.enable boolean false - medium
-    Whether the topic uses tiered storage. Not served yet.
+    Whether the topic uses tiered storage. Not supported yet.
 retention.bytes long -1 - medium acts
-    How large a partition may become before its oldest files are deleted; -1 is no limit.
+    How large a partition may become before its oldest segments are deleted; -1 is no limit.
 retention.ms long 604800000 >=-1 medium acts
     How long records are kept; -1 is for ever.
 segment.bytes int 1073741824 >=14 medium acts
-    The size at which the log begins a new file.
+    The size at which the log rolls a new segment.
 segment.index.bytes int 10485760 >=4 medium acts
     The largest index file of a segment.
 segment.jitter.ms long 0 >=0 medium acts
-    How much earlier, at random, the log may begin a new file.
+    How much earlier, at random, the log may roll a new segment.
 segment.ms long 604800000 >=1 medium acts
-    The age at which the log begins a new file.
+    The age at which the log rolls a new segment.
 unclean.leader.election.enable boolean false - medium acts
-    Whether a replica that is not in sync may lead when no other is left, which loses records.
+    Whether a replica outside the ISR may be elected when no other is alive, which loses records.
 """)
 
-# The broker keys behind each topic key and the factor to the topic's unit; the first that has a
-# value counts. A topic key that is absent has no broker key.
+# The broker keys of each topic key, and the factor to the topic's unit; the first key with a value
+# counts. A topic key that is absent has no broker key.
 SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),

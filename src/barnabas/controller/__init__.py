@@ -1,1 +1,1 @@
-"""Decides who leads every partition: election, states, events, channels to the brokers."""
+"""The controller: its election, the states of partitions and replicas, channels to brokers."""

@@ -1,7 +1,7 @@
-"""What the controller knows of the cluster: brokers, topics, leaders, states.
+"""The controller context: the controller's view of brokers, topics, leaders and states.
 
-It is read from the coordination tree when a controller is elected, and from then on changes
-only by the `apply_` methods, after the tree was written: so it tells what the tree tells.
+A new controller reads it from the coordination tree. From then on only the `apply_` methods
+change it, after the write to the tree succeeded: the context agrees with the tree.
 Deciders read it and change nothing.
 """
 
@@ -19,15 +19,14 @@ from barnabas.controller.states import (
     ReplicaState,
     may_enter,
 )
-from barnabas.znodes.layout import BrokerRegistration
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.znodes.layout import BrokerRegistration, LeaderAndIsr
 
 NO_LEADER: Final = BrokerId(-1)
-# Told to brokers in place of a leader while a topic is being deleted.
+# The leader that brokers are sent while a topic is being deleted.
 LEADER_DURING_DELETE: Final = BrokerId(-2)
 
 
-class Replica(NamedTuple):
+class PartitionReplica(NamedTuple):
     """One copy of a partition, on one broker."""
 
     topic_partition: TopicPartition
@@ -35,7 +34,7 @@ class Replica(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """The brokers of a partition; while it is reassigned, those that come and those that go."""
+    """A partition's replicas; during a reassignment, also which are added and which removed."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...] = ()
@@ -47,22 +46,22 @@ class Assignment(NamedTuple):
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        """The replicas when the reassignment is done, the preferred leader first."""
+        """The replicas after the reassignment, the preferred leader first."""
         return tuple(b for b in self.replicas if b not in self.removing)
 
     @property
     def origin(self) -> tuple[BrokerId, ...]:
-        """The replicas before the reassignment, and again if it is cancelled."""
+        """The replicas before the reassignment, to which a cancellation returns."""
         return tuple(b for b in self.replicas if b not in self.adding)
 
 
-class Led(NamedTuple):
-    """A partition's `state` znode: who leads, who is in sync; and the version it was seen at.
+class PartitionLeadership(NamedTuple):
+    """A partition's `state` znode: leader, ISR, and the znode's data version.
 
-    `zxid` is the transaction that wrote it, where it was read and not written by us.
+    `zxid` is the transaction that wrote it; 0 if this controller wrote it.
     """
 
-    state: Leading
+    state: LeaderAndIsr
     version: int
     zxid: int = 0
 
@@ -76,8 +75,8 @@ class LiveBroker(NamedTuple):
 
 
 @dataclass(slots=True)
-class Topic:
-    """A topic as its znode tells of it; `version` is that znode's."""
+class AssignedTopic:
+    """A topic as its znode describes it; `version` is the znode's data version."""
 
     topic_id: uuid.UUID | None
     partitions: dict[int, Assignment]
@@ -86,31 +85,31 @@ class Topic:
 
 @dataclass(slots=True)
 class Context:
-    """All of it. `epoch_version` is the version of /controller_epoch that fences every write."""
+    """The whole view. `epoch_version` is the version of /controller_epoch that fences writes."""
 
     epoch: int = 0
     epoch_version: int = -1
     live: dict[BrokerId, LiveBroker] = field(default_factory=dict)
     shutting_down: dict[BrokerId, None] = field(default_factory=dict)
-    topics: dict[str, Topic] = field(default_factory=dict)
-    led: dict[TopicPartition, Led] = field(default_factory=dict)
+    topics: dict[str, AssignedTopic] = field(default_factory=dict)
+    leadership: dict[TopicPartition, PartitionLeadership] = field(default_factory=dict)
     partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
-    replica_states: dict[Replica, ReplicaState] = field(default_factory=dict)
-    # Replicas whose log folder failed, on brokers that live.
+    replica_states: dict[PartitionReplica, ReplicaState] = field(default_factory=dict)
+    # Replicas in a failed log directory of a live broker.
     offline_replicas: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
-    # Topics to delete; why each of `ineligible` cannot be deleted now.
+    # Topics to delete. `ineligible` maps a topic to the reason why its deletion must wait.
     deleting: dict[str, None] = field(default_factory=dict)
     deletion_begun: dict[str, None] = field(default_factory=dict)
     ineligible: dict[str, str] = field(default_factory=dict)
 
-    # -- asked by deciders ---------------------------------------------------
+    # -- queries ---------------------------------------------------------------
 
     def __contains__(self, partition: TopicPartition) -> bool:
         topic = self.topics.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
     def assignment(self, partition: TopicPartition) -> Assignment:
-        """Raises KeyError if there is no such partition."""
+        """Raises KeyError for an unknown partition."""
         return self.topics[partition.topic].partitions[partition.partition]
 
     def partitions(self) -> Iterator[TopicPartition]:
@@ -123,38 +122,41 @@ class Context:
         for index in known.partitions if known is not None else ():
             yield TopicPartition(topic, index)
 
-    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
-        return [Replica(each, b) for each in partitions for b in self.assignment(each).replicas]
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
+        return [
+            PartitionReplica(each, b) for each in partitions for b in self.assignment(each).replicas
+        ]
 
-    def replicas_on(self, brokers: Iterable[BrokerId]) -> list[Replica]:
-        """What the brokers hold; those of one partition come one after the other."""
+    def replicas_on(self, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
+        """The replicas on these brokers; those of one partition are adjacent."""
         wanted = frozenset(brokers)
         return [
-            Replica(each, broker)
+            PartitionReplica(each, broker)
             for each in self.partitions()
             for broker in self.assignment(each).replicas
             if broker in wanted
         ]
 
     def available(self) -> dict[BrokerId, LiveBroker]:
-        """Brokers that may be given something to lead: alive, and not about to stop."""
+        """The brokers that may become leaders: alive, and not shutting down."""
         return {b: live for b, live in self.live.items() if b not in self.shutting_down}
 
     def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether a replica there can serve: its broker is alive and its folder not failed.
+        """Whether the replica can serve: its broker is alive, its log directory has not failed.
 
-        A broker that shuts down still counts, as in Kafka's isReplicaOnline with it included.
+        A broker that is shutting down counts, as in Kafka's isReplicaOnline with
+        includeShuttingDownBrokers.
         """
         return broker in self.live and partition not in self.offline_replicas.get(broker, ())
 
     def is_available(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether a replica there may lead: online, and its broker is not about to stop."""
+        """Whether the replica may become leader: online, its broker not shutting down."""
         return broker not in self.shutting_down and self.is_online(broker, partition)
 
     def state_of(self, partition: TopicPartition) -> PartitionState:
         return self.partition_states.get(partition, PartitionState.NON_EXISTENT)
 
-    def replica_state_of(self, replica: Replica) -> ReplicaState:
+    def replica_state_of(self, replica: PartitionReplica) -> ReplicaState:
         return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
 
     def reassigning(self) -> list[TopicPartition]:
@@ -163,10 +165,10 @@ class Context:
     def is_deleting(self, topic: str) -> bool:
         return topic in self.deleting
 
-    # -- changed by the one who wrote the tree -------------------------------
+    # -- changes that the tree already has -------------------------------------
 
     def apply_brokers(self, live: Mapping[BrokerId, LiveBroker]) -> None:
-        """These are alive now. Who is gone takes its failed folders and its shutdown with it."""
+        """Replace the live brokers; a dead broker's shutdown and failed replicas are dropped."""
         for gone in [b for b in self.live if b not in live]:
             self.shutting_down.pop(gone, None)
             self.offline_replicas.pop(gone, None)
@@ -175,7 +177,7 @@ class Context:
     def apply_shutting_down(self, broker: BrokerId) -> None:
         self.shutting_down[broker] = None
 
-    def apply_topic(self, name: str, topic: Topic) -> None:
+    def apply_topic(self, name: str, topic: AssignedTopic) -> None:
         self.topics[name] = topic
 
     def apply_assignment(
@@ -187,35 +189,36 @@ class Context:
             topic.version = version
 
     def apply_topic_gone(self, name: str) -> None:
-        """Forget a deleted topic wholly."""
+        """Forget a deleted topic, its partitions and its replicas."""
         for partition in list(self.partitions_of(name)):
-            self.led.pop(partition, None)
+            self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
             for broker in self.assignment(partition).replicas:
-                self.replica_states.pop(Replica(partition, broker), None)
+                self.replica_states.pop(PartitionReplica(partition, broker), None)
             for offline in self.offline_replicas.values():
                 offline.pop(partition, None)
         del self.topics[name]
         for kept in (self.deleting, self.deletion_begun, self.ineligible):
             kept.pop(name, None)
 
-    def apply_led(self, partition: TopicPartition, led: Led) -> None:
-        """Keeps CTL-1: along a partition's life neither leader epoch nor version goes back."""
-        known = self.led.get(partition)
+    def apply_leadership(self, partition: TopicPartition, leadership: PartitionLeadership) -> None:
+        """Keeps CTL-1: a partition's leader epoch and version never go back."""
+        known = self.leadership.get(partition)
         law(
             known is None
             or (
-                led.state.leader_epoch >= known.state.leader_epoch and led.version >= known.version
+                leadership.state.leader_epoch >= known.state.leader_epoch
+                and leadership.version >= known.version
             ),
             "CTL-1 a partition's leader epoch and version never go back",
             partition=partition,
             known=known,
-            new=led,
+            new=leadership,
         )
-        self.led[partition] = led
+        self.leadership[partition] = leadership
 
     def apply_partition_state(self, partition: TopicPartition, to: PartitionState) -> None:
-        """Keeps CTL-2: a partition's state changes as the table allows."""
+        """Keeps CTL-2: a partition changes state as its table allows."""
         now = self.state_of(partition)
         law(
             may_enter(PARTITION_FROM, now, to),
@@ -229,8 +232,8 @@ class Context:
         else:
             self.partition_states[partition] = to
 
-    def apply_replica_state(self, replica: Replica, to: ReplicaState) -> None:
-        """Keeps CTL-3: a replica's state changes as the table allows."""
+    def apply_replica_state(self, replica: PartitionReplica, to: ReplicaState) -> None:
+        """Keeps CTL-3: a replica changes state as its table allows."""
         now = self.replica_state_of(replica)
         law(
             may_enter(REPLICA_FROM, now, to),
@@ -247,18 +250,18 @@ class Context:
     def apply_initial_states(
         self,
         partitions: Mapping[TopicPartition, PartitionState],
-        replicas: Mapping[Replica, ReplicaState],
+        replicas: Mapping[PartitionReplica, ReplicaState],
     ) -> None:
-        """What a new controller finds; from here on states only move by their tables."""
+        """Set the states that a new controller finds; afterwards only the tables change them."""
         self.partition_states = dict(partitions)
         self.replica_states = dict(replicas)
 
     def apply_offline_replicas(self, broker: BrokerId, failed: Iterable[TopicPartition]) -> None:
-        """A broker said which of its replicas have lost their folder."""
+        """Mark replicas offline that a broker reported as failed with their log directory."""
         self.offline_replicas.setdefault(broker, {}).update(dict.fromkeys(failed))
 
-    def apply_online_replicas(self, replicas: Iterable[Replica]) -> None:
-        """These have not lost their folder after all."""
+    def apply_online_replicas(self, replicas: Iterable[PartitionReplica]) -> None:
+        """Mark replicas online again: their log directories have not failed."""
         for partition, broker in replicas:
             self.offline_replicas[broker].pop(partition, None)
 

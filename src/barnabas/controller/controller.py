@@ -1,7 +1,8 @@
-"""The controller candidate that every broker runs: it stands for election, and reigns if elected.
+"""The controller that every broker runs: it stands for election and handles events if elected.
 
-Whatever happens only puts an event on the queue; one task takes them one at a time. When the
-session expires or another is elected, everything of the reign ends before any other event.
+Watches, timers and requests only put events on the queue; one task handles them one at a time.
+When the session expires or another broker is elected, the controller resigns before it handles
+any other event.
 """
 
 import asyncio
@@ -13,45 +14,50 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, ErrorCode, LawBroken
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.controller import controller_election, events
-from barnabas.controller.context import Assignment, Context, Led
+from barnabas.controller import events
+from barnabas.controller.context import Assignment, Context, PartitionLeadership
 from barnabas.controller.controller_description import (
     describe_brokers,
     describe_counts,
     describe_partitions,
     describe_queue,
 )
-from barnabas.controller.controller_epoch import ControllerSettings, Reign, Surroundings
-from barnabas.controller.decide.steps import Refusal
+from barnabas.controller.decide.steps import ApiError
 from barnabas.controller.events import Event
+from barnabas.controller.handle.active_controller import (
+    ActiveController,
+    ControllerDependencies,
+    ControllerSettings,
+)
 from barnabas.controller.handle.event_handlers import HANDLERS
 from barnabas.controller.handle.failover import take_over
+from barnabas.controller.io import controller_election
 from barnabas.controller.io.broker_channels import Connect, Local
-from barnabas.controller.io.store import Deposed
-from barnabas.controller.io.tree_session import Connection
-from barnabas.controller.queue import Entry, EventQueue, Handled
+from barnabas.controller.io.store import ControllerMoved
+from barnabas.controller.io.tree_session import TreeConnection
+from barnabas.controller.queue import EventQueue, HandledEvent, QueuedEvent
 from barnabas.znodes.tree import Coordination, SessionExpired, SessionState, WatchEvent
 
 log = logging.getLogger("barnabas.controller")
 
-# What is of any reign, or of none; all other events end with the reign they are for.
-_OF_ANY_REIGN: Final = (
+# Events that any broker handles; all others are dropped when their controller resigns.
+_OUTLIVE_THE_EPOCH: Final = (
     events.Startup,
     events.ControllerChanged,
-    events.SessionExpired,
+    events.SessionEnded,
     events.SessionRenewed,
 )
-# As Kafka does: new leaders have a moment to settle before they are sent home.
+# The delay before the first preferred-leader election, as in Kafka.
 _FIRST_BALANCE_S: Final = 5
-# So that a controller that fails at once, again and again, does not keep the cluster busy.
+# The back-off before it resigns: a controller that always fails must not keep the cluster busy.
 _AFTER_FAILURE_S: Final = 1
 
 
 class Controller:
-    """Stands for election from `start` to `stop`; `coordination` belongs to the broker.
+    """Stands for election from `start` to `stop`; the broker owns `coordination`.
 
-    The broker puts SessionRenewed when it is registered in a new session. `on_fatal` hears of a
-    broken law, after which nothing here goes on.
+    The broker puts SessionRenewed once it is registered in a new session. `on_fatal` receives a
+    broken law, after which the controller handles no more events.
     """
 
     def __init__(
@@ -69,37 +75,37 @@ class Controller:
     ) -> None:
         self._coordination = coordination
         self._clock = clock
-        self._around = Surroundings(
+        self._dependencies = ControllerDependencies(
             broker_id, settings, random, connect, local, on_fatal, inter_broker_listener
         )
         self._queue = EventQueue()
-        self._elected: controller_election.Elected | None = None
-        self._reign: Reign | None = None
+        self._elected: controller_election.ElectedEpoch | None = None
+        self._active: ActiveController | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
-        self._unclean_before = 0  # elections of earlier reigns
+        self._unclean_before = 0  # unclean elections in earlier epochs
         self._tasks: list[asyncio.Task[Any]] = []
 
-    # -- asked by the broker -------------------------------------------------
+    # -- called by the broker --------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the controller, as far as it can know."""
+        """Whether this broker is the controller, as far as it can know."""
         return self._elected is not None and not self._elected.session.is_over
 
     @property
     def epoch(self) -> int:
-        """The epoch it was elected with; 0 if it is not the controller."""
+        """The controller epoch; 0 if this broker is not the controller."""
         return self._elected.epoch if self._elected is not None else 0
 
     @property
     def unclean_elections(self) -> int:
-        """How many leaders this broker has elected, as controller, that may lack records."""
-        reign = self._reign
-        return self._unclean_before + (reign.performer.unclean_elections if reign else 0)
+        """How many unclean leader elections this broker has made as controller."""
+        active = self._active
+        return self._unclean_before + (active.performer.unclean_elections if active else 0)
 
     def start(self) -> None:
-        """Stand for election; the broker is registered."""
-        self._connection = Connection(self._coordination)
+        """Stand for election; call it once the broker is registered."""
+        self._connection = TreeConnection(self._coordination)
         self._coordination.listen(self._on_state)
         runner = asyncio.create_task(self._run(), name="controller")
         runner.add_done_callback(self._on_end)
@@ -107,7 +113,7 @@ class Controller:
         self.put(events.Startup())
 
     async def stop(self) -> None:
-        """Resign and stand no more; whoever waits for an answer gets NOT_CONTROLLER."""
+        """Resign and leave the election; pending requests fail with NOT_CONTROLLER."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -115,47 +121,49 @@ class Controller:
         await self._resign(on_purpose=True)
 
     def put(self, event: Event) -> None:
-        self._queue.put(event, first=isinstance(event, events.SessionExpired))
+        self._queue.put(event, first=isinstance(event, events.SessionEnded))
 
     @overload
     async def ask(
         self, event: events.AlterReassignments | events.ElectLeaders
-    ) -> dict[TopicPartition, Refusal | None]: ...
+    ) -> dict[TopicPartition, ApiError | None]: ...
     @overload
     async def ask(self, event: events.ListReassignments) -> dict[TopicPartition, Assignment]: ...
     @overload
-    async def ask(self, event: events.AlterPartition) -> dict[TopicPartition, ErrorCode | Led]: ...
+    async def ask(
+        self, event: events.AlterPartition
+    ) -> dict[TopicPartition, ErrorCode | PartitionLeadership]: ...
     @overload
     async def ask(self, event: events.ControlledShutdown) -> list[TopicPartition]: ...
 
     async def ask(self, event: Event) -> Any:
-        """The answer to a client's event, when its turn has come.
+        """Queue a request as an event and return what its handler returns.
 
-        Raises  BrokerError: NOT_CONTROLLER, or what else the handler refuses it with
+        Raises  BrokerError: NOT_CONTROLLER, or the handler's error
         """
         if not self.is_active:
             raise BrokerError(ErrorCode.not_controller)
         return await self._queue.ask(event)
 
     def last_events(self) -> list[str]:
-        """The names of the last events that were handled, whatever came of them."""
+        """The names of the last events that were handled, successfully or not."""
         return [handled.event for handled in self._queue.handled]
 
     def describe(self, full: bool = False) -> dict[str, Any]:
-        """What it knows and does, as JSON; `full` also tells of every partition."""
-        reign = self._reign
-        context = reign.context if reign is not None else Context()
+        """The controller's state as JSON; `full` includes every partition."""
+        active = self._active
+        context = active.context if active is not None else Context()
         return {
-            "broker": self._around.broker_id,
+            "broker": self._dependencies.broker_id,
             "epoch": self.epoch,
             "elected_ms": self._elected.elected_ms if self._elected else -1,
             **describe_queue(self._queue),
             "counts": describe_counts(context),
-            "brokers": describe_brokers(reign) if reign is not None else {},
+            "brokers": describe_brokers(active) if active is not None else {},
             **({"partitions": describe_partitions(context)} if full else {}),
         }
 
-    # -- the one task --------------------------------------------------------
+    # -- the event loop --------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
@@ -163,15 +171,15 @@ class Controller:
             time_ms, started = self._clock.now_ms(), asyncio.get_running_loop().time()
             outcome = "abandoned"
             try:
-                outcome = await self._take(entry)
+                outcome = await self._handle_entry(entry)
             finally:
                 entry.refuse()
                 took_ms = int(1000 * (asyncio.get_running_loop().time() - started))
                 name = type(entry.event).__name__
-                self._queue.handled.append(Handled(time_ms, name, took_ms, outcome))
+                self._queue.handled.append(HandledEvent(time_ms, name, took_ms, outcome))
 
-    async def _take(self, entry: Entry) -> str:
-        """Handle an event in a task of its own, so that a bug in it ends no more than a reign."""
+    async def _handle_entry(self, entry: QueuedEvent) -> str:
+        """Handle an event in its own task: a bug in a handler only makes the controller resign."""
         task = asyncio.create_task(self._handle(entry.event))
         self._tasks[1:] = [task]
         await asyncio.wait(self._tasks[1:])
@@ -185,11 +193,11 @@ class Controller:
             case SessionExpired():
                 await self._resign()
                 return "session expired"
-            case Deposed() as deposed:
-                log.info("%s", deposed)
+            case ControllerMoved() as moved:
+                log.info("%s", moved)
                 await self._resign()
                 self.put(events.ControllerChanged())
-                return "deposed"
+                return "controller moved"
             case LawBroken() as broken:
                 raise broken
             case error:
@@ -202,67 +210,77 @@ class Controller:
     async def _handle(self, event: Event) -> object:
         match event:
             case events.Startup() | events.SessionRenewed() | events.ControllerChanged():
-                await self._look()
-            case events.SessionExpired():
+                await self._check_controller()
+            case events.SessionEnded():
                 if self._elected is not None and self._elected.session.is_over:
                     await self._resign()
-            case _ if self._reign is None:
+            case _ if self._active is None:
                 raise BrokerError(ErrorCode.not_controller)
             case _:
                 try:
-                    return await HANDLERS[type(event)](self._reign, event)
+                    return await HANDLERS[type(event)](self._active, event)
                 finally:
                     if isinstance(event, events.BalanceDue):
-                        self._schedule_balance(self._around.settings().imbalance_check_interval_s)
+                        self._schedule_balance(
+                            self._dependencies.settings().imbalance_check_interval_s
+                        )
         return None
 
     def _on_end(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._around.on_fatal(error)
+            self._dependencies.on_fatal(error)
 
     # -- election ------------------------------------------------------------
 
-    async def _look(self) -> None:
-        """Resign if another is controller; stand if nobody is."""
+    async def _check_controller(self) -> None:
+        """Resign if another broker is controller; stand for election if none is."""
         session = self._connection.session()
         if session.is_over:
             return
-        holder = await controller_election.look(session, self._on_controller)
+        holder = await controller_election.watch_controller(session, self._on_controller)
         if self._elected is not None:
             if holder is not None and holder.ephemeral_owner == self._elected.session.session_id:
                 return
             await self._resign()
         if holder is None or holder.ephemeral_owner == session.session_id:
-            await self._stand()
+            await self._elect()
 
-    async def _stand(self) -> None:
-        elected = await controller_election.stand(
+    async def _elect(self) -> None:
+        elected = await controller_election.elect(
             self._connection.session(),
-            self._around.broker_id,
+            self._dependencies.broker_id,
             self._clock.now_ms(),
             self._on_controller,
         )
         if elected is None:
             return
-        log.info("elected controller broker=%d epoch=%d", self._around.broker_id, elected.epoch)
+        log.info(
+            "elected controller broker=%d epoch=%d", self._dependencies.broker_id, elected.epoch
+        )
         self._elected = elected
-        self._reign = Reign(self._around, elected, self.put)
-        await take_over(self._reign)
+        self._active = ActiveController(self._dependencies, elected, self.put)
+        await take_over(self._active)
         self._schedule_balance(_FIRST_BALANCE_S)
 
     async def _resign(self, on_purpose: bool = False) -> None:
-        """End the reign; on purpose, another can be elected without waiting for our session."""
+        """Stop being controller.
+
+        With `on_purpose` /controller is deleted: the next election need not wait for our session
+        to expire.
+        """
         elected, self._elected = self._elected, None
-        reign, self._reign = self._reign, None
+        active, self._active = self._active, None
         if self._balance_timer is not None:
             self._balance_timer.cancel()
-        self._queue.keep_only(_OF_ANY_REIGN)
-        if reign is not None:
-            self._unclean_before += reign.performer.unclean_elections
-            await reign.end()
+        self._queue.keep_only(_OUTLIVE_THE_EPOCH)
+        if active is not None:
+            self._unclean_before += active.performer.unclean_elections
+            await active.end()
         if elected is not None:
             log.info(
-                "resigned as controller broker=%d epoch=%d", self._around.broker_id, elected.epoch
+                "resigned as controller broker=%d epoch=%d",
+                self._dependencies.broker_id,
+                elected.epoch,
             )
             if on_purpose:
                 await controller_election.resign(elected)
@@ -276,4 +294,4 @@ class Controller:
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            self.put(events.SessionExpired())
+            self.put(events.SessionEnded())

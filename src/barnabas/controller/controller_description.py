@@ -1,10 +1,11 @@
-"""What a controller tells of itself, as plain data for people and for checkers."""
+"""The controller's description of itself: plain data for people and for checkers."""
 
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.context import NO_LEADER, Context
-from barnabas.controller.controller_epoch import Reign
+from barnabas.controller.decide.leader_balancing import led_by_others
+from barnabas.controller.handle.active_controller import ActiveController
 from barnabas.controller.queue import EventQueue
 from barnabas.controller.states import PartitionState
 
@@ -25,25 +26,14 @@ def describe_counts(context: Context) -> dict[str, int]:
             state is not PartitionState.ONLINE and not context.is_deleting(partition.topic)
             for partition, state in context.partition_states.items()
         ),
-        "preferred_imbalance": len(strayed(context)),
+        "preferred_imbalance": len(led_by_others(context)),
         "reassigning": len(context.reassigning()),
         "deleting": len(context.deleting),
     }
 
 
-def strayed(context: Context) -> list[TopicPartition]:
-    """The partitions that another than the preferred replica leads."""
-    return [
-        partition
-        for partition, led in context.led.items()
-        if partition in context
-        and not context.is_deleting(partition.topic)
-        and led.state.leader != context.assignment(partition).replicas[0]
-    ]
-
-
-def describe_brokers(reign: Reign) -> dict[str, Any]:
-    context, channels = reign.context, reign.channels.states()
+def describe_brokers(active: ActiveController) -> dict[str, Any]:
+    context, channels = active.context, active.channels.states()
     return {
         str(broker): {
             "epoch": live.epoch,
@@ -55,19 +45,19 @@ def describe_brokers(reign: Reign) -> dict[str, Any]:
 
 
 def describe_partitions(context: Context) -> dict[str, Any]:
-    """Every partition as the context knows it, to be compared with znodes and brokers."""
+    """Every partition in the context, for comparison with znodes and brokers."""
     return {str(each): _partition(context, each) for each in context.partitions()}
 
 
 def _partition(context: Context, partition: TopicPartition) -> dict[str, Any]:
-    assignment, led = context.assignment(partition), context.led.get(partition)
+    assignment, leadership = context.assignment(partition), context.leadership.get(partition)
     return {
         "replicas": list(assignment.replicas),
         "adding": list(assignment.adding),
         "removing": list(assignment.removing),
-        "leader": led.state.leader if led else NO_LEADER,
-        "leader_epoch": led.state.leader_epoch if led else -1,
-        "isr": list(led.state.isr) if led else [],
-        "version": led.version if led else -1,
+        "leader": leadership.state.leader if leadership else NO_LEADER,
+        "leader_epoch": leadership.state.leader_epoch if leadership else -1,
+        "isr": list(leadership.state.isr) if leadership else [],
+        "version": leadership.version if leadership else -1,
         "state": context.state_of(partition).value,
     }

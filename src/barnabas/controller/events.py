@@ -1,7 +1,7 @@
-"""Everything that can make the controller act, as frozen data on one queue.
+"""The controller's events, as frozen data.
 
-Watches, timers, requests and the answers of brokers only put events there; one task takes them
-one at a time. An event of a client owns the future of its answer in the queue, not here.
+Watches, timers, requests and broker responses put events on the queue; one task handles them one
+at a time. The queue, not the event, holds the future of a request's response.
 """
 
 from collections.abc import Mapping
@@ -9,23 +9,23 @@ from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.decide.steps import Selector
+from barnabas.controller.states import Selector
 
 
 class Startup(NamedTuple):
-    """The broker is registered: watch /controller and try to be it."""
+    """The broker is registered: watch /controller and stand for election."""
 
 
 class ControllerChanged(NamedTuple):
-    """/controller was created, changed or deleted: resign if another is it, stand if nobody is."""
+    """/controller changed: resign if another broker holds it, stand for election if none does."""
 
 
-class SessionExpired(NamedTuple):
-    """Our session is over, and all that rested on it: resign before anything else."""
+class SessionEnded(NamedTuple):
+    """The tree session expired: resign before any other event is handled."""
 
 
 class SessionRenewed(NamedTuple):
-    """We have a new session, and the broker is registered in it: stand again."""
+    """The broker is registered in a new session: stand for election again."""
 
 
 class BrokersChanged(NamedTuple):
@@ -33,7 +33,7 @@ class BrokersChanged(NamedTuple):
 
 
 class BrokerModified(NamedTuple):
-    """A broker wrote its znode anew: its endpoints changed."""
+    """A broker rewrote its registration: its endpoints changed."""
 
     broker_id: BrokerId
 
@@ -43,7 +43,7 @@ class TopicsChanged(NamedTuple):
 
 
 class PartitionsChanged(NamedTuple):
-    """A topic's znode was written by another: partitions were added."""
+    """A topic's znode was written by somebody else: partitions were added."""
 
     topic: str
 
@@ -53,7 +53,7 @@ class DeletionsChanged(NamedTuple):
 
 
 class ReplicasDeleted(NamedTuple):
-    """A broker answered a StopReplica with deletion, or could not be asked."""
+    """A broker responded to a StopReplica that deletes replicas."""
 
     broker_id: BrokerId
     codes: Mapping[TopicPartition, ErrorCode]
@@ -64,19 +64,19 @@ class ReassignmentNode(NamedTuple):
 
 
 class AlterReassignments(NamedTuple):
-    """A client asks to move partitions; None cancels. Answered with a code and text for each."""
+    """A request to reassign partitions; None cancels. Returns an error or None for each."""
 
     targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
 
 
 class ListReassignments(NamedTuple):
-    """A client asks what is being moved; None asks for all. Answered {partition: Assignment}."""
+    """A request to list reassignments; None lists all. Returns {partition: Assignment}."""
 
     partitions: tuple[TopicPartition, ...] | None
 
 
 class ReassignedIsrChanged(NamedTuple):
-    """The `state` of a partition that is being moved was written: perhaps it can go on."""
+    """The `state` of a partition under reassignment was written: perhaps it can complete."""
 
     partition: TopicPartition
 
@@ -86,7 +86,7 @@ class PreferredElectionNode(NamedTuple):
 
 
 class ElectLeaders(NamedTuple):
-    """A client asks for elections; None asks for all. Answered with a code and text for each."""
+    """A request to elect leaders; None means all. Returns an error or None for each partition."""
 
     partitions: tuple[TopicPartition, ...] | None
     by: Selector  # PREFERRED or OFFLINE_UNCLEAN
@@ -96,8 +96,8 @@ class IsrNotified(NamedTuple):
     """The children of /isr_change_notification changed: leaders wrote new ISRs."""
 
 
-class IsrWish(NamedTuple):
-    """The ISR that a leader wants, and what it knows: its epoch, and that of the partition."""
+class RequestedIsr(NamedTuple):
+    """The ISR that a leader requests, with the leader epoch and partition epoch it knows."""
 
     leader_epoch: int
     partition_epoch: int
@@ -106,36 +106,36 @@ class IsrWish(NamedTuple):
 
 
 class AlterPartition(NamedTuple):
-    """A leader asks that its ISR be changed (Kafka's brokers do, since 2.7).
+    """A leader's request to change ISRs (Kafka's brokers send it since 2.7).
 
-    Answered for each partition with a code, or the Led now.
+    Returns for each partition an error code, or its current leadership.
     """
 
     broker_id: BrokerId
     broker_epoch: int
-    isrs: Mapping[TopicPartition, IsrWish]
+    isrs: Mapping[TopicPartition, RequestedIsr]
 
 
 class LogDirNotified(NamedTuple):
-    """The children of /log_dir_event_notification changed: folders failed on some broker."""
+    """The children of /log_dir_event_notification changed: a broker lost a log directory."""
 
 
-class ReplicasAnswered(NamedTuple):
-    """A broker answered LeaderAndIsr: what failed with KAFKA_STORAGE_ERROR is offline there."""
+class ReplicasFailed(NamedTuple):
+    """A LeaderAndIsr response has errors: replicas with KAFKA_STORAGE_ERROR are offline."""
 
     broker_id: BrokerId
     codes: Mapping[TopicPartition, ErrorCode]
 
 
 class ControlledShutdown(NamedTuple):
-    """A broker is about to stop. Answered with the partitions that it still leads."""
+    """A broker asks to shut down. Returns the partitions that it still leads."""
 
     broker_id: BrokerId
     broker_epoch: int
 
 
 class BalanceDue(NamedTuple):
-    """The schedule says to look whether leaders should go home."""
+    """The interval between two checks of the leader balance has passed."""
 
 
 class UncleanAllowed(NamedTuple):
@@ -147,7 +147,7 @@ class UncleanAllowed(NamedTuple):
 Event: TypeAlias = (
     Startup
     | ControllerChanged
-    | SessionExpired
+    | SessionEnded
     | SessionRenewed
     | BrokersChanged
     | BrokerModified
@@ -164,7 +164,7 @@ Event: TypeAlias = (
     | IsrNotified
     | AlterPartition
     | LogDirNotified
-    | ReplicasAnswered
+    | ReplicasFailed
     | ControlledShutdown
     | BalanceDue
     | UncleanAllowed

@@ -1,11 +1,11 @@
-"""The states of partitions and of replicas, and from which each may be reached: two tables.
+"""The state machines of partitions and replicas, as two tables, and the leader selectors.
 
-A partition is NON_EXISTENT (never made, or deleted), NEW (it has replicas, but no leader yet),
-ONLINE (it has a leader) or OFFLINE (its leader is gone and nobody could be elected).
+A partition is NON_EXISTENT (never created, or deleted), NEW (it has replicas, but no leader yet),
+ONLINE (it has a leader) or OFFLINE (its leader failed and no other could be elected).
 
-A replica is NEW while it is being made, ONLINE, OFFLINE when its broker or disk is down; a
-topic that is deleted takes its replicas through DELETION_STARTED to DELETION_SUCCESSFUL, or to
-DELETION_INELIGIBLE until what stands in the way is gone; then it is NON_EXISTENT.
+A replica is NEW while it is created, ONLINE, or OFFLINE when its broker or log directory is down.
+Deletion of its topic takes it through DELETION_STARTED to DELETION_SUCCESSFUL and NON_EXISTENT;
+while it cannot be deleted it is DELETION_INELIGIBLE.
 """
 
 import enum
@@ -30,9 +30,20 @@ class ReplicaState(enum.Enum):
     NON_EXISTENT = "NonExistent"
 
 
+class Selector(enum.Enum):
+    """The rule by which a partition's leader is elected."""
+
+    NONE_NEEDED = "keep the current leader"
+    OFFLINE = "the leader is offline"
+    OFFLINE_UNCLEAN = "the leader is offline, and the operator accepts the loss of records"
+    REASSIGNED = "the partition was reassigned"
+    PREFERRED = "elect the preferred leader"
+    CONTROLLED_SHUTDOWN = "the leader's broker is shutting down"
+
+
 _P, _R = PartitionState, ReplicaState
 
-# To enter a state, one must be in one of these. A pair that is absent is a bug of ours.
+# Each state, and the states from which it may be entered. Any other transition is a bug.
 PARTITION_FROM: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
     _P.NEW: frozenset({_P.NON_EXISTENT}),
@@ -54,5 +65,5 @@ State = TypeVar("State", PartitionState, ReplicaState)
 
 
 def may_enter(table: Mapping[State, frozenset[State]], state: State, to: State) -> bool:
-    """Whether one in `state` may become `to`."""
+    """Whether the table allows the transition from `state` to `to`."""
     return state in table[to]

@@ -1,1 +1,1 @@
-"""Operations that wait: a hierarchical timing wheel, and what is delayed on it."""
+"""The purgatory: delayed operations, their timer, and a hierarchical timing wheel."""

@@ -1,14 +1,13 @@
-"""Runs tasks when they are due, by one timing wheel and one timer of the event loop.
+"""The timer of delayed operations: one timing wheel and one timer handle of the event loop.
 
-The loop is asked to call at the wheel's next bucket and at nothing else: while no task
-waits the loop sleeps, and however many wait it holds one handle of ours at the most.
-Cancelling leaves that handle armed, since a request that is answered in time, which is
-nearly every one, would otherwise pay for disarming it: the price is one idle call.
+The handle is armed for the wheel's next bucket only. Without tasks nothing is armed, and any
+number of tasks needs one handle. Cancelling a task leaves the handle armed: nearly every
+request completes in time and would otherwise pay for disarming it. The price is one idle call.
 
-Time is the loop's own, so a loop in virtual time needs nothing more. The wheel counts
-whole milliseconds: millisecond n has come once loop.time() >= n / 1000, which is also
-exactly when the loop is asked to call. Multiplying by 1000 instead would round differently
-now and then: the loop would call for n, we would read n - 1, and ask for the same call again.
+Time is the loop's own, so a loop in virtual time works as well. The wheel counts whole
+milliseconds: millisecond n has come once loop.time() >= n / 1000, and the handle is armed for
+exactly that time. Multiplying by 1000 would sometimes round differently: the loop would call
+for n, the timer would read n - 1, and arm the same call again.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from typing import Final
 from barnabas.base.errors import LawBroken
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask, TimingWheel
 
-# Earlier than any deadline: while tasks run, those that they add do not arm the loop.
+# Earlier than any deadline: tasks that are added while tasks run do not arm the loop.
 _NOT_NOW_MS: Final = -NEVER_MS
 
 
@@ -39,9 +38,9 @@ def whole_ms_ahead(seconds: float) -> int:
 
 
 class Timer:
-    """Runs each task once, at its deadline or up to a tick later, never before, never if cancelled.
+    """Runs each task once, at its deadline or up to a tick later, unless it is cancelled.
 
-    What a task raises is reported to the loop's exception handler and stops no other task.
+    An error of a task goes to the loop's exception handler and stops no other task.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Timer:
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[LawBroken], None] | None = None,
     ) -> None:
-        """`on_fatal` is told of a broken law, which is not for the loop to pass over."""
+        """`on_fatal` receives a broken law, which the loop's handler must not swallow."""
         self._loop = loop
         self._on_fatal = on_fatal
         self._wheel = TimingWheel(whole_ms_passed(loop.time()))
@@ -62,7 +61,7 @@ class Timer:
         return self._wheel.size
 
     def add(self, task: TimerTask, timeout_ms: int) -> bool:
-        """Run the task that many milliseconds from now; False hands it back, as it is due already.
+        """Run the task after `timeout_ms`; False, nothing added, if it is due already.
 
         It never runs within this call.
         """
@@ -70,7 +69,7 @@ class Timer:
             return False
         wheel, seconds = self._wheel, self._loop.time()
         if not wheel.size:
-            # The wheel's time stood still while nothing waited; all deadlines would look far.
+            # The wheel's time stood still while it was empty; every deadline would look far away.
             wheel.advance(whole_ms_passed(seconds))
         deadline_ms = whole_ms_ahead(seconds) + timeout_ms
         wheel.add(task, deadline_ms)
@@ -79,16 +78,16 @@ class Timer:
         return True
 
     def cancel(self, task: TimerTask) -> bool:
-        """Do not run the task, even if it is due in this very tick; False if it did not wait."""
+        """Do not run the task, even if it is due in this tick; False if it did not wait."""
         return self._wheel.cancel(task)
 
     def close(self) -> None:
-        """Run nothing any more, and leave nothing armed; what still waits is left waiting."""
+        """Run no more tasks and disarm the loop; waiting tasks stay in the wheel."""
         self._closed = True
         self._disarm()
 
     def report(self, error: Exception, task: object) -> None:
-        """Tell the loop's exception handler what a task raised."""
+        """Report an error of a task to the loop's handler; a broken law also to `on_fatal`."""
         if isinstance(error, LawBroken) and self._on_fatal is not None:
             self._on_fatal(error)
         message = f"{type(task).__name__} raised {type(error).__name__} in the purgatory"
@@ -113,7 +112,7 @@ class Timer:
         now_ms = whole_ms_passed(self._loop.time())
         try:
             for task in self._wheel.advance(now_ms):
-                # One before it in the same tick may have cancelled it, or added it anew.
+                # An earlier task of the same tick may have cancelled it, or added it again.
                 if task.deadline_ms <= now_ms and not self._closed:
                     self._run(task)
         finally:

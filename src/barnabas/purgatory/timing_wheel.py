@@ -1,9 +1,9 @@
-"""A hierarchical timing wheel: deadlines by the million, added and cancelled in constant time.
+"""A hierarchical timing wheel: adds and cancels tasks in constant time, for millions of tasks.
 
 Theory of operation. A wheel is a ring of 20 buckets, each a doubly linked list of
 the tasks whose deadline falls into one tick of that wheel. The innermost wheel ticks
-every millisecond and so sees 20 ms ahead; each overflow wheel ticks once per turn of
-the wheel within it, and is made when a deadline first lies beyond all the others:
+every millisecond and covers 20 ms; each overflow wheel ticks once per turn of the
+wheel within it, and is created when a deadline first lies beyond all the others:
 
     20 x 1 ms = 20 ms,   20 x 20 ms = 400 ms,   20 x 400 ms = 8 s,   20 x 8 s = 160 s, ...
 
@@ -11,7 +11,7 @@ Time is not polled tick by tick: one queue, ordered by time, holds the buckets t
 tasks (never the tasks themselves), and the clock jumps from one to the next. When it reaches
 a bucket of an overflow wheel, the tasks in it that are not due yet move to finer wheels.
 
-Nothing here knows a clock or a loop: the caller says what time it is.
+The wheel has neither a clock nor a loop: the caller passes the time.
 """
 
 import heapq
@@ -29,7 +29,7 @@ _by_deadline = attrgetter("deadline_ms")
 
 
 class TimerTask(ABC):
-    """Something to do at a deadline; it is itself the link in its bucket's list.
+    """A task with a deadline, and the link in its bucket's list.
 
     While it waits, `next` and `previous` are its neighbours; otherwise both are None.
     `deadline_ms` is NEVER_MS until it is added, and again once it is cancelled.
@@ -44,7 +44,7 @@ class TimerTask(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Do what was to be done at the deadline."""
+        """Called at the deadline."""
 
 
 class _Bucket:
@@ -60,7 +60,7 @@ class _Bucket:
 
 
 class _Wheel:
-    """One ring of buckets; it has room for deadlines before `end_ms`."""
+    """One ring of buckets, for deadlines before `end_ms`."""
 
     __slots__ = ("buckets", "end_ms", "span_ms", "tick_ms")
 
@@ -72,12 +72,12 @@ class _Wheel:
         self.turn_to(now_ms)
 
     def turn_to(self, now_ms: int) -> None:
-        """Leave the ticks before `now_ms` behind; their buckets, now empty, serve anew."""
+        """Pass the ticks before `now_ms`; their buckets are empty and are reused."""
         self.end_ms = now_ms - now_ms % self.tick_ms + self.span_ms
 
 
 class TimingWheel:
-    """Keeps tasks until their deadline; fires none early, and each once.
+    """The tasks until their deadlines; `advance` returns each once, and none early.
 
     Keeps   PUR-3  a task waits in one bucket at the most
             PUR-4  the time of a wheel never goes back
@@ -90,15 +90,15 @@ class TimingWheel:
         self.size = 0
         self._wheels = [_Wheel(TICK_MS, 0, now_ms)]
         # Each bucket is here at most once. One that cancellations emptied stays until it
-        # comes to the front: it is often filled again before that.
+        # reaches the front: it is often filled again before.
         self._queue: list[tuple[int, int, _Bucket]] = []
 
     def __len__(self) -> int:
         return self.size
 
     def add(self, task: TimerTask, deadline_ms: int) -> bool:
-        """Let the task wait for its deadline; False hands it back at once, as it is already due."""
-        if task.next is not None:  # asked here, since a call would cost an eighth of the whole
+        """Add the task; False, nothing added, if it is due already."""
+        if task.next is not None:  # checked here: a call of `law` costs an eighth of the whole
             law(False, "PUR-3 a task waits in one bucket at the most", deadline_ms=deadline_ms)
         if deadline_ms <= self.now_ms:
             return False
@@ -121,7 +121,7 @@ class TimingWheel:
         return True
 
     def cancel(self, task: TimerTask) -> bool:
-        """Take the task out, to fire no more; False if it was not waiting."""
+        """Remove the task; False if it was not waiting."""
         task.deadline_ms = NEVER_MS
         before, after = task.previous, task.next
         if before is None or after is None:
@@ -134,7 +134,7 @@ class TimingWheel:
 
     @property
     def next_bucket_ms(self) -> int | None:
-        """When the clock must next be advanced, which no deadline precedes; None if none waits."""
+        """The time of the next `advance`, which no deadline precedes; None without tasks."""
         queue = self._queue
         while queue:
             expiration_ms, _, bucket = queue[0]
@@ -145,14 +145,14 @@ class TimingWheel:
         return None
 
     def advance(self, now_ms: int) -> list[TimerTask]:
-        """Set the time, and hand back every task that is due, in the order of their deadlines."""
+        """Set the time, and return every task that is due, sorted by deadline."""
         law(now_ms >= self.now_ms, "PUR-4 the time of a wheel never goes back", now_ms=now_ms)
         due: list[TimerTask] = []
         later: list[TimerTask] = []
         queue = self._queue
         while queue and queue[0][0] <= now_ms:
             _empty(heapq.heappop(queue)[2], now_ms, due, later)
-        # All buckets behind the new time are empty by now, so their slots can be taken again.
+        # All buckets before the new time are empty now, so their slots can be reused.
         self.now_ms = now_ms
         for wheel in self._wheels:
             wheel.turn_to(now_ms)

@@ -13,7 +13,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
+from barnabas.controller.events import SessionEnded, SessionRenewed, UncleanAllowed
 from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
@@ -427,7 +427,7 @@ class Node:
     def _session_lost(self) -> None:
         led = self._partitions.stop_leading()
         log.warning("leads nothing until the controller speaks again stopped=%d", led)
-        self.controller.put(SessionExpired())
+        self.controller.put(SessionEnded())
 
     async def _session_renewed(self) -> None:
         self.controller.put(SessionRenewed())

@@ -6,7 +6,7 @@ from typing import Final
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
-from barnabas.controller.controller_epoch import ControllerSettings
+from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.replication.follower.fetcher import FetcherSettings
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings

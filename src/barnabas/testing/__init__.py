@@ -1,6 +1,6 @@
-"""Kafka clusters inside the process of a test, and what can go wrong with them at a call.
+"""In-process Kafka clusters for tests, with fault injection.
 
-`Cluster` is for scripts and unittest; pytest finds the fixtures of plugin.py by itself.
+`Cluster` is for scripts and unittest; pytest loads the fixtures of plugin.py automatically.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ __all__ = ["Cluster", "Misuse", "NotInTime"]
 
 
 def __getattr__(name: str) -> Any:
-    # Not before it is used: pytest imports this package also where no test wants a broker.
+    # Imported lazily: pytest imports this package even if no test uses a broker.
     if name == "Cluster":
         from barnabas.testing import cluster
 

@@ -1,4 +1,4 @@
-"""The properties of brokers under test: Kafka's defaults, but for what a test would wait for."""
+"""The properties of brokers under test: Kafka's defaults, with shorter delays."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.testing.cuttable_network import HOST
 from barnabas.testing.misuse import Misuse
 
-# What the cluster itself must decide, and what to do instead.
+# Properties that the cluster sets itself, and what to do instead.
 _NOT_FOR_TESTS: Final = {
     "broker.id": "brokers are numbered from 0",
     "node.id": "brokers are numbered from 0",
@@ -30,9 +30,9 @@ def broker_config(
     session_timeout_ms: int,
     overrides: Mapping[str, str],
 ) -> BrokerConfig:
-    """The configuration of one broker of so many.
+    """The config of one broker in a cluster of `brokers`.
 
-    Raises  Misuse, if there is no such property, or it cannot have that value
+    Raises  Misuse for an unknown property or an invalid value
     """
     for name in overrides:
         if name in _NOT_FOR_TESTS:

@@ -1,7 +1,7 @@
-"""One life of a broker, on a thread and a loop of its own: started, stopped, killed or paused.
+"""A broker under test, on its own thread and event loop: started, stopped, killed or paused.
 
-A killed broker's disk, sockets and session are taken from it first. Only then its tasks are
-cancelled: whatever they still do on their way out, nobody in the world can tell.
+A kill first takes the broker's disk, sockets and session away. Only then its tasks are cancelled,
+so that nothing they still do is visible outside.
 """
 
 import asyncio
@@ -20,42 +20,44 @@ from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.compose import RunningBroker, Seams, start
-from barnabas.testing.cuttable_network import BrokerLoop, Network
+from barnabas.testing.cuttable_network import BrokerLoop, CuttableNetwork
 from barnabas.testing.failing_disk import Mount, Volume
-from barnabas.testing.request_faults import Faults
-from barnabas.testing.shared_tree import Hub
+from barnabas.testing.request_faults import RequestFaults
+from barnabas.testing.shared_tree import SharedTree
 
 log = logging.getLogger("barnabas.testing")
 
 T = TypeVar("T")
 
-# How often tasks of a killed broker that go on are cancelled again.
+# How often the remaining tasks of a killed broker are cancelled.
 MOST_CANCELLATIONS: Final = 50
 LOOK_AGAIN_S: Final = 0.05
 _DISK_THREADS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What the brokers of a cluster share."""
+class ClusterParts:
+    """The parts that the brokers of a cluster share."""
 
-    hub: Hub
-    network: Network
-    faults: Faults
+    tree: SharedTree
+    network: CuttableNetwork
+    faults: RequestFaults
 
 
-class Incarnation:
-    """A broker from its start to its end; another one is made for the next life.
+class BrokerThread:
+    """A broker from its start to its end; a restart makes another one.
 
-    All methods are for the test's thread, and return when it is so.
+    All methods are for the test's thread, and return when they have taken effect.
     """
 
-    def __init__(self, broker: int, config: BrokerConfig, volume: Volume, world: World) -> None:
+    def __init__(
+        self, broker: int, config: BrokerConfig, volume: Volume, parts: ClusterParts
+    ) -> None:
         self._broker = broker
         self._config = config
-        self._world = world
+        self._parts = parts
         self._mount = Mount(volume)
-        self._loop = BrokerLoop(broker, world.network)
+        self._loop = BrokerLoop(broker, parts.network)
         self._ready: Future[RunningBroker] = Future()
         self._stop = asyncio.Event()
         self._gate = threading.Event()
@@ -67,7 +69,7 @@ class Incarnation:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, and not only to come to an end after a failure."""
+        """Whether it runs and has not failed."""
         return self._thread.is_alive() and self.failure is None
 
     @property
@@ -75,7 +77,7 @@ class Incarnation:
         return not self._gate.is_set()
 
     def launch(self) -> None:
-        """Begin to start; `wait_ready` tells when it serves."""
+        """Start the thread; `wait_ready` returns when the broker serves."""
         self._thread.start()
 
     def wait_ready(self) -> None:
@@ -83,23 +85,23 @@ class Incarnation:
         self._ready.result()
 
     def stop(self) -> None:
-        """End as SIGTERM does: let others lead, flush, close."""
+        """Stop as on SIGTERM: hand leaderships over, flush, close."""
         self._call_soon(self._stop.set)
         self._thread.join()
 
     def kill(self) -> None:
-        """End as SIGKILL does."""
+        """End as on SIGKILL."""
         self._is_doomed = True
         self._call_soon(self._die)
         self._gate.set()
         self._thread.join()
 
     def wait_ended(self) -> None:
-        """Return when nothing of it is left, after it was ended or by itself."""
+        """Return when the thread has ended."""
         self._thread.join()
 
     def pause(self) -> None:
-        """Do nothing any more, as after SIGSTOP; sockets stay open and silent."""
+        """Freeze as on SIGSTOP; sockets stay open and silent."""
         is_paused = threading.Event()
         self._gate.clear()
 
@@ -117,18 +119,18 @@ class Incarnation:
         self._gate.set()
 
     def drop(self, other: int | str) -> None:
-        """Reset the connections with another party; a paused broker does it later."""
+        """Reset the connections to another party; a paused broker does it later."""
         self._call_soon(self._loop.drop, other)
 
     def ask(self, question: Callable[[Broker], T]) -> "Future[T]":
-        """What the broker itself knows, asked on its own loop."""
+        """Call `question` with the broker on its own loop."""
         answer: Future[T] = Future()
         running = self._ready.result()
         self._call_soon(lambda: answer.set_result(question(running.broker)))
         return answer
 
     def _call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # it has ended meanwhile, by itself
+        with suppress(RuntimeError):  # the loop has closed meanwhile
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     # -- on the broker's thread ----------------------------------------------
@@ -141,21 +143,21 @@ class Incarnation:
                 self._loop.run_until_complete(self._main)
         finally:
             self._fail_start(BarnabasError(f"broker {self._broker} ended while it started"))
-            self._world.hub.abandon(self._broker)
+            self._parts.tree.abandon(self._broker)
             self._cancel_the_rest()
             executor.shutdown()
             self._loop.close()
             self._mount.end()
 
     async def _live(self, offload: ThreadOffload) -> None:
-        world = self._world
+        parts = self._parts
         seams = Seams(
             SystemClock(),
             Random(),
             offload,
             self._mount,
-            coordination=lambda: world.hub.session(self._broker),
-            intercept=lambda serve: world.faults.around(self._broker, serve),
+            coordination=lambda: parts.tree.session(self._broker),
+            intercept=lambda serve: parts.faults.around(self._broker, serve),
         )
         try:
             running = await start(self._config, seams)
@@ -167,7 +169,7 @@ class Incarnation:
         await self._stop.wait()
         if running.failed.done():
             self.failure = running.failed.result()
-            log.error("broker %d failed and stops: %s", self._broker, self.failure)
+            log.error("broker failed, stopping broker=%d: %s", self._broker, self.failure)
         await running.stop()
 
     def _fail_start(self, error: BaseException) -> None:
@@ -177,7 +179,7 @@ class Incarnation:
     def _die(self) -> None:
         self._loop.set_exception_handler(lambda loop, context: None)
         self._mount.end()
-        self._world.hub.abandon(self._broker)
+        self._parts.tree.abandon(self._broker)
         self._loop.sever()
         if self._main is not None:
             self._main.cancel()
@@ -190,6 +192,6 @@ class Incarnation:
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=0.1))
-        # Transports are closed in the turn after they were aborted.
+        # Aborted transports close in the next turns of the loop.
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.run_until_complete(asyncio.sleep(0))

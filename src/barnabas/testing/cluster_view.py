@@ -1,7 +1,7 @@
-"""What a test asks of its cluster: topics made, leaders and in-sync replicas waited for.
+"""A test's view of its cluster: create topics, wait for leaders and in-sync replicas.
 
-Leaders and replicas are read where the controller writes them, and waited for by watches; what
-brokers know of them is asked of the brokers themselves.
+Leaders and ISRs are read from the tree, and awaited by watches; the brokers' metadata is read from
+the brokers themselves.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.client.peer import Peer
 from barnabas.server.broker import Broker
-from barnabas.testing.broker_thread import Incarnation
+from barnabas.testing.broker_thread import BrokerThread
 from barnabas.testing.misuse import Misuse, NotInTime, check_topic
-from barnabas.testing.shared_tree import Hub
+from barnabas.testing.shared_tree import SharedTree
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type
 from barnabas.znodes import layout, paths
@@ -29,17 +29,17 @@ _ANSWER_WITHIN: Final = timedelta(seconds=20)
 _PASSED_ON: Final = ErrorCode.not_controller
 
 
-class Observer:
-    """Asks the tree and the brokers that are alive; for the test's thread."""
+class ClusterView:
+    """Reads the tree and the running brokers; for the test's thread."""
 
-    def __init__(self, hub: Hub, lives: Mapping[int, Incarnation]) -> None:
-        self._hub = hub
-        self._lives = lives
+    def __init__(self, tree: SharedTree, threads: Mapping[int, BrokerThread]) -> None:
+        self._tree = tree
+        self._threads = threads
 
     # -- waiting -------------------------------------------------------------
 
     def controller(self, timeout_s: float) -> int:
-        """Raises NotInTime, if no running broker is controller."""
+        """Wait until a running broker is controller. Raises NotInTime."""
 
         def led(data: bytes | None) -> int | None:
             found = None if data is None else layout.decode_controller(data).broker_id
@@ -48,7 +48,7 @@ class Observer:
         return self._wait(paths.CONTROLLER, led, timeout_s, "a controller", str)
 
     def leader(self, topic: str, partition: int, wanted: int | None, timeout_s: float) -> int:
-        """Who leads a partition, as soon as a running broker does, or the one that is wanted.
+        """Wait until the wanted broker, or any running one, leads a partition; return the leader.
 
         Raises  Misuse, NotInTime
         """
@@ -71,7 +71,7 @@ class Observer:
         size: int | None,
         timeout_s: float,
     ) -> frozenset[int]:
-        """Who is in sync, as soon as these, or so many, or all replicas are.
+        """Wait until the ISR has these brokers, or `size` of them, or all replicas; return it.
 
         Raises  Misuse, NotInTime
         """
@@ -82,7 +82,7 @@ class Observer:
             return found if enough else None
 
         of = self._checked(topic, partition)
-        expected = self._hub.run(self._replicas(of)) if wanted is None else wanted
+        expected = self._tree.run(self._replicas(of)) if wanted is None else wanted
         what = f"{of} to have " + (f"{size}" if size is not None else f"{sorted(expected)}")
         return self._wait(
             paths.partition_state_path(of),
@@ -111,21 +111,21 @@ class Observer:
             while True:
                 changed.clear()
                 data = None
-                if await self._hub.own.exists(path, on_change) is not None:
-                    data, _ = await self._hub.own.get(path)
+                if await self._tree.own.exists(path, on_change) is not None:
+                    data, _ = await self._tree.own.get(path)
                     last[:] = [data]
                 if (answer := found(data)) is not None:
                     return answer
                 await changed.wait()
 
         try:
-            return self._hub.run(look(), timeout_s)
+            return self._tree.run(look(), timeout_s)
         except NotInTime:
-            how = shown(last[0]) if last else "nothing is known of it"
-            raise NotInTime(f"waited {timeout_s:g} s in vain for {what}: {how}") from None
+            how = shown(last[0]) if last else "it does not exist"
+            raise NotInTime(f"timed out after {timeout_s:g} s waiting for {what}: {how}") from None
 
     def _runs(self, broker: int | None) -> bool:
-        return broker is not None and broker in self._lives and self._lives[broker].is_alive
+        return broker is not None and broker in self._threads and self._threads[broker].is_alive
 
     # -- topics --------------------------------------------------------------
 
@@ -138,7 +138,10 @@ class Observer:
         config: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        """Raises Misuse, if the cluster refuses; NotInTime, if a broker does not hear of it."""
+        """Create a topic and wait until every broker knows it.
+
+        Raises  Misuse if the cluster refuses; NotInTime if a broker does not receive it
+        """
         wanted = SimpleNamespace(
             name=topic,
             num_partitions=partitions,
@@ -157,53 +160,53 @@ class Observer:
             return image is not None and len(image.partitions) == partitions
 
         try:
-            self._hub.run(self._told(knows), timeout_s)
+            self._tree.run(self._told(knows), timeout_s)
         except NotInTime:
-            raise NotInTime(f"topic {topic} is made, but not known to every broker") from None
+            raise NotInTime(f"topic {topic} was created, but not all brokers know it") from None
 
     def _refusal(self, address: str, wanted: Any) -> ErrorCode:
         host, _, port = address.rpartition(":")
-        return self._hub.run(_create(host, int(port), wanted))
+        return self._tree.run(_create(host, int(port), wanted))
 
     async def _told(self, knows: Callable[[Broker], bool]) -> None:
-        for life in list(self._lives.values()):
-            while life.is_alive and not life.is_paused:
-                if await asyncio.wrap_future(life.ask(knows)):
+        for thread in list(self._threads.values()):
+            while thread.is_alive and not thread.is_paused:
+                if await asyncio.wrap_future(thread.ask(knows)):
                     break
                 await asyncio.sleep(LOOK_AGAIN_S)
 
     def _checked(self, topic: str, partition: int) -> TopicPartition:
-        check_topic(topic, partition, self._hub.run(self._topics()))
+        check_topic(topic, partition, self._tree.run(self._topics()))
         return TopicPartition(topic, partition)
 
     async def _topics(self) -> dict[str, int]:
         found = {}
-        for topic in await self._hub.own.children(paths.TOPICS):
+        for topic in await self._tree.own.children(paths.TOPICS):
             try:
-                data, _ = await self._hub.own.get(paths.topic_path(topic))
+                data, _ = await self._tree.own.get(paths.topic_path(topic))
             except NoNode:
                 continue
             found[topic] = len(layout.decode_topic(topic, data).partitions)
         return found
 
     async def _replicas(self, of: TopicPartition) -> tuple[int, ...]:
-        data, _ = await self._hub.own.get(paths.topic_path(of.topic))
+        data, _ = await self._tree.own.get(paths.topic_path(of.topic))
         return layout.decode_topic(of.topic, data).partitions[of.partition]
 
 
-def _state(of: TopicPartition, data: bytes) -> layout.PartitionState:
+def _state(of: TopicPartition, data: bytes) -> layout.LeaderAndIsr:
     return layout.decode_partition_state(of, data)
 
 
 def _shown(of: TopicPartition, data: bytes) -> str:
     state = _state(of, data)
-    return f"its leader is {state.leader}, in sync are {sorted(state.isr)}"
+    return f"leader {state.leader}, ISR {sorted(state.isr)}"
 
 
 async def _create(host: str, port: int, topic: Any) -> ErrorCode:
-    """Whether the broker made the topic, or is not controller any more.
+    """Send CreateTopics; return NONE, or NOT_CONTROLLER if the controller moved.
 
-    Raises  Misuse, if it refuses for another reason
+    Raises  Misuse for any other error
     """
     version = APIS[ApiKey.CREATE_TOPICS].highest
     wanted = SimpleNamespace(topics=(topic,), timeout=_ANSWER_WITHIN)
@@ -215,9 +218,9 @@ async def _create(host: str, port: int, topic: Any) -> ErrorCode:
         finally:
             peer.close()
     except PeerGone as gone:
-        raise Misuse(f"topic {topic.name} could not be made: {gone}") from None
+        raise Misuse(f"could not create topic {topic.name}: {gone}") from None
     code: ErrorCode = answer.topics[0].error_code
     if code not in (ErrorCode.none, _PASSED_ON):
         why = answer.topics[0].error_message or code.name.upper()
-        raise Misuse(f"topic {topic.name} cannot be made: {why}")
+        raise Misuse(f"cannot create topic {topic.name}: {why}")
     return code

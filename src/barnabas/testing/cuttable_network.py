@@ -1,7 +1,7 @@
-"""The network of a cluster under test: real sockets, and who may not reach whom.
+"""The network of a cluster under test: real sockets, with partitions between parties.
 
-A connection that may not be is reset, and refused when it is tried again: both ends hear of it at
-once. (A broker that is paused shows the other face of a failing network: silence.)
+A partition resets connections and refuses new ones: both ends notice at once. (A paused broker
+shows the other kind of network failure: silence.)
 """
 
 import asyncio
@@ -22,23 +22,23 @@ COORDINATION: Final = "coordination"
 Party: TypeAlias = int | str
 
 
-class Network:
-    """What is cut, and which ports are brokers'; changed by the test's thread, read by all."""
+class CuttableNetwork:
+    """The partitions, and the brokers' ports; the test's thread changes it, all threads read it."""
 
     def __init__(self) -> None:
         self._cuts: set[frozenset[Party]] = set()
-        self._brokers: dict[int, int] = {}  # the port that a broker listens on
-        self._asking: dict[int, int] = {}  # the port that a broker's own connection comes from
+        self._brokers: dict[int, int] = {}  # broker by the port it listens on
+        self._client_ports: dict[int, int] = {}  # broker by the port it connects from
         self._reserved: list[socket.socket] = []
 
     def reserve(self, broker: int) -> int:
-        """A port for this broker in all its lives, which nobody else is given meanwhile."""
+        """Reserve a port for this broker, which it keeps over restarts."""
         held = socket.socket()
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((HOST, 0))
         port: int = held.getsockname()[1]
         if sys.platform == "linux":
-            # Elsewhere whoever holds it keeps its own broker out as well.
+            # On other systems the bound socket would keep the broker out as well.
             self._reserved.append(held)
         else:
             held.close()
@@ -53,7 +53,7 @@ class Network:
         self._cuts.add(frozenset((one, other)))
 
     def heal(self) -> list[frozenset[Party]]:
-        """Cut nothing any more; tells what was."""
+        """End all partitions; return those that existed."""
         healed, self._cuts = list(self._cuts), set()
         return healed
 
@@ -63,32 +63,32 @@ class Network:
     def listening(self, port: int) -> Party:
         return self._brokers.get(port, CLIENTS)
 
-    def asking(self, port: int) -> Party:
-        """Whose connection comes from this port."""
-        return self._asking.get(port, CLIENTS)
+    def owner_of(self, port: int) -> Party:
+        """The party that connects from this port."""
+        return self._client_ports.get(port, CLIENTS)
 
-    def ask_from(self, port: int, broker: int) -> None:
-        self._asking[port] = broker
+    def register_client_port(self, port: int, broker: int) -> None:
+        self._client_ports[port] = broker
 
-    def ask_no_more(self, port: int) -> None:
-        self._asking.pop(port, None)
+    def release_client_port(self, port: int) -> None:
+        self._client_ports.pop(port, None)
 
 
 class BrokerLoop(uvloop.Loop):
-    """The loop of one broker's life: knows its connections, and can end them all at once."""
+    """A broker's event loop: tracks its connections, and can reset them all at once."""
 
-    def __init__(self, broker: int, network: Network) -> None:
+    def __init__(self, broker: int, network: CuttableNetwork) -> None:
         super().__init__()
         self._broker = broker
         self._network = network
         self._servers: list[asyncio.AbstractServer] = []
-        self._lines: dict[_Line, None] = {}
+        self._connections: dict[_TrackedConnection, None] = {}
 
     async def create_server(  # type: ignore[override]  # only what brokers use
         self, factory: Callable[[], Any], *where: Any, **options: Any
     ) -> asyncio.AbstractServer:
         server = await super().create_server(
-            lambda: _line(factory(), self, None), *where, **options
+            lambda: _tracked(factory(), self, None), *where, **options
         )
         self._servers.append(server)
         return server
@@ -99,59 +99,61 @@ class BrokerLoop(uvloop.Loop):
         other = self._network.listening(port)
         if not self._network.allows(self._broker, other):
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        # Bound first, so that the other side knows whose it is before it is there.
-        asking = socket.socket()
-        asking.setblocking(False)
+        # Bound first, so that the other side knows the owner before the connection exists.
+        connecting = socket.socket()
+        connecting.setblocking(False)
         try:
-            asking.bind((HOST, 0))
-            self._network.ask_from(asking.getsockname()[1], self._broker)
-            await self.sock_connect(asking, (host, port))
-            transport, line = await super().create_connection(
-                lambda: _line(factory(), self, other), sock=asking
+            connecting.bind((HOST, 0))
+            self._network.register_client_port(connecting.getsockname()[1], self._broker)
+            await self.sock_connect(connecting, (host, port))
+            transport, connection = await super().create_connection(
+                lambda: _tracked(factory(), self, other), sock=connecting
             )
         except BaseException:
-            self._network.ask_no_more(asking.getsockname()[1])
-            asking.close()
+            self._network.release_client_port(connecting.getsockname()[1])
+            connecting.close()
             raise
-        return transport, line.inner
+        return transport, connection.inner
 
     def drop(self, other: Party) -> None:
-        """Reset all connections with another party."""
-        for line in list(self._lines):
-            if line.other == other:
-                line.transport.abort()
+        """Reset all connections to another party."""
+        for connection in list(self._connections):
+            if connection.other == other:
+                connection.transport.abort()
 
     def sever(self) -> None:
-        """Reset all connections and listen no more, as the end of a process does."""
+        """Reset all connections and close all listeners, as the end of a process does."""
         for server in self._servers:
             server.close()
-        for line in list(self._lines):
-            line.transport.abort()
+        for connection in list(self._connections):
+            connection.transport.abort()
 
-    def opened(self, line: "_Line") -> None:
-        self._lines[line] = None
-        if line.other is None:
-            line.other = self._network.asking(line.transport.get_extra_info("peername")[1])
-            if not self._network.allows(self._broker, line.other):
-                line.transport.abort()
+    def opened(self, connection: "_TrackedConnection") -> None:
+        self._connections[connection] = None
+        if connection.other is None:
+            connection.other = self._network.owner_of(
+                connection.transport.get_extra_info("peername")[1]
+            )
+            if not self._network.allows(self._broker, connection.other):
+                connection.transport.abort()
         else:
-            line.asks_from = line.transport.get_extra_info("sockname")[1]
+            connection.client_port = connection.transport.get_extra_info("sockname")[1]
 
-    def lost(self, line: "_Line") -> None:
-        self._lines.pop(line, None)
-        if line.asks_from is not None:
-            self._network.ask_no_more(line.asks_from)
+    def lost(self, connection: "_TrackedConnection") -> None:
+        self._connections.pop(connection, None)
+        if connection.client_port is not None:
+            self._network.release_client_port(connection.client_port)
 
 
-class _Line(asyncio.BaseProtocol):
-    """One connection, between its transport and the protocol that it is for."""
+class _TrackedConnection(asyncio.BaseProtocol):
+    """A protocol that wraps another one, to track its connection."""
 
     transport: Any
 
     def __init__(self, inner: Any, loop: BrokerLoop, other: Party | None) -> None:
         self.inner = inner
         self.other = other
-        self.asks_from: int | None = None
+        self.client_port: int | None = None
         self._loop = loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -173,7 +175,7 @@ class _Line(asyncio.BaseProtocol):
         return self.inner.eof_received()
 
 
-class _BufferedLine(_Line, asyncio.BufferedProtocol):
+class _BufferedConnection(_TrackedConnection, asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> Any:
         return self.inner.get_buffer(sizehint)
 
@@ -181,11 +183,11 @@ class _BufferedLine(_Line, asyncio.BufferedProtocol):
         self.inner.buffer_updated(nbytes)
 
 
-class _StreamLine(_Line, asyncio.Protocol):
+class _StreamConnection(_TrackedConnection, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.inner.data_received(data)
 
 
-def _line(inner: Any, loop: BrokerLoop, other: Party | None) -> _Line:
-    kind = _BufferedLine if isinstance(inner, asyncio.BufferedProtocol) else _StreamLine
+def _tracked(inner: Any, loop: BrokerLoop, other: Party | None) -> _TrackedConnection:
+    kind = _BufferedConnection if isinstance(inner, asyncio.BufferedProtocol) else _StreamConnection
     return kind(inner, loop, other)

@@ -1,8 +1,8 @@
-"""Answers that say an error of the test's choice, each in the place where clients look for it.
+"""Responses with an error code of the test's choice, at the place where clients look for it.
 
-Kafka's answers mirror what was asked: topic by topic, partition by partition, with a code for
-each. So one is made by reflecting the request in the type of its answer: what names a topic,
-partition or group is taken over, what is left takes Kafka's default.
+Kafka's responses mirror the request: topic by topic, partition by partition, with a code for
+each. So a response is built by reflecting the request in the response's type: names of topics,
+partitions and groups are copied, other fields get Kafka's default.
 """
 
 import dataclasses
@@ -15,14 +15,14 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.bounds import is_array, nested_entity
 from barnabas.wire.schema import Message, adapt, response_type
 
-# Words of different messages for the same thing.
+# Field names of different messages for the same thing.
 _SAME: Final = (
     ("partition_index", "partition", "index", "partition_id"),
     ("name", "topic", "topic_name", "key", "group_id"),
 )
-# What Kafka says beside an error, where it is not the default.
+# Fields that Kafka sets beside an error, where they differ from the default.
 _WHERE_AN_ERROR_IS: Final = {"records": b"", "high_watermark": -1, "base_offset": -1}
-# Errors of the request as a whole, said as far out as there is a place for a code...
+# Errors of the whole request: the outermost error_code has them...
 _OF_THE_WHOLE: Final = frozenset(
     {
         ErrorCode.not_controller,
@@ -33,19 +33,19 @@ _OF_THE_WHOLE: Final = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-# ...and APIs (by kio's name) whose errors nearly all are.
+# ...and APIs (by kio's name) nearly all of whose errors are of the whole request.
 _ALWAYS_WHOLE: Final = ("OFFSET_FETCH", "LEAVE_GROUP")
 
 
 class Reflected(NamedTuple):
-    """A part of an answer, and whether it says the error anywhere."""
+    """A part of a response, and whether it contains the error."""
 
     part: SimpleNamespace
     says_it: bool
 
 
 def refuse(key: ApiKey, version: int, sent: Message, code: ErrorCode) -> Message | None:
-    """The answer to `sent` that says `code`; None if it asks for nothing that could fail."""
+    """The response to `sent` with error `code`; None if the request has nothing that can fail."""
     target = response_type(key, version)
     whole = code in _OF_THE_WHOLE or key.name in _ALWAYS_WHOLE
     reflected = _reflect(target, sent, code, whole)
@@ -53,7 +53,7 @@ def refuse(key: ApiKey, version: int, sent: Message, code: ErrorCode) -> Message
 
 
 def marked(answer: Message, code: ErrorCode) -> Message:
-    """An answer of Metadata that says `code` of every topic, and keeps what it says of brokers."""
+    """A Metadata response with `code` for every topic, and its brokers unchanged."""
     topics = tuple(dataclasses.replace(topic, error_code=code) for topic in answer.topics)
     return dataclasses.replace(answer, topics=topics)
 
@@ -93,7 +93,7 @@ def _taken_over(name: str, asked: Any) -> dict[str, Any]:
 
 
 def _items(name: str, asked: Any) -> tuple[Any, ...]:
-    """What the request asks for, of which an array of the answer tells."""
+    """The items of the request to which an array of the response corresponds."""
     if isinstance(asked, str | int):
         return ()
     arrays = [getattr(asked, field.name) for field in dataclasses.fields(asked)]

@@ -1,4 +1,4 @@
-"""The disk of a broker under test: a real folder that can be full, and is lost with its broker."""
+"""The disk of a broker under test: a real directory that can be full, unusable after a kill."""
 
 import asyncio
 import errno
@@ -11,13 +11,13 @@ from barnabas.disk.disk import Buffer, Closeable, DataFile, RealDisk
 
 @dataclass(slots=True)
 class Volume:
-    """One broker's room, the same for all its lives."""
+    """One broker's disk space, kept over restarts."""
 
     is_full: bool = False
 
 
 class Mount:
-    """A volume as one life of a broker has it: gives disks, until that life ends."""
+    """A volume as a running broker uses it; `end` unmounts it with the broker."""
 
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
@@ -28,7 +28,7 @@ class Mount:
         return MountedDisk(folder, self)
 
     def end(self) -> None:
-        """Let nothing more be changed, and give up the locks, as the end of a process does."""
+        """Refuse all further changes and release the locks, as the end of a process does."""
         self._is_over = True
         for lock in self._locks:
             lock.close()
@@ -37,19 +37,19 @@ class Mount:
         self._locks.append(lock)
 
     def check_alive(self) -> None:
-        """Raises CancelledError, if the broker was killed: no fault, it is just not done."""
+        """Raises CancelledError if the broker was killed: the write is lost, without a fault."""
         if self._is_over:
             raise asyncio.CancelledError
 
     def check_room(self, folder: str) -> None:
-        """Raises DiskFault, if nothing more can be written."""
+        """Raises DiskFault if the volume is full."""
         self.check_alive()
         if self._volume.is_full:
             raise DiskFault(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 class MountedDisk(RealDisk):
-    """A folder of the machine, as long as its mount allows."""
+    """A directory of the machine, whose changes the mount checks."""
 
     def __init__(self, folder: str, mount: Mount) -> None:
         super().__init__(folder)
@@ -77,7 +77,7 @@ class MountedDisk(RealDisk):
 
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
         self._mount.check_room(self.folder)
-        # What the page cache has outlives a killed process, and nobody cuts the power here.
+        # No fsync: the page cache survives a killed process, and tests do not cut the power.
         super().replace(path, data, sync=False)
 
     def rename(self, path: str, new_path: str, /) -> None:
@@ -103,7 +103,7 @@ class MountedDisk(RealDisk):
 
 
 class MountedFile:
-    """An open file whose writes ask the mount first."""
+    """An open file whose writes the mount checks."""
 
     def __init__(self, file: DataFile, folder: str, mount: Mount) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""What a test asked of its cluster that cannot be, told in one sentence; and names looked up."""
+"""Errors of a test that uses its cluster wrongly, and the look-up of API and error names."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.config.config_key import did_you_mean
 from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
 
-# What only brokers ask of each other: there is no client whose request could be met.
+# Requests that only brokers send; faults are for the requests of clients.
 _BETWEEN_BROKERS = (
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,
@@ -19,17 +19,17 @@ _BETWEEN_BROKERS = (
 
 
 class Misuse(BarnabasError):
-    """The test asks for what cannot be; nothing was changed."""
+    """The test uses the cluster wrongly; nothing was changed."""
 
 
 class NotInTime(BarnabasError, TimeoutError):
-    """What a test waited for did not come; the message says how things stood at the end."""
+    """A wait timed out; the message has the last state."""
 
 
 def find_api(name: str | ApiKey) -> ApiKey:
-    """The API by Kafka's name ("ListOffsets"), however its words are joined.
+    """The API of Kafka's name ("ListOffsets"); case and underscores do not matter.
 
-    Raises  Misuse, if clients have no such API here
+    Raises  Misuse for an API that clients cannot use
     """
     if isinstance(name, ApiKey):
         name = name.name
@@ -37,16 +37,16 @@ def find_api(name: str | ApiKey) -> ApiKey:
     shown = {_shown(key): key for key in APIS if key not in _BETWEEN_BROKERS}
     key = known.get(_plain(name))
     if key is None:
-        raise Misuse(f"{name} is no API that is served here{did_you_mean(name, shown)}")
+        raise Misuse(f"unknown API {name}{did_you_mean(name, shown)}")
     if key in _BETWEEN_BROKERS:
-        raise Misuse(f"{_shown(key)} is what brokers ask each other; only clients' requests fail")
+        raise Misuse(f"only brokers send {_shown(key)}; faults are for requests of clients")
     return key
 
 
 def find_error(name: str | int | ErrorCode) -> ErrorCode:
-    """Kafka's error by its name ("NOT_LEADER_OR_FOLLOWER") or number.
+    """Kafka's error of this name ("NOT_LEADER_OR_FOLLOWER") or number.
 
-    Raises  Misuse, if there is no such error, or it is none
+    Raises  Misuse for an unknown error, and for NONE
     """
     known = {_plain(code.name): code for code in ErrorCode}
     if isinstance(name, str):
@@ -55,16 +55,16 @@ def find_error(name: str | int | ErrorCode) -> ErrorCode:
         code = next((each for each in ErrorCode if each.value == int(name)), None)
     if code is None:
         names = [each.name.upper() for each in ErrorCode]
-        raise Misuse(f"{name} is no error of Kafka's{did_you_mean(str(name).upper(), names)}")
+        raise Misuse(f"unknown error {name}{did_you_mean(str(name).upper(), names)}")
     if code is ErrorCode.none:
-        raise Misuse("NONE is no error: a request that succeeds needs no order")
+        raise Misuse("NONE is not an error")
     return code
 
 
 def check_topic(topic: str, partition: int, partitions: Mapping[str, int]) -> None:
-    """Raises Misuse, if there is no such partition."""
+    """Raises Misuse for an unknown topic or partition."""
     if topic not in partitions:
-        raise Misuse(f"there is no topic {topic}{did_you_mean(topic, partitions)}")
+        raise Misuse(f"unknown topic {topic}{did_you_mean(topic, partitions)}")
     if not 0 <= partition < partitions[topic]:
         last = partitions[topic] - 1
         raise Misuse(f"topic {topic} has no partition {partition}, only 0 to {last}")

@@ -1,6 +1,6 @@
-"""What shall go wrong with the requests of clients: answers that come late, or say an error.
+"""Faults of client requests: delayed responses, and responses with an error.
 
-Requests of brokers among themselves are never touched: a failing fetch is meant for a consumer.
+Requests between brokers are never touched: a failing Fetch is meant for a consumer.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Give = Callable[[Answer | Refusal], None]
 
 @dataclass(slots=True)
 class _Failing:
-    """The next so many requests of an API fail, at one broker or at any."""
+    """The next `left` requests of an API fail, at one broker or at any."""
 
     key: ApiKey
     code: ErrorCode
@@ -38,7 +38,7 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request of a client, as far as it was read."""
+    """A decoded client request."""
 
     key: ApiKey
     version: int
@@ -49,8 +49,8 @@ class _Asked:
         return write_response(self.key, self.version, self.correlation_id, response)
 
 
-class Faults:
-    """All faults of a cluster: ordered by the test's thread, met on the brokers' loops."""
+class RequestFaults:
+    """The request faults of a cluster: set by the test's thread, applied on the brokers' loops."""
 
     def __init__(self, is_client: Callable[[int], bool]) -> None:
         self._is_client = is_client
@@ -66,13 +66,13 @@ class Faults:
             self._failing.append(_Failing(key, code, times, broker))
 
     def clear(self) -> None:
-        """Nothing more goes wrong; answers that are late already stay so."""
+        """Remove all faults; responses that are being delayed stay delayed."""
         with self._lock:
             self._failing.clear()
         self._delays = {}
 
     def around(self, broker: int, serve: Serve) -> Serve:
-        """Serves as `serve` does, where nothing is ordered to go wrong."""
+        """Wrap `serve` with the faults of one broker."""
 
         def served(frame: memoryview, connection: Connection, /) -> Reply:
             if not self._is_client(connection.port):
@@ -80,7 +80,7 @@ class Faults:
             reply = self._failed(broker, serve, frame, connection)
             if reply is None:
                 reply = serve(frame, connection)
-                # A shortcut would lead past here.
+                # The connection's fast path would bypass the faults.
                 connection.forget()
             seconds = self._delay_of(frame, broker)
             return _later(reply, seconds) if seconds else reply
@@ -96,7 +96,7 @@ class Faults:
     def _failed(
         self, broker: int, serve: Serve, frame: memoryview, connection: Connection
     ) -> Answer | Pending | None:
-        """The reply that says the error, or None if this request is to be served."""
+        """The reply with the error, or None if this request is to be served."""
         if not self._failing or (asked := _read(frame)) is None:
             return None
         with self._lock:
@@ -104,14 +104,14 @@ class Faults:
             if failing is None:
                 return None
             if asked.key is ApiKey.METADATA:
-                # Who asks only for the brokers gets them: there is no place for a code.
+                # A request for the brokers only has no place for an error code.
                 if asked.message.topics == ():
                     return None
                 self._use_up(failing)
                 reply = serve(frame, connection)
                 return _then(reply, lambda answer, give: give(_mark(asked, answer, failing.code)))
             if _leaves_partitions_out(asked) and failing.code is not _NO_SESSION:
-                # The error belongs to partitions, so the client is made to name them all again.
+                # The error is one of partitions: make the client send all of them again.
                 response = refuse(asked.key, asked.version, asked.message, _NO_SESSION)
                 return asked.answer(response)
             response = refuse(asked.key, asked.version, asked.message, failing.code)
@@ -119,7 +119,7 @@ class Faults:
                 return None
             self._use_up(failing)
         if asked.key is ApiKey.PRODUCE and asked.message.acks == 0:
-            return _closed(f"{failing.code.name}, as the test wants, and acks=0 has no answer")
+            return _closed(f"{failing.code.name} by request of the test; acks=0 has no response")
         return asked.answer(response)
 
     def _find(self, key: ApiKey, broker: int) -> _Failing | None:
@@ -138,7 +138,7 @@ _NO_SESSION: Final = ErrorCode.fetch_session_id_not_found
 
 
 def _read(frame: memoryview) -> _Asked | None:
-    """The request in a frame; None if it is not one that is served."""
+    """The request in a frame; None if its API or version is not served."""
     number, version, correlation_id, length = _HEADER.unpack_from(frame)
     api = APIS.get(number)
     if api is None or not api.serves(version):
@@ -173,7 +173,7 @@ def _later(reply: Reply, seconds: float) -> Pending:
 
 
 def _then(reply: Reply, do: Callable[[Answer | Refusal, Give], object]) -> Pending:
-    """A reply that comes when `do`, called with the answer of `reply`, gives it."""
+    """A reply that is complete when `do`, called with the answer of `reply`, calls `give`."""
     later = Pending(reply.abandon if isinstance(reply, Pending) else None)
 
     def give(answer: Answer | Refusal) -> None:

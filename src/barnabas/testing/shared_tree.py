@@ -1,9 +1,9 @@
-"""The coordination tree of a cluster under test, and brokers' sessions with it across threads.
+"""The coordination tree of a cluster under test, shared by brokers on different threads.
 
-Theory of operation. The tree lives on a loop and a thread of its own; each broker has a loop of
-its own, too. What a broker asks goes to the tree's loop, and answers, watches and states come
-back in the order in which they happened there. The tree's side of a session (`_Link`) decides
-what the broker hears: nothing while the connection is cut, and never again once it was killed.
+Theory of operation. The tree runs on its own loop and thread, as does each broker. A broker's
+calls go to the tree's loop; results, watches and states come back in the order in which they
+happened there. The tree's side of a session (`_SessionLink`) delivers nothing while the connection
+is cut, and nothing at all after the broker was killed.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ CUT: Final = "cut"
 PAUSED: Final = "paused"
 
 
-class Hub:
-    """The tree, its thread, and the sessions of all brokers with it; for any thread to use."""
+class SharedTree:
+    """The tree, its thread, and the sessions of all brokers; any thread may use it."""
 
     def __init__(self, folder: str | None, session_timeout_s: float) -> None:
-        # Kept on disk only if the cluster is to be opened again.
+        # On disk only if the cluster keeps its data.
         self._tree = Tree() if folder is None else _opened(folder)
         self._own = self._tree.session()
         self._session_timeout_s = session_timeout_s
@@ -50,18 +50,18 @@ class Hub:
             target=self._loop.run_forever, name="barnabas-coordination", daemon=True
         )
         self._thread.start()
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, _SessionLink] = {}
         self._cut: set[int] = set()
 
     @property
     def own(self) -> EmbeddedSession:
-        """A session for the test itself; only for what `run` runs."""
+        """A session of the test itself; only for use within `run`."""
         return self._own
 
     def run(self, work: Coroutine[Any, Any, T], within_s: float | None = None) -> T:
-        """Do something on the tree's loop and return what it comes to.
+        """Run a coroutine on the tree's loop and return its result.
 
-        Raises  NotInTime without a message, if it takes longer
+        Raises  NotInTime, without a message, after `within_s`
         """
         doing = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, within_s), self._loop)
         try:
@@ -73,7 +73,7 @@ class Hub:
             raise
 
     def close(self) -> None:
-        """End the tree; brokers must have ended before."""
+        """Close the tree; brokers must have stopped before."""
         self.run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -89,31 +89,33 @@ class Hub:
     # -- brokers' sessions ---------------------------------------------------
 
     def session(self, broker: int) -> "BridgedSession":
-        """Begin a session for a broker, whose loop must be running this."""
+        """Begin a session of a broker; call it on the broker's loop."""
         near = asyncio.get_running_loop()
         return self.run(self._begin(broker, near))
 
     async def _begin(self, broker: int, near: asyncio.AbstractEventLoop) -> "BridgedSession":
-        self._links[broker] = link = _Link(self._tree.session(), near, self._session_timeout_s)
+        self._links[broker] = link = _SessionLink(
+            self._tree.session(), near, self._session_timeout_s
+        )
         session = BridgedSession(link, self._loop, near)
         if broker in self._cut:
-            link.lose(CUT)
+            link.disconnect(CUT)
         return session
 
-    def lose(self, broker: int, why: str) -> None:
-        """Hear nothing of a broker for now, for one more reason; its session expires in time."""
+    def disconnect(self, broker: int, why: str) -> None:
+        """Disconnect a broker for one more reason; its session expires after the timeout."""
         if why == CUT:
             self._cut.add(broker)
-        self._on_link(broker, lambda link: link.lose(why))
+        self._on_link(broker, lambda link: link.disconnect(why))
 
-    def find(self, broker: int, why: str) -> None:
-        """Hear of the broker again, if this was the only reason not to."""
+    def reconnect(self, broker: int, why: str) -> None:
+        """Drop one reason; the broker is connected again if it was the last."""
         if why == CUT:
             self._cut.discard(broker)
-        self._on_link(broker, lambda link: link.find(why))
+        self._on_link(broker, lambda link: link.reconnect(why))
 
     def abandon(self, broker: int, at_once: bool = False) -> None:
-        """Tell a broker nothing any more; its session expires in time, or at once."""
+        """Deliver nothing more to a broker; its session expires after the timeout, or at once."""
         self._on_link(broker, lambda link: link.abandon(at_once))
 
     def expire(self, broker: int) -> None:
@@ -121,7 +123,7 @@ class Hub:
         if broker in self._links:
             self.run(self._links[broker].expire())
 
-    def _on_link(self, broker: int, do: Callable[["_Link"], None]) -> None:
+    def _on_link(self, broker: int, do: Callable[["_SessionLink"], None]) -> None:
         async def call() -> None:
             do(self._links[broker])
 
@@ -135,8 +137,8 @@ def _opened(folder: str) -> Tree:
     return Tree.open(disk, InlineOffload())
 
 
-class _Link:
-    """The tree's side of one broker's session; only used on the tree's loop."""
+class _SessionLink:
+    """The tree's side of one broker's session; for the tree's loop only."""
 
     def __init__(
         self, session: EmbeddedSession, near: asyncio.AbstractEventLoop, timeout_s: float
@@ -145,56 +147,56 @@ class _Link:
         self.is_over = False
         self._near = near
         self._timeout_s = timeout_s
-        self._missing: list[str] = []
-        self._missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._disconnects: list[str] = []
+        self._undelivered: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._on_state: Callable[[SessionState, int], None] = lambda state, session_id: None
         self._tasks: set[asyncio.Task[None]] = set()
         session.listen(self._state_changed)
 
-    def tell_states_to(self, on_state: Callable[[SessionState, int], None]) -> None:
+    def report_states_to(self, on_state: Callable[[SessionState, int], None]) -> None:
         self._on_state = on_state
 
     def perform(self, path: str, ask: Ask[T], answer: "asyncio.Future[T]") -> None:
-        """Do what the broker asks, and answer on its loop."""
+        """Make a broker's call, and set its result on the broker's loop."""
         self._keep(self._answer(path, ask, answer))
 
     async def _answer(self, path: str, ask: Ask[T], answer: "asyncio.Future[T]") -> None:
         try:
-            if CUT in self._missing:
+            if CUT in self._disconnects:
                 raise ConnectionLoss(path, "the test cut the connection")
             result = await ask(self.session)
-            if CUT in self._missing:
+            if CUT in self._disconnects:
                 raise ConnectionLoss(path, "the test cut the connection")
         except (ZnodeError, ValueError) as error:
             self._post(_fail, answer, error)
         else:
             self._post(_succeed, answer, result)
 
-    def hear(self, callback: Callable[..., None], *news: object) -> None:
-        """Tell the broker, or keep it for when it can be told."""
-        if CUT in self._missing:
-            self._missed.append((callback, news))
+    def deliver(self, callback: Callable[..., None], *news: object) -> None:
+        """Call back on the broker's loop, now or after the connection is restored."""
+        if CUT in self._disconnects:
+            self._undelivered.append((callback, news))
         else:
             self._post(callback, *news)
 
-    def lose(self, why: str) -> None:
-        if why == CUT and why not in self._missing and self._is_connected:
+    def disconnect(self, why: str) -> None:
+        if why == CUT and why not in self._disconnects and self._is_connected:
             self._post(self._on_state, SessionState.SUSPENDED, self.session.session_id)
-        if not self._missing:
+        if not self._disconnects:
             self._expire_later()
-        self._missing.append(why)
+        self._disconnects.append(why)
 
-    def find(self, why: str) -> None:
-        if why not in self._missing:
+    def reconnect(self, why: str) -> None:
+        if why not in self._disconnects:
             return
-        self._missing = [each for each in self._missing if each != why]
-        if not self._missing and self._expiry is not None:
+        self._disconnects = [each for each in self._disconnects if each != why]
+        if not self._disconnects and self._expiry is not None:
             self._expiry.cancel()
         if why == CUT:
             if self._is_connected:
                 self._post(self._on_state, SessionState.CONNECTED, self.session.session_id)
-            missed, self._missed = self._missed, []
+            missed, self._undelivered = self._undelivered, []
             for callback, news in missed:
                 self._post(callback, *news)
 
@@ -208,8 +210,8 @@ class _Link:
             self._expire_later()
 
     async def expire(self) -> None:
-        # Whoever expired while it could not be reached is told that, and nothing else.
-        self._missed.clear()
+        # A session that expired while disconnected reports only that.
+        self._undelivered.clear()
         await self.session.expire()
 
     @property
@@ -217,7 +219,7 @@ class _Link:
         return self.session.state is SessionState.CONNECTED
 
     def _state_changed(self, state: SessionState) -> None:
-        self.hear(self._on_state, state, self.session.session_id)
+        self.deliver(self._on_state, state, self.session.session_id)
 
     def _expire_later(self) -> None:
         self._expiry = asyncio.get_running_loop().call_later(
@@ -245,21 +247,21 @@ def _fail(answer: "asyncio.Future[T]", error: Exception) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Across:
-    """A watch of the broker's, called there; equal to another of the same watch."""
+class _RemoteWatch:
+    """A broker's watch, called on its loop; equal to another of the same watch."""
 
-    link: _Link
+    link: _SessionLink
     watch: Watch
 
     def __call__(self, event: WatchEvent) -> None:
-        self.link.hear(self.watch, event)
+        self.link.deliver(self.watch, event)
 
 
 class BridgedSession:
     """A broker's side of its session: Coordination over the link to the tree's thread."""
 
     def __init__(
-        self, link: _Link, far: asyncio.AbstractEventLoop, near: asyncio.AbstractEventLoop
+        self, link: _SessionLink, far: asyncio.AbstractEventLoop, near: asyncio.AbstractEventLoop
     ) -> None:
         self._link = link
         self._far = far
@@ -267,7 +269,7 @@ class BridgedSession:
         self._listeners: list[StateListener] = []
         self._id = link.session.session_id
         self._state = SessionState.CONNECTED
-        link.tell_states_to(self._on_state)
+        link.report_states_to(self._on_state)
 
     @property
     def session_id(self) -> int:
@@ -297,16 +299,16 @@ class BridgedSession:
         return await self._ask(path, ask)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        return await self._ask(path, lambda session: session.get(path, self._across(watch)))
+        return await self._ask(path, lambda session: session.get(path, self._remote(watch)))
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         return await self._ask("/", lambda session: session.get_many(paths))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        return await self._ask(path, lambda session: session.exists(path, self._across(watch)))
+        return await self._ask(path, lambda session: session.exists(path, self._remote(watch)))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        return await self._ask(path, lambda session: session.children(path, self._across(watch)))
+        return await self._ask(path, lambda session: session.children(path, self._remote(watch)))
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return await self._ask(path, lambda session: session.set(path, data, version))
@@ -333,8 +335,8 @@ class BridgedSession:
         self._far.call_soon_threadsafe(partial(self._link.perform, path, ask, answer))
         return await answer
 
-    def _across(self, watch: Watch | None) -> Watch | None:
-        return None if watch is None else _Across(self._link, watch)
+    def _remote(self, watch: Watch | None) -> Watch | None:
+        return None if watch is None else _RemoteWatch(self._link, watch)
 
     def _on_state(self, state: SessionState, session_id: int) -> None:
         self._state, self._id = state, session_id
@@ -344,5 +346,5 @@ class BridgedSession:
 
 async def _renew(session: EmbeddedSession) -> None:
     await session.renew()
-    # A read comes after the news: the broker knows its new session when it has the answer.
+    # A read comes after the state change: the broker then knows its new session.
     await session.exists("/")

@@ -1,1 +1,1 @@
-"""The coordination tree: its interface, its implementations, and Kafka's layout on it."""
+"""The coordination tree: its interface, two implementations, and Kafka's znodes."""

@@ -1,4 +1,4 @@
-"""JSON as Kafka writes it and reads it: no spaces, UTF-8, and no lenience about types."""
+"""JSON fields as Kafka writes and reads them: no spaces, UTF-8, strict types."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise MalformedZnode(path, f"there is no {error}") from error
+        raise MalformedZnode(path, f"missing field {error}") from error
     except (ValueError, TypeError) as error:
         raise MalformedZnode(path, str(error)) from error
 

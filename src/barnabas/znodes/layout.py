@@ -1,12 +1,12 @@
-"""Kafka's znodes: the value of each, to the byte as Kafka 3.9 writes it; paths.py has the paths.
+"""The values of Kafka's znodes, byte for byte as Kafka 3.9 writes them; paths.py has the paths.
 
-Kafka's JSON has its keys in the order of Scala's (2.13) maps: immutable ones of up
-to four keys as written down, all others by hash. That order is repeated here, so
-that whoever compares two clusters sees no difference. Keys that are data
+Kafka's JSON has its keys in the order of Scala's (2.13) maps: immutable maps of up
+to four keys in source order, all others by hash. The encoders keep that order, so
+that a comparison of two clusters shows no difference. Keys that are data
 (partitions, properties, listeners) come in the order the caller gives them.
 
-Readers take any order and pass over keys they do not know. A value that cannot be
-read raises MalformedZnode, which names the path.
+The decoders accept any order and ignore unknown keys. A value that cannot be
+decoded raises MalformedZnode with the path.
 """
 
 import re
@@ -49,7 +49,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 class Endpoint(NamedTuple):
-    """Where a broker can be reached through one of its listeners."""
+    """The address of one of a broker's listeners."""
 
     listener: str
     host: str
@@ -70,9 +70,9 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A live broker. The czxid of its node is the broker epoch.
+    """The registration of a live broker. The czxid of its node is the broker epoch.
 
-    Without features (None) it is written as version 4, as before Kafka 2.7.
+    Without features (None) it is encoded as version 4, as before Kafka 2.7.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -83,7 +83,7 @@ class BrokerRegistration:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    # Host and port are for clients that know of one listener only, and of no security.
+    # Host and port are for old clients that support only one listener, without security.
     plaintext = (each for each in broker.endpoints if each.security_protocol == "PLAINTEXT")
     first = next(plaintext, None)
     features = broker.features
@@ -105,7 +105,7 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
 
 
 def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
-    """Reads every version since 1; `features` is None below 5."""
+    """Decode any version since 1; `features` is None below 5."""
     with reading(broker_path(broker_id)):
         fields = parsed(data)
         version, rack = integer(fields["version"]), fields.get("rack")
@@ -153,15 +153,15 @@ def _range(value: dict[str, Any]) -> VersionRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
-    """The broker that is controller now."""
+class ControllerRegistration:
+    """The broker that is the controller."""
 
     broker_id: BrokerId
     timestamp_ms: int
     kraft_controller_epoch: int = -1
 
 
-def encode_controller(controller: Controller) -> bytes:
+def encode_controller(controller: ControllerRegistration) -> bytes:
     return to_json(
         {
             "version": 2,
@@ -172,10 +172,10 @@ def encode_controller(controller: Controller) -> bytes:
     )
 
 
-def decode_controller(data: bytes) -> Controller:
+def decode_controller(data: bytes) -> ControllerRegistration:
     with reading(CONTROLLER):
         fields = parsed(data)
-        return Controller(
+        return ControllerRegistration(
             broker_id=BrokerId(integer(fields["brokerid"])),
             timestamp_ms=int(fields.get("timestamp", -1)),
             kraft_controller_epoch=integer(fields.get("kraftControllerEpoch", -1)),
@@ -196,9 +196,9 @@ def decode_controller_epoch(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """Which brokers hold each partition; the first of them is the preferred leader.
+    """The replicas of each partition, the preferred leader first.
 
-    `adding` and `removing` tell of the partitions that are being reassigned.
+    `adding` and `removing` have the partitions that are being reassigned.
     """
 
     partitions: Mapping[int, tuple[BrokerId, ...]]
@@ -240,11 +240,11 @@ def _assignment(value: object) -> dict[int, tuple[BrokerId, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
-    """Who leads a partition (-1: nobody) and who is in sync.
+class LeaderAndIsr:
+    """The `state` of a partition: its leader (-1: none) and its ISR.
 
-    The data version of its node is the partition epoch. `recovering` says that the
-    leader was elected uncleanly and has not recovered from it yet.
+    The data version of its node is the partition epoch. `recovering` means that the
+    leader was elected uncleanly and has not recovered yet.
     """
 
     leader: BrokerId
@@ -254,7 +254,7 @@ class PartitionState:
     recovering: bool = False
 
 
-def encode_partition_state(state: PartitionState) -> bytes:
+def encode_partition_state(state: LeaderAndIsr) -> bytes:
     return to_json(
         {
             "controller_epoch": state.controller_epoch,
@@ -267,10 +267,10 @@ def encode_partition_state(state: PartitionState) -> bytes:
     )
 
 
-def decode_partition_state(partition: TopicPartition, data: bytes) -> PartitionState:
+def decode_partition_state(partition: TopicPartition, data: bytes) -> LeaderAndIsr:
     with reading(partition_state_path(partition)):
         fields = parsed(data)
-        return PartitionState(
+        return LeaderAndIsr(
             leader=BrokerId(integer(fields["leader"])),
             leader_epoch=LeaderEpoch(integer(fields["leader_epoch"])),
             controller_epoch=integer(fields["controller_epoch"]),
@@ -313,7 +313,7 @@ def encode_log_dir_event(broker_id: BrokerId) -> bytes:
 
 
 def decode_log_dir_event(path: str, data: bytes) -> BrokerId:
-    """The broker that lost a log folder."""
+    """The broker that lost a log directory."""
     with reading(path):
         return BrokerId(integer(parsed(data)["broker"]))
 
@@ -326,7 +326,7 @@ def encode_config(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_config(entity: ConfigEntity, data: bytes) -> dict[str, str]:
-    """A node without data has no properties: it is only there for those below it."""
+    """The entity's properties; none for a node without data, which only has children."""
     with reading(config_path(entity)):
         properties = mapping(parsed(data).get("config", {})) if data else {}
         return {key: text(value) for key, value in properties.items()}
@@ -354,7 +354,7 @@ def decode_config_change(path: str, data: bytes) -> ConfigEntity:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The producer ids [start, end) were given to a broker; the next block begins at `end`."""
+    """The producer ids [start, end) allocated to a broker; the next block begins at `end`."""
 
     broker_id: BrokerId
     start: ProducerId
@@ -373,7 +373,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
-    """None if no block was given out yet."""
+    """None if no block was allocated yet."""
     if not data:
         return None
     with reading(PRODUCER_ID_BLOCK):

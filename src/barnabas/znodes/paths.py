@@ -1,4 +1,4 @@
-"""Where Kafka keeps what in the coordination tree: the path of every znode, and the names in it."""
+"""The paths of Kafka's znodes, and the encoding of names in them."""
 
 import base64
 import uuid
@@ -23,7 +23,7 @@ CONFIG_CHANGES: Final = "/config/changes"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 
-# Made by every broker that starts and misses them, without data.
+# Every starting broker creates these if they are missing, without data.
 PERSISTENT_PATHS: Final = (
     "/consumers",
     BROKER_IDS,
@@ -37,7 +37,7 @@ PERSISTENT_PATHS: Final = (
     *(f"{CONFIG}/{kind}" for kind in ("topics", "clients", "users", "brokers", "ips")),
 )
 
-# What sequential nodes are created as; the tree appends ten digits.
+# The prefixes of sequential nodes; the tree appends ten digits.
 ISR_CHANGE: Final = f"{ISR_CHANGE_NOTIFICATION}/isr_change_"
 LOG_DIR_EVENT: Final = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
 CONFIG_CHANGE: Final = f"{CONFIG_CHANGES}/config_change_"
@@ -72,7 +72,7 @@ def sequence_number(path: str) -> int:
     return int(path.rpartition("_")[2])
 
 
-# What is configured: its path below /config, as change notifications name it.
+# A config entity: its path below /config, as change notifications name it.
 ConfigEntity = NewType("ConfigEntity", str)
 
 _DEFAULT: Final = "<default>"
@@ -83,7 +83,7 @@ def topic_entity(topic: str) -> ConfigEntity:
 
 
 def broker_entity(broker_id: BrokerId | None) -> ConfigEntity:
-    """One broker's properties, or (None) what all brokers have by default."""
+    """One broker's config entity, or (None) the default of all brokers."""
     return ConfigEntity(f"brokers/{_DEFAULT if broker_id is None else broker_id}")
 
 
@@ -108,7 +108,7 @@ def config_path(entity: ConfigEntity) -> str:
 
 
 def sanitized(name: str | None) -> str:
-    """The name of a user, client or address as part of a path; None is the default entity."""
+    """The name of a user, client or address, encoded for a path; None is the default entity."""
     return _DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")
 
 
@@ -117,7 +117,7 @@ def desanitized(part: str) -> str | None:
 
 
 def uuid_text(value: uuid.UUID) -> str:
-    """The 22 characters by which Kafka writes topic and cluster ids."""
+    """A topic or cluster id as Kafka writes it: 22 characters of base64url."""
     return base64.urlsafe_b64encode(value.bytes)[:22].decode("ascii")
 
 

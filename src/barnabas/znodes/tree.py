@@ -1,15 +1,15 @@
-"""What Barnabas asks of a coordination tree, ZooKeeper's or its own: nodes, watches, sessions.
+"""The interface of a coordination tree, ZooKeeper's or the embedded one: nodes, watches, sessions.
 
-What can go wrong, and what the tree looks like then:
+The errors, and the state of the tree after each:
 
-    ZnodeError                      carries the path it is about
-    ├── NodeExists                  a create found its node there already; nothing changed
-    ├── NoNode                      the node, or a create's parent, is not there; nothing changed
+    ZnodeError                      carries the node's path
+    ├── NodeExists                  the node to create exists; nothing changed
+    ├── NoNode                      the node, or the parent to create it in, is missing; unchanged
     ├── BadVersion                  the node has another data version; nothing changed
-    ├── NotEmpty                    a delete found children; nothing changed
-    ├── NoChildrenForEphemerals     a create's parent is ephemeral; nothing changed
-    ├── SessionExpired              this session and its ephemeral nodes are gone; nothing changed
-    ├── ConnectionLoss              the answer was lost: the change may or may not have happened
+    ├── NotEmpty                    the node to delete has children; nothing changed
+    ├── NoChildrenForEphemerals     the parent to create a node in is ephemeral; nothing changed
+    ├── SessionExpired              the session and its ephemeral nodes are gone; nothing changed
+    ├── ConnectionLoss              the response was lost: the change may have been made or not
     └── MalformedZnode              the value is not what Kafka writes there
 
 The journal of the embedded tree adds JournalDamaged (see journal.py).
@@ -22,11 +22,12 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 
+ROOT: Final = "/"
 ANY_VERSION: Final = -1
 
 
 class ZnodeError(BarnabasError):
-    """An operation on the coordination tree failed; `path` says on which node."""
+    """An operation on the coordination tree failed; `path` is the node's."""
 
     def __init__(self, path: str, detail: str = "") -> None:
         super().__init__(f"{path}: {detail}" if detail else path)
@@ -34,11 +35,11 @@ class ZnodeError(BarnabasError):
 
 
 class NodeExists(ZnodeError):
-    """The node to create is there already."""
+    """The node to create exists."""
 
 
 class NoNode(ZnodeError):
-    """The node, or the parent of the node to create, is not there."""
+    """The node, or the parent of the node to create, does not exist."""
 
 
 class BadVersion(ZnodeError):
@@ -54,24 +55,24 @@ class NoChildrenForEphemerals(ZnodeError):
 
 
 class SessionExpired(ZnodeError):
-    """The session is over; `renew` begins another."""
+    """The session has expired; `renew` begins another."""
 
 
 class ConnectionLoss(ZnodeError):
-    """The connection broke before the answer came; reading tells whether the change happened."""
+    """The connection was lost before the response; a read shows whether the change was made."""
 
 
 class MalformedZnode(ZnodeError):
-    """The value of the node cannot be read as what Kafka keeps there."""
+    """The node's value is not in Kafka's format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What the tree knows of a node beside its data, in ZooKeeper's terms.
+    """A node's metadata, in ZooKeeper's terms.
 
     czxid and mzxid are the transactions that created and last set it; version
-    counts its sets, cversion the children made and removed; ephemeral_owner is
-    the session it dies with, or 0.
+    counts its sets, cversion the children created and deleted; ephemeral_owner is
+    the session that owns an ephemeral node, or 0.
     """
 
     czxid: int
@@ -83,8 +84,8 @@ class Stat:
     data_length: int
 
 
-class Create(NamedTuple):
-    """Make a node; answers with its path, which a sequential node learns only so."""
+class CreateNode(NamedTuple):
+    """Create a node; results in its path, with the number of a sequential node."""
 
     path: str
     data: bytes = b""
@@ -92,29 +93,29 @@ class Create(NamedTuple):
     sequential: bool = False
 
 
-class Set(NamedTuple):
-    """Replace a node's data; answers with its new Stat."""
+class SetData(NamedTuple):
+    """Replace a node's data; results in its new Stat."""
 
     path: str
     data: bytes
     version: int = ANY_VERSION
 
 
-class Delete(NamedTuple):
-    """Remove a node that has no children; answers None."""
+class DeleteNode(NamedTuple):
+    """Delete a node without children; results in None."""
 
     path: str
     version: int = ANY_VERSION
 
 
-class Check(NamedTuple):
-    """Change nothing, but fail the whole transaction if the version is another; answers None."""
+class CheckVersion(NamedTuple):
+    """Fail the whole transaction if the node has another version; results in None."""
 
     path: str
     version: int
 
 
-Operation: TypeAlias = Create | Set | Delete | Check
+Operation: TypeAlias = CreateNode | SetData | DeleteNode | CheckVersion
 Result: TypeAlias = str | Stat | None
 
 
@@ -126,17 +127,17 @@ class EventKind(Enum):
 
 
 class WatchEvent(NamedTuple):
-    """Something happened to the node at `path`; what it is now must be read."""
+    """A change of the node at `path`; its current value has to be read."""
 
     kind: EventKind
     path: str
 
 
 class SessionState(Enum):
-    """What the owner of a session may still assume.
+    """What the owner of a session may assume.
 
-    CONNECTED   its ephemeral nodes stand and its watches fire
-    SUSPENDED   it cannot know: calls raise ConnectionLoss until it is connected or expired
+    CONNECTED   its ephemeral nodes exist and its watches fire
+    SUSPENDED   unknown: calls raise ConnectionLoss until it is connected or expired
     EXPIRED     its ephemeral nodes and watches are gone; calls raise SessionExpired until `renew`
     """
 
@@ -153,27 +154,27 @@ class Coordination(Protocol):
     """One session with a coordination tree.
 
     Paths are absolute, without a trailing slash. Empty data is ZooKeeper's null, as
-    in the folders that Kafka makes. Writes of all sessions form one order; each is
-    all or nothing, and durable when it returns.
+    in the parent nodes that Kafka creates. The writes of all sessions have one order;
+    each is atomic, and durable when it returns.
 
     A watch is a callback for one event: `get` and `exists` watch a node's data
     (CREATED, CHANGED, DELETED), `children` its list of children (CHILDREN,
-    DELETED). Watches are called on the event loop, in the order of the
-    transactions, each before any read of this session shows what it tells of. A
-    read that raises leaves no watch; the same callback waits once per node.
-    Watches and listeners only take note: they must not block.
+    DELETED). Watches fire on the event loop, in the order of the transactions,
+    each before any read of this session shows its change. A read that raises sets
+    no watch; the same callback is set once per node. Watches and listeners must
+    not block.
     """
 
     @property
     def session_id(self) -> int:
-        """The owner of the ephemeral nodes made now; never 0."""
+        """The owner of ephemeral nodes created now; never 0."""
         ...
 
     @property
     def state(self) -> SessionState: ...
 
     def listen(self, listener: StateListener, /) -> None:
-        """Tell `listener` of every later state, in order with the watches."""
+        """Call `listener` with every later state, in order with the watches."""
         ...
 
     async def create(
@@ -185,55 +186,78 @@ class Coordination(Protocol):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node and return its path; a sequential one gets ten digits appended.
+        """Create a node and return its path; a sequential one gets ten digits appended.
 
-        `make_parents` first makes what is missing above it, persistent and without data.
+        `make_parents` first creates missing ancestors, persistent and without data.
 
         Raises  NodeExists, NoNode (no parent), NoChildrenForEphemerals
         """
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Raises NoNode."""
+        """The node's data and Stat. Raises NoNode."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """What each node has, None where there is none; many cost little more than one.
+        """Each node's data and Stat, None for a missing one; many cost little more than one.
 
-        Each is read as by `get`: they may change between one and the next.
+        Each is read as by `get`, not all in one transaction.
         """
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Leaves the watch also where there is no node yet."""
+        """The node's Stat, or None; sets the watch also on a node that does not exist yet."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names below a node, sorted. Raises NoNode."""
+        """The names of a node's children, sorted. Raises NoNode."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Raises NoNode, BadVersion."""
+        """Replace the node's data. Raises NoNode, BadVersion."""
         ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises NoNode, BadVersion, NotEmpty."""
+        """Delete the node. Raises NoNode, BadVersion, NotEmpty."""
         ...
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
-        """Do all operations as one transaction, each seeing those before it, or none.
+        """Commit all operations as one transaction, or none; each sees those before it.
 
-        Raises what the first failing operation would; its `path` tells which it was.
+        Raises the error of the first operation that fails; `path` is that operation's.
         """
         ...
 
     async def renew(self) -> None:
-        """Begin a new session after this one expired: no watches, no ephemeral nodes, same object.
+        """Begin a new session after this one expired, in the same object.
 
-        Listeners stay and hear CONNECTED.
+        It has no watches and no ephemeral nodes. Listeners stay and receive CONNECTED.
         """
         ...
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes are gone when this returns, its listeners silent."""
+        """End the session; on return its ephemeral nodes are gone. Listeners are not called."""
         ...
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or ROOT
+
+
+def name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def check_path(path: str) -> None:
+    """Raises ValueError, a bug of the caller, unless `path` is a valid path."""
+    if path == ROOT:
+        return
+    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise ValueError(f"{path!r} is not the path of a znode")
+
+
+def check_operation(operation: Operation) -> None:
+    """Raises ValueError, a bug of the caller, for an operation that no tree supports."""
+    check_path(operation.path)
+    if isinstance(operation, DeleteNode) and operation.path == ROOT:
+        raise ValueError("the root of the tree cannot be deleted")

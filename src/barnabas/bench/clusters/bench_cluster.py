@@ -161,7 +161,7 @@ def cluster(folder: Path, session_timeout_ms: int) -> Iterator[Cluster]:
         zookeeper.stop()
 
 
-async def state_of(tree: Coordination, partition: TopicPartition) -> layout.PartitionState:
+async def state_of(tree: Coordination, partition: TopicPartition) -> layout.LeaderAndIsr:
     data, _ = await tree.get(paths.partition_state_path(partition))
     return layout.decode_partition_state(partition, data)
 

@@ -29,7 +29,7 @@ from barnabas.bench.bench_report import Row, Section, show
 from barnabas.bench.clusters.bench_cluster import CONNECTED_WITHIN_MS
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.controller_epoch import ControllerSettings
+from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.controller.io.broker_channels import LocalPeer
 from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.wire.apis import ApiKey
@@ -39,7 +39,7 @@ from barnabas.wire.control.update_metadata import UpdateMetadataResponse
 from barnabas.wire.schema import Message
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import Tree
-from barnabas.znodes.tree import Coordination, Create
+from barnabas.znodes.tree import Coordination, CreateNode
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from barnabas.znodes.zookeeper.zookeeper_tree import connect
 
@@ -90,19 +90,22 @@ async def fill(admin: Coordination, partitions: int) -> None:
         await admin.multi(topic(f"topic-{first}", count, random))
 
 
-def topic(name: str, partitions: int, random: Random) -> list[Create]:
+def topic(name: str, partitions: int, random: Random) -> list[CreateNode]:
     replicas = {
         index: tuple(BrokerId((index + n) % BROKERS) for n in range(REPLICAS))
         for index in range(partitions)
     }
     assignment = layout.encode_topic(layout.TopicAssignment(replicas, random.uuid()))
-    creates = [Create(paths.topic_path(name), assignment), Create(paths.partitions_path(name))]
+    creates = [
+        CreateNode(paths.topic_path(name), assignment),
+        CreateNode(paths.partitions_path(name)),
+    ]
     for index, isr in replicas.items():
         partition = TopicPartition(name, index)
-        state = layout.PartitionState(isr[0], LeaderEpoch(0), 0, isr)
-        creates.append(Create(paths.partition_path(partition)))
+        state = layout.LeaderAndIsr(isr[0], LeaderEpoch(0), 0, isr)
+        creates.append(CreateNode(paths.partition_path(partition)))
         creates.append(
-            Create(paths.partition_state_path(partition), layout.encode_partition_state(state))
+            CreateNode(paths.partition_state_path(partition), layout.encode_partition_state(state))
         )
     return creates
 

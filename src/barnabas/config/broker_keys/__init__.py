@@ -1,4 +1,4 @@
-"""Every broker key of Kafka 3.9 that a ZooKeeper-coordinated broker knows, a table per idea."""
+"""The broker config keys of Kafka 3.9 in ZooKeeper mode, one table for each subject."""
 
 from typing import Final
 
@@ -32,7 +32,7 @@ BROKER_KEYS: Final[dict[str, ConfigKey]] = {
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The key called `name`, also for one listener (and its SASL mechanism) in particular."""
+    """The key of this name, which may have the prefix of a listener (and SASL mechanism)."""
     if name in BROKER_KEYS or not name.startswith("listener.name."):
         return BROKER_KEYS.get(name)
     of_listener = name.removeprefix("listener.name.").partition(".")[2]

@@ -1,4 +1,4 @@
-"""Keys that say who a broker is, and where the cluster's coordination tree lives."""
+"""Config keys of the broker's identity, ZooKeeper and controlled shutdown."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ broker.id.generation.enable boolean true - medium acts
 reserved.broker.max.id int 1000 >=0 medium acts
     The largest number that broker.id may have while broker.id.generation.enable is on.
 broker.rack string null - medium acts
-    The rack (or zone) of this broker, told to clients; replicas are spread over racks.
+    The rack (or zone) of this broker, reported to clients; replicas are spread over racks.
 zookeeper.connect string null - high acts
     ZooKeeper servers as host:port,host:port with an optional /chroot at the end; when it is not
     set, the broker keeps the coordination tree itself.
@@ -25,33 +25,33 @@ zookeeper.max.in.flight.requests int 10 >=1 high
 zookeeper.set.acl boolean false - high
     Whether znodes are created so that only authenticated brokers may change them.
 zookeeper.ssl.client.enable boolean false - medium
-    Whether to reach ZooKeeper over TLS. Not served yet.
+    Whether to reach ZooKeeper over TLS. Not supported yet.
 zookeeper.clientCnxnSocket string null - medium
-    The socket class of the Java ZooKeeper client; has no meaning here.
+    The socket class of the Java ZooKeeper client; ignored.
 zookeeper.ssl.keystore.location string null - medium
-    The key store with this broker's certificate for ZooKeeper. Not served yet.
+    The key store with this broker's certificate for ZooKeeper. Not supported yet.
 zookeeper.ssl.keystore.password password null - medium
-    The password of that key store. Not served yet.
+    The password of that key store. Not supported yet.
 zookeeper.ssl.keystore.type string null - medium
-    The format of that key store. Not served yet.
+    The format of that key store. Not supported yet.
 zookeeper.ssl.truststore.location string null - medium
-    The trust store with the certificates that ZooKeeper may show. Not served yet.
+    The trust store with the certificates that ZooKeeper may show. Not supported yet.
 zookeeper.ssl.truststore.password password null - medium
-    The password of that trust store. Not served yet.
+    The password of that trust store. Not supported yet.
 zookeeper.ssl.truststore.type string null - medium
-    The format of that trust store. Not served yet.
+    The format of that trust store. Not supported yet.
 zookeeper.ssl.protocol string TLSv1.2 - low
-    The TLS version to negotiate with ZooKeeper. Not served yet.
+    The TLS version to negotiate with ZooKeeper. Not supported yet.
 zookeeper.ssl.enabled.protocols list null - low
-    The TLS versions allowed with ZooKeeper. Not served yet.
+    The TLS versions allowed with ZooKeeper. Not supported yet.
 zookeeper.ssl.cipher.suites list null - low
-    The cipher suites allowed with ZooKeeper. Not served yet.
+    The cipher suites allowed with ZooKeeper. Not supported yet.
 zookeeper.ssl.endpoint.identification.algorithm string HTTPS - low
-    Whether ZooKeeper's certificate must name its host; empty to not check. Not served yet.
+    Whether ZooKeeper's certificate must name its host; empty to not check. Not supported yet.
 zookeeper.ssl.crl.enable boolean false - low
-    Whether revocation lists are consulted for ZooKeeper's certificate. Not served yet.
+    Whether revocation lists are consulted for ZooKeeper's certificate. Not supported yet.
 zookeeper.ssl.ocsp.enable boolean false - low
-    Whether OCSP is consulted for ZooKeeper's certificate. Not served yet.
+    Whether OCSP is consulted for ZooKeeper's certificate. Not supported yet.
 controlled.shutdown.enable boolean true - medium acts
     Whether leadership is handed over before the broker stops.
 controlled.shutdown.max.retries int 3 - medium acts

@@ -1,42 +1,42 @@
-"""Keys of topics and logs: most are what a topic does unless it is configured otherwise."""
+"""Config keys of topics and logs; most are the defaults of a topic's config."""
 
 from typing import Final
 
 KEYS: Final = """
 log.dir string /tmp/kafka-logs - high acts
-    The folder of the data, for when log.dirs is not set.
+    The log directory, if log.dirs is not set.
 log.dirs string null - high acts
-    The folders of the data, separated by commas; log.dir when not set.
+    The log directories, separated by commas; log.dir when not set.
 num.partitions int 1 >=1 medium acts
     Partitions of a topic that is created without saying how many.
 default.replication.factor int 1 - medium acts
     Replicas of a topic that is created without saying how many.
 auto.create.topics.enable boolean true - high acts
-    Whether asking for a topic that does not exist creates it.
+    Whether a metadata request for an unknown topic creates it.
 delete.topic.enable boolean true - high acts
     Whether topics may be deleted.
 message.max.bytes int 1048588 >=0 high cluster-wide acts
-    The largest record batch a topic takes.
+    The largest record batch a topic accepts.
 compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer high cluster-wide acts
     How batches are stored: as the producer sent them, or always with one codec.
 compression.gzip.level int -1 gzip-level medium cluster-wide acts
-    How hard to compress where compression.type is gzip.
+    The compression level where compression.type is gzip.
 compression.lz4.level int 9 1..17 medium cluster-wide acts
-    How hard to compress where compression.type is lz4.
+    The compression level where compression.type is lz4.
 compression.zstd.level int 3 -131072..22 medium cluster-wide acts
-    How hard to compress where compression.type is zstd.
+    The compression level where compression.type is zstd.
 min.insync.replicas int 1 >=1 high cluster-wide acts
-    How many replicas must have a record before acks=all is answered.
+    The smallest ISR with which a produce with acks=all succeeds.
 log.segment.bytes int 1073741824 >=14 high cluster-wide acts
-    The size at which a log begins a new file.
+    The size at which a log rolls a new segment.
 log.roll.ms long null - high cluster-wide acts
-    The age at which a log begins a new file; log.roll.hours when not set.
+    The age at which a log rolls a new segment; log.roll.hours when not set.
 log.roll.hours int 168 >=1 high acts
-    The age in hours at which a log begins a new file.
+    The age in hours at which a log rolls a new segment.
 log.roll.jitter.ms long null - high cluster-wide acts
-    How much earlier, at random, a log may begin a new file; log.roll.jitter.hours when not set.
+    How much earlier, at random, a log may roll a new segment; log.roll.jitter.hours when not set.
 log.roll.jitter.hours int 0 >=0 high acts
-    How many hours earlier, at random, a log may begin a new file.
+    How many hours earlier, at random, a log may roll a new segment.
 log.retention.ms long null - high cluster-wide acts
     How long records are kept; -1 is for ever; log.retention.minutes when not set.
 log.retention.minutes int null - high acts
@@ -44,9 +44,9 @@ log.retention.minutes int null - high acts
 log.retention.hours int 168 - high acts
     How many hours records are kept.
 log.retention.bytes long -1 - high cluster-wide acts
-    How large a partition may become before its oldest files are deleted; -1 is no limit.
+    How large a partition may become before its oldest segments are deleted; -1 is no limit.
 log.retention.check.interval.ms long 300000 >=1 medium acts
-    How often logs are looked at for files to delete.
+    How often logs are checked for segments to delete.
 log.initial.task.delay.ms long 30000 >=0 low internal
     How long after start the background work on logs begins.
 log.cleanup.policy list delete compact|delete medium cluster-wide acts
@@ -54,25 +54,25 @@ log.cleanup.policy list delete compact|delete medium cluster-wide acts
 log.index.size.max.bytes int 10485760 >=4 medium cluster-wide acts
     The largest index file of a segment.
 log.index.interval.bytes int 4096 >=0 medium cluster-wide acts
-    How many bytes of records lie between two entries of the offset index.
+    How many bytes of records there are between two entries of the offset index.
 log.flush.interval.messages long 9223372036854775807 >=1 high cluster-wide acts
-    After how many records a log is forced to disk.
+    After how many records a log is flushed to disk.
 log.flush.interval.ms long null - high cluster-wide acts
-    After how long a log is forced to disk; log.flush.scheduler.interval.ms when not set.
+    After how long a log is flushed to disk; log.flush.scheduler.interval.ms when not set.
 log.flush.scheduler.interval.ms long 9223372036854775807 - high acts
-    How often logs are looked at for what to force to disk.
+    How often logs are checked for records to flush.
 log.flush.offset.checkpoint.interval.ms int 60000 >=0 high acts
-    How often the recovery points of the logs are written.
+    How often the recovery points of the logs are checkpointed.
 log.flush.start.offset.checkpoint.interval.ms int 60000 >=0 high acts
-    How often the start offsets of the logs are written.
+    How often the start offsets of the logs are checkpointed.
 log.segment.delete.delay.ms long 60000 >=0 high cluster-wide acts
-    How long a deleted file still lies on disk.
+    How long a deleted file stays on disk.
 log.preallocate boolean false - medium cluster-wide acts
     Whether a new segment has its full length at once, as a sparse file, until it rolls.
 num.recovery.threads.per.data.dir int 1 >=1 high cluster-wide
-    Kafka's number of threads that recover logs at start; accepted, not used.
+    Kafka's number of threads that recover logs at start; ignored.
 log.message.format.version string 3.0-IV1 protocol-version medium
-    The record format of old Kafka versions; the current format is always used.
+    The record format of old Kafka versions; ignored: the current format is always used.
 log.message.timestamp.type string CreateTime CreateTime|LogAppendTime medium cluster-wide acts
     Whether a record's time is the producer's, or when it was appended.
 log.message.timestamp.difference.max.ms long 9223372036854775807 >=0 medium cluster-wide acts
@@ -82,15 +82,15 @@ log.message.timestamp.before.max.ms long 9223372036854775807 >=0 medium cluster-
 log.message.timestamp.after.max.ms long 9223372036854775807 >=0 medium cluster-wide acts
     How far a producer's time may lie after the broker's.
 log.message.downconversion.enable boolean true - low cluster-wide
-    Whether records are converted for clients that only know old formats; such fetches are refused.
+    Whether records are converted for clients with old formats; ignored: such fetches are refused.
 log.dir.failure.timeout.ms long 30000 >=1 low
-    How long a broker with a failed folder waits for the controller to know; KRaft only.
+    How long a broker with a failed log directory waits for the controller to know; KRaft only.
 log.local.retention.ms long -2 >=-2 medium cluster-wide
-    How long records stay on local disks with tiered storage. Not served yet.
+    How long records stay on local disks with tiered storage. Not supported yet.
 log.local.retention.bytes long -2 >=-2 medium cluster-wide
-    How large a partition may be on local disks with tiered storage. Not served yet.
+    How large a partition may be on local disks with tiered storage. Not supported yet.
 remote.log.storage.system.enable boolean false - medium
-    Whether tiered storage is on. Not served yet.
+    Whether tiered storage is on. Not supported yet.
 log.cleaner.enable boolean true - medium acts
     Whether logs with cleanup policy compact are compacted.
 log.cleaner.threads int 1 >=0 medium cluster-wide acts
@@ -114,7 +114,7 @@ log.cleaner.min.compaction.lag.ms long 0 >=0 medium cluster-wide acts
 log.cleaner.max.compaction.lag.ms long 9223372036854775807 >=1 medium cluster-wide acts
     How long a record stays uncompacted at most.
 create.topic.policy.class.name class null - low
-    A Java class that may refuse new topics; has no meaning here.
+    A Java class that may refuse new topics; ignored.
 alter.config.policy.class.name class null - low
-    A Java class that may refuse new configurations; has no meaning here.
+    A Java class that may refuse new configurations; ignored.
 """

@@ -1,4 +1,4 @@
-"""Keys of listeners, connections and requests."""
+"""Config keys of listeners, connections and requests."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ listeners string PLAINTEXT://:9092 - high per-broker acts
     Where to listen, as NAME://host:port separated by commas; no host is every interface, port 0
     is any free port.
 advertised.listeners string null - high per-broker acts
-    What clients are told to connect to, in the form of listeners; listeners when not set.
+    The endpoints that clients connect to, in the form of listeners; listeners when not set.
 listener.security.protocol.map string \
 SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low per-broker acts
     The security protocol of each listener name, as NAME:PROTOCOL separated by commas.
@@ -18,14 +18,14 @@ security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SAS
 control.plane.listener.name string null - high
     The listener on which the controller reaches brokers; the inter-broker one when not set.
 early.start.listeners string null - high
-    Listeners that open before authorization is ready; has no meaning with ZooKeeper.
+    Listeners that open before authorization is ready; ignored with ZooKeeper.
 socket.send.buffer.bytes int 262144 - high acts
     The send buffer of each connection; -1 leaves it to the operating system. Kafka's default is
     102400, with which consumers of large or compressed batches are a little slower. Linux gives
     no more than net.core.wmem_max.
 socket.receive.buffer.bytes int -1 - high acts
     The receive buffer of each connection; -1 leaves it to the operating system. Kafka's default is
-    102400, with which a broker of ours takes a fifth more CPU time for what producers send.
+    102400, with which a broker needs a fifth more CPU time for produce requests.
 socket.request.max.bytes int 104857600 >=1 high acts
     The largest request; a connection that announces a larger one is closed.
 socket.listen.backlog.size int 50 >=1 medium acts
@@ -35,9 +35,9 @@ socket.connection.setup.timeout.ms long 10000 - medium
 socket.connection.setup.timeout.max.ms long 30000 - medium
     How long connecting to another broker may take after it failed several times.
 max.connections int 2147483647 >=0 medium cluster-wide acts
-    How many connections the broker holds at a time.
+    How many connections the broker allows at a time.
 max.connections.per.ip int 2147483647 >=0 medium cluster-wide acts
-    How many connections one address may hold; 0 admits only max.connections.per.ip.overrides.
+    How many connections one address may open; 0 allows only max.connections.per.ip.overrides.
 max.connections.per.ip.overrides string "" - medium cluster-wide acts
     Other limits for some addresses, as host:count separated by commas.
 max.connection.creation.rate int 2147483647 >=0 medium cluster-wide
@@ -45,26 +45,26 @@ max.connection.creation.rate int 2147483647 >=0 medium cluster-wide
 connections.max.idle.ms long 600000 - medium acts
     After how long a silent connection is closed; negative is never.
 connection.failed.authentication.delay.ms int 100 >=0 low
-    How long the answer to a failed authentication is held back.
+    How long the response to a failed authentication is delayed.
 queued.max.requests int 500 >=1 high
     Kafka's limit on requests waiting for a thread; requests do not queue for threads here.
 queued.max.request.bytes long -1 - medium
     Kafka's limit on bytes of waiting requests; requests do not queue for threads here.
 num.network.threads int 3 >=1 high cluster-wide
-    Kafka's number of network threads; accepted, not used: one event loop serves all connections.
+    Kafka's number of network threads; ignored: one event loop serves all connections.
 num.io.threads int 8 >=1 high cluster-wide
-    Kafka's number of request threads; accepted, not used: one event loop handles all requests.
+    Kafka's number of request threads; ignored: one event loop handles all requests.
 background.threads int 10 >=1 high cluster-wide
-    Kafka's number of threads for background work; accepted, not used.
+    Kafka's number of threads for background work; ignored.
 request.timeout.ms int 30000 - high
-    How long a request to another broker may take.
+    The timeout of a request to another broker.
 max.incremental.fetch.session.cache.slots int 1000 >=0 medium acts
-    How many fetch sessions the broker remembers.
+    How many fetch sessions the broker caches.
 fetch.max.bytes int 57671680 >=1024 medium acts
-    The most bytes that one fetch is answered with, whatever the client asks for. Partitions that
+    The most bytes in one fetch response, whatever the client requests. Partitions that
     have records share it.
 max.request.partition.size.limit int 2000 >=1 medium acts
-    The most partitions described in one answer of DescribeTopicPartitions.
+    The most partitions described in one DescribeTopicPartitions response.
 unstable.api.versions.enable boolean false - high internal
     Whether API versions still under development are offered; there are none here.
 unstable.feature.versions.enable boolean false - high internal

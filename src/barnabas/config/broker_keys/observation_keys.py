@@ -1,4 +1,4 @@
-"""Keys of quotas and of metrics."""
+"""Config keys of quotas and metrics."""
 
 from typing import Final
 
@@ -16,35 +16,35 @@ replication.quota.window.num int 11 >=1 low
 replication.quota.window.size.seconds int 1 >=1 low
     How long each of these samples is.
 alter.log.dirs.replication.quota.window.num int 11 >=1 low
-    How many samples the quota on moves between folders is measured over.
+    How many samples the quota on moves between log directories is measured over.
 alter.log.dirs.replication.quota.window.size.seconds int 1 >=1 low
     How long each of these samples is.
 client.quota.callback.class class null - low
-    A Java class that decides on quotas; has no meaning here.
+    A Java class that decides on quotas; ignored.
 leader.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal acts
     How many bytes per second this broker sends to throttled replicas.
 follower.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal acts
     How many bytes per second this broker receives for throttled replicas.
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 >=0 medium cluster-wide \
 internal
-    How many bytes per second are moved between folders.
+    How many bytes per second are moved between log directories.
 metrics.num.samples int 2 >=1 low
-    How many samples Kafka's metrics are computed over; accepted, not used.
+    How many samples Kafka's metrics are computed over; ignored.
 metrics.sample.window.ms long 30000 >=1 low
-    How long each of these samples is; accepted, not used.
+    How long each of these samples is; ignored.
 metrics.recording.level string INFO - low
-    How detailed Kafka's metrics are; accepted, not used.
+    How detailed Kafka's metrics are; ignored.
 metric.reporters list "" - low cluster-wide
-    Java classes that report metrics; accepted, not used.
+    Java classes that report metrics; ignored.
 auto.include.jmx.reporter boolean true - low
     Whether metrics appear in JMX; there is no JMX here.
 kafka.metrics.reporters list "" - low
-    Java classes that report the older metrics; accepted, not used.
+    Java classes that report the older metrics; ignored.
 kafka.metrics.polling.interval.secs int 10 >=1 low
-    How often these reporters poll; accepted, not used.
+    How often these reporters poll; ignored.
 barnabas.metrics.listener string null - low internal acts
-    HOST:PORT at which this broker serves metrics for Prometheus, on /metrics; nowhere when not
-    set. Of Barnabas, not of Kafka.
+    HOST:PORT at which this broker serves metrics for Prometheus, on /metrics; none when not
+    set. A key of Barnabas, not of Kafka.
 telemetry.max.bytes int 1048576 >=1 low
     The most bytes of metrics that a client may push.
 """

@@ -1,106 +1,106 @@
-"""Keys of SASL, of delegation tokens and of authorization. None is served yet."""
+"""Config keys of SASL, delegation tokens and authorization. None is supported yet."""
 
 from typing import Final
 
 KEYS: Final = """
 authorizer.class.name string "" - low
-    Which authorizer decides who may do what; everybody may do everything when empty. Not served
+    The authorizer; without one everybody may do everything. Not supported
     yet.
 super.users string null - high internal
-    Principals that may do everything, separated by semicolons. Not served yet.
+    Principals that may do everything, separated by semicolons. Not supported yet.
 allow.everyone.if.no.acl.found boolean false - medium internal
-    Whether everybody may use what no ACL names. Not served yet.
+    Whether everybody may use what no ACL names. Not supported yet.
 principal.builder.class class \
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder - medium per-broker
-    The Java class that names the principal of a connection; has no meaning here.
+    The Java class that names the principal of a connection; ignored.
 security.providers string null - low
-    Java classes of security providers; has no meaning here.
+    Java classes of security providers; ignored.
 connections.max.reauth.ms long 0 - medium
-    After how long a client must authenticate again; 0 is never. Not served yet.
+    After how long a client must authenticate again; 0 is never. Not supported yet.
 sasl.enabled.mechanisms list GSSAPI - medium per-broker
-    The SASL mechanisms that are offered. Not served yet.
+    The SASL mechanisms that are offered. Not supported yet.
 sasl.mechanism.inter.broker.protocol string GSSAPI - medium per-broker
-    The SASL mechanism brokers use among themselves. Not served yet.
+    The SASL mechanism brokers use among themselves. Not supported yet.
 sasl.jaas.config password null - medium per-broker
-    Users or credentials of a mechanism, as a JAAS login module. Not served yet.
+    Users or credentials of a mechanism, as a JAAS login module. Not supported yet.
 sasl.server.callback.handler.class class null - medium
-    A Java class that checks credentials; has no meaning here.
+    A Java class that checks credentials; ignored.
 sasl.server.max.receive.size int 524288 - medium
-    The largest token a client may send while it authenticates. Not served yet.
+    The largest token a client may send while it authenticates. Not supported yet.
 sasl.client.callback.handler.class class null - medium
-    A Java class that supplies credentials; has no meaning here.
+    A Java class that supplies credentials; ignored.
 sasl.login.class class null - medium
-    A Java class that logs in; has no meaning here.
+    A Java class that logs in; ignored.
 sasl.login.callback.handler.class class null - medium
-    A Java class that supplies a login; has no meaning here.
+    A Java class that supplies a login; ignored.
 sasl.kerberos.service.name string null - medium per-broker
-    The Kerberos name of the brokers. Not served yet.
+    The Kerberos name of the brokers. Not supported yet.
 sasl.kerberos.kinit.cmd string /usr/bin/kinit - medium per-broker
-    Where kinit is. Not served yet.
+    The path of kinit. Not supported yet.
 sasl.kerberos.ticket.renew.window.factor double 0.8 - medium per-broker
-    After what part of its life a Kerberos ticket is renewed. Not served yet.
+    After what part of its life a Kerberos ticket is renewed. Not supported yet.
 sasl.kerberos.ticket.renew.jitter double 0.05 - medium per-broker
-    How much the renewal varies at random. Not served yet.
+    How much the renewal varies at random. Not supported yet.
 sasl.kerberos.min.time.before.relogin long 60000 - medium per-broker
-    How long to wait between renewals. Not served yet.
+    How long to wait between renewals. Not supported yet.
 sasl.kerberos.principal.to.local.rules list DEFAULT - medium per-broker
-    How Kerberos principals become short names. Not served yet.
+    How Kerberos principals become short names. Not supported yet.
 sasl.login.refresh.window.factor double 0.8 - medium per-broker
-    After what part of its life a token is renewed. Not served yet.
+    After what part of its life a token is renewed. Not supported yet.
 sasl.login.refresh.window.jitter double 0.05 - medium per-broker
-    How much that varies at random. Not served yet.
+    How much that varies at random. Not supported yet.
 sasl.login.refresh.min.period.seconds short 60 - medium per-broker
-    How long a token is used at least before it is renewed. Not served yet.
+    How long a token is used at least before it is renewed. Not supported yet.
 sasl.login.refresh.buffer.seconds short 300 - medium per-broker
-    How long before its end a token is renewed. Not served yet.
+    How long before its end a token is renewed. Not supported yet.
 sasl.login.connect.timeout.ms int null - low
-    How long connecting to the identity provider may take. Not served yet.
+    How long connecting to the identity provider may take. Not supported yet.
 sasl.login.read.timeout.ms int null - low
-    How long an answer of the identity provider may take. Not served yet.
+    How long a response of the identity provider may take. Not supported yet.
 sasl.login.retry.backoff.ms long 100 - low
-    How long to wait before the first new attempt to log in. Not served yet.
+    How long to wait before the first new attempt to log in. Not supported yet.
 sasl.login.retry.backoff.max.ms long 10000 - low
-    How long to wait at most between attempts to log in. Not served yet.
+    How long to wait at most between attempts to log in. Not supported yet.
 sasl.oauthbearer.scope.claim.name string scope - low
-    The claim that holds the scope of a token. Not served yet.
+    The claim that holds the scope of a token. Not supported yet.
 sasl.oauthbearer.sub.claim.name string sub - low
-    The claim that holds the subject of a token. Not served yet.
+    The claim that holds the subject of a token. Not supported yet.
 sasl.oauthbearer.token.endpoint.url string null - medium
-    Where tokens are fetched from. Not served yet.
+    Where tokens are fetched from. Not supported yet.
 sasl.oauthbearer.jwks.endpoint.url string null - medium
-    Where the keys that sign tokens are fetched from. Not served yet.
+    Where the keys that sign tokens are fetched from. Not supported yet.
 sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 - low
-    How often these keys are fetched. Not served yet.
+    How often these keys are fetched. Not supported yet.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 - low
-    How long to wait before they are fetched again after a failure. Not served yet.
+    How long to wait before they are fetched again after a failure. Not supported yet.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 - low
-    How long to wait at most before they are fetched again. Not served yet.
+    How long to wait at most before they are fetched again. Not supported yet.
 sasl.oauthbearer.clock.skew.seconds int 30 - low
-    How far the clock of the identity provider may be off. Not served yet.
+    The accepted clock skew of the identity provider. Not supported yet.
 sasl.oauthbearer.expected.audience list null - low
-    The audiences that a token may name. Not served yet.
+    The audiences that a token may name. Not supported yet.
 sasl.oauthbearer.expected.issuer string null - low
-    The issuer that a token must name. Not served yet.
+    The issuer that a token must name. Not supported yet.
 delegation.token.secret.key password null - medium
-    The key that signs delegation tokens. Not served yet.
+    The key that signs delegation tokens. Not supported yet.
 delegation.token.master.key password null - medium
-    An older name of delegation.token.secret.key. Not served yet.
+    An older name of delegation.token.secret.key. Not supported yet.
 delegation.token.max.lifetime.ms long 604800000 >=1 medium
-    How long a delegation token can be renewed. Not served yet.
+    How long a delegation token can be renewed. Not supported yet.
 delegation.token.expiry.time.ms long 86400000 >=1 medium
-    How long a delegation token is valid before it must be renewed. Not served yet.
+    How long a delegation token is valid before it must be renewed. Not supported yet.
 delegation.token.expiry.check.interval.ms long 3600000 >=1 low
-    How often delegation tokens are looked at for what has expired. Not served yet.
+    How often delegation tokens are checked for expiration. Not supported yet.
 password.encoder.secret password null - medium
-    The secret that encrypts passwords among the dynamic configurations. Not served yet.
+    The secret that encrypts passwords among the dynamic configurations. Not supported yet.
 password.encoder.old.secret password null - medium
-    The secret before it was changed. Not served yet.
+    The secret before it was changed. Not supported yet.
 password.encoder.keyfactory.algorithm string null - low
-    How the key is derived from that secret. Not served yet.
+    How the key is derived from that secret. Not supported yet.
 password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding - low
-    The cipher of these passwords. Not served yet.
+    The cipher of these passwords. Not supported yet.
 password.encoder.key.length int 128 >=8 low
-    The length of the key in bits. Not served yet.
+    The length of the key in bits. Not supported yet.
 password.encoder.iterations int 4096 >=1024 low
-    How many rounds derive the key. Not served yet.
+    How many rounds derive the key. Not supported yet.
 """

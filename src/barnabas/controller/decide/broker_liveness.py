@@ -1,9 +1,9 @@
-"""What follows when brokers come, go or stop, and when folders of a living one fail.
+"""Broker liveness: decisions when brokers start, fail or shut down, or lose a log directory.
 
-The context tells who lives: whoever asks here has applied that before. A broker that bounced
-(it is back under another epoch before anybody saw it gone) went down and came up: it is left out
-of the living while `decide_brokers_down` is asked and performed, then `decide_brokers_up`.
-Deletions that may go on afterwards are for deletions.py to say.
+The caller first applies to the context which brokers are live. A broker that bounced (it has a
+new broker epoch, and its absence was never seen) went down and came up: the caller leaves it out
+of the live brokers while it performs `decide_brokers_down`, then performs `decide_brokers_up`.
+Afterwards topic_deletions.py decides which deletions can resume.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,22 +11,27 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Context, LiveBroker, Replica
+from barnabas.controller.context import Context, LiveBroker, PartitionReplica
 from barnabas.controller.decide import reassignments
 from barnabas.controller.decide.steps import (
     MarkIneligible,
     MovePartitions,
     MoveReplicas,
-    Selector,
+    SendMetadata,
     Steps,
     StopReplicas,
-    TellMetadata,
 )
-from barnabas.controller.states import REPLICA_FROM, PartitionState, ReplicaState, may_enter
+from barnabas.controller.states import (
+    REPLICA_FROM,
+    PartitionState,
+    ReplicaState,
+    Selector,
+    may_enter,
+)
 
 
 class BrokerChanges(NamedTuple):
-    """Who came, who went, and who did both since the context was told; each in order."""
+    """The brokers that started, failed or bounced since the context was updated, sorted."""
 
     new: tuple[BrokerId, ...]
     dead: tuple[BrokerId, ...]
@@ -34,7 +39,7 @@ class BrokerChanges(NamedTuple):
 
 
 def decide_broker_changes(context: Context, live: Mapping[BrokerId, LiveBroker]) -> BrokerChanges:
-    """Compare who is registered now with whom the context knows."""
+    """Compare the registered brokers with the live brokers of the context."""
     known = context.live
     return BrokerChanges(
         new=tuple(sorted(b for b in live if b not in known)),
@@ -44,28 +49,29 @@ def decide_broker_changes(context: Context, live: Mapping[BrokerId, LiveBroker])
 
 
 def decide_brokers_up(context: Context, brokers: Iterable[BrokerId]) -> Steps:
-    """Tell all of the newcomers and the newcomers of all; then put them to work.
+    """Announce new brokers to all, send them the metadata, then start their replicas.
 
-    They hear of the leaders first, as they could not follow without; then of every replica they
-    hold. Partitions that have no leader get one if they can, and what is being moved to the
-    newcomers goes on.
+    They receive metadata before LeaderAndIsr: a follower must know its leader's endpoint.
+    Partitions without a leader get one if possible, and reassignments to the new brokers continue.
     """
     new = tuple(brokers)
     others = tuple(b for b in context.live if b not in new)
     moving = reassignments.moving_to(context, new)
     return (
-        *((TellMetadata(others, ()),) if others else ()),
-        TellMetadata(new, None),
-        *_moved(context, _not_deleted(context, context.replicas_on(new)), ReplicaState.ONLINE),
-        *_elected(tuple(leaderless(context))),
+        *((SendMetadata(others, ()),) if others else ()),
+        SendMetadata(new, None),
+        *_move_replicas(
+            context, _not_deleted(context, context.replicas_on(new)), ReplicaState.ONLINE
+        ),
+        *_elect_leaders(tuple(leaderless(context))),
         *reassignments.decide_resume(context, *moving),
     )
 
 
 def decide_brokers_down(context: Context, brokers: Iterable[BrokerId]) -> Steps:
-    """Find new leaders for what the brokers led, and take what they held offline, in this order.
+    """Elect leaders for the partitions that the brokers led, and take their replicas offline.
 
-    Where nobody else is in sync, the last of them stays so.
+    Replicas leave an ISR in the order of `brokers`; the last member of an ISR stays in it.
     """
     turns = {broker: turn for turn, broker in enumerate(brokers)}
     held = groupby(context.replicas_on(turns), lambda replica: replica.topic_partition)
@@ -73,37 +79,37 @@ def decide_brokers_down(context: Context, brokers: Iterable[BrokerId]) -> Steps:
     return decide_replicas_offline(context, chain.from_iterable(in_turn))
 
 
-def decide_replicas_offline(context: Context, replicas: Iterable[Replica]) -> Steps:
-    """Find new leaders first, as clients wait for them; then the replicas leave their ISRs.
+def decide_replicas_offline(context: Context, replicas: Iterable[PartitionReplica]) -> Steps:
+    """Elect new leaders first, as clients wait for them; then remove the replicas from the ISRs.
 
-    Whoever asks has applied which brokers or folders are gone. A topic that is being deleted gets
-    no leaders; its deletion halts until they are back.
+    The caller has applied which brokers or log directories failed. A topic that is being deleted
+    gets no leaders; its deletion halts until the replicas are back.
     """
     offline = list(replicas)
-    lost = tuple(_without_living_leader(context))
+    lost = tuple(_lost_their_leader(context))
     return (
         *((MovePartitions(lost, PartitionState.OFFLINE),) if lost else ()),
-        *_elected((*lost, *leaderless(context))),
-        *_moved(context, offline, ReplicaState.OFFLINE),
-        *_deletions_halted(context, offline),
-        # Who lives has changed even if no partition has.
-        TellMetadata(None, ()),
+        *_elect_leaders((*lost, *leaderless(context))),
+        *_move_replicas(context, offline, ReplicaState.OFFLINE),
+        *_halt_deletions(context, offline),
+        # The live brokers have changed even if no partition has.
+        SendMetadata(None, ()),
     )
 
 
 def decide_controlled_shutdown(context: Context, broker: BrokerId) -> Steps:
-    """Give what the broker leads to others, then stop what it follows.
+    """Elect other leaders for what the broker leads, then stop its followers.
 
-    Whoever asks has applied that it shuts down. What has no other replica is left to it until it
-    is gone. The same question may come again, for what could not be moved before.
+    The caller has applied that the broker is shutting down. It keeps leading partitions without
+    another replica until it is gone. Repeating this retries the elections that failed.
     """
-    leads: list[Replica] = []
-    follows: list[Replica] = []
+    leads: list[PartitionReplica] = []
+    follows: list[PartitionReplica] = []
     for replica in context.replicas_on((broker,)):
-        led = context.led.get(replica.topic_partition)
-        if led is None or not _can_be_handed_over(context, replica.topic_partition):
+        leadership = context.leadership.get(replica.topic_partition)
+        if leadership is None or not _can_be_handed_over(context, replica.topic_partition):
             continue
-        (leads if led.state.leader == broker else follows).append(replica)
+        (leads if leadership.state.leader == broker else follows).append(replica)
     partitions = tuple(each.topic_partition for each in leads)
     return (
         *(
@@ -112,43 +118,44 @@ def decide_controlled_shutdown(context: Context, broker: BrokerId) -> Steps:
             else ()
         ),
         *((StopReplicas(tuple(follows)),) if follows else ()),
-        *_moved(context, follows, ReplicaState.OFFLINE),
+        *_move_replicas(context, follows, ReplicaState.OFFLINE),
     )
 
 
 def remaining_leaders(context: Context, broker: BrokerId) -> list[TopicPartition]:
-    """What a broker that shuts down still leads, though others could."""
+    """The partitions with other replicas that a broker still leads while it shuts down."""
     return [
         partition
-        for partition, led in context.led.items()
-        if led.state.leader == broker and _can_be_handed_over(context, partition)
+        for partition, leadership in context.leadership.items()
+        if leadership.state.leader == broker and _can_be_handed_over(context, partition)
     ]
 
 
 def leaderless(context: Context) -> Iterator[TopicPartition]:
-    """Partitions that wait for a leader; those of topics that are going do not."""
+    """The partitions that wait for a leader, without those whose deletion is active."""
     for partition, state in context.partition_states.items():
         waits = state in (PartitionState.NEW, PartitionState.OFFLINE)
-        if waits and not is_going(context, partition.topic):
+        if waits and not is_deletion_active(context, partition.topic):
             yield partition
 
 
-def is_going(context: Context, topic: str) -> bool:
-    """Whether the deletion of a topic has begun, or is begun next: a former controller may have
-    come far with it, and whoever led now would begin an empty log under the same topic id.
+def is_deletion_active(context: Context, topic: str) -> bool:
+    """Whether the deletion of a topic has begun or begins next: it must get no new leader.
 
-    A topic that is still being moved needs leaders until that is done.
+    A former controller may have deleted replicas already; a leader elected now would start an
+    empty log under the same topic id. A topic under reassignment waits, and keeps its leaders
+    until the reassignment completes.
     """
     waits = topic in context.ineligible
     return topic in context.deletion_begun or (context.is_deleting(topic) and not waits)
 
 
-def _without_living_leader(context: Context) -> Iterator[TopicPartition]:
-    # A leader that shuts down still leads until it is gone: what nobody else can take over is
-    # better served by it than by nobody.
-    for partition, led in context.led.items():
-        is_served = context.is_online(led.state.leader, partition)
-        if is_served or is_going(context, partition.topic):
+def _lost_their_leader(context: Context) -> Iterator[TopicPartition]:
+    # A leader that is shutting down leads until it is gone: a partition that no other replica can
+    # lead is better served by it than by none.
+    for partition, leadership in context.leadership.items():
+        is_served = context.is_online(leadership.state.leader, partition)
+        if is_served or is_deletion_active(context, partition.topic):
             continue
         if context.state_of(partition) is PartitionState.ONLINE:
             yield partition
@@ -160,24 +167,26 @@ def _can_be_handed_over(context: Context, partition: TopicPartition) -> bool:
     return len(context.assignment(partition).replicas) > 1
 
 
-def _not_deleted(context: Context, replicas: Iterable[Replica]) -> list[Replica]:
-    """All but those whose deletion has begun: such a replica is not to be brought back."""
+def _not_deleted(context: Context, replicas: Iterable[PartitionReplica]) -> list[PartitionReplica]:
+    """The replicas whose deletion has not begun; the others must not be restarted."""
     return [each for each in replicas if each.topic_partition.topic not in context.deletion_begun]
 
 
-def _elected(partitions: tuple[TopicPartition, ...]) -> Steps:
+def _elect_leaders(partitions: tuple[TopicPartition, ...]) -> Steps:
     if not partitions:
         return ()
     return (MovePartitions(partitions, PartitionState.ONLINE, Selector.OFFLINE),)
 
 
-def _moved(context: Context, replicas: Iterable[Replica], to: ReplicaState) -> Steps:
+def _move_replicas(
+    context: Context, replicas: Iterable[PartitionReplica], to: ReplicaState
+) -> Steps:
     able = tuple(r for r in replicas if may_enter(REPLICA_FROM, context.replica_state_of(r), to))
     return (MoveReplicas(able, to),) if able else ()
 
 
-def _deletions_halted(context: Context, offline: Iterable[Replica]) -> Steps:
-    """A replica that cannot be asked to delete itself waits; else it would count as asked."""
+def _halt_deletions(context: Context, offline: Iterable[PartitionReplica]) -> Steps:
+    """Mark replicas ineligible for deletion that went offline; else they would count as started."""
     deleting = [each for each in offline if context.is_deleting(each.topic_partition.topic)]
     halted = tuple(
         each

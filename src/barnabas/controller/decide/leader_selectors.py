@@ -1,8 +1,8 @@
-"""Who shall lead a partition: the leader selectors, as pure functions and one table of them.
+"""The leader selectors: pure functions that choose a partition's leader, in one table.
 
-Each looks at the candidates and chooses a leader, the ISR with it, and the replicas that are to
-hear of it; or nobody. Replicas are tried in the order of the assignment, so the preferred leader
-comes first. Only the unclean one ever chooses a replica that is not in sync.
+Each selector returns a leader, the new ISR and the replicas to notify, or None. It tries the
+replicas in the order of the assignment, the preferred leader first. Only the unclean selector
+chooses a replica outside the ISR.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -11,18 +11,21 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch
 from barnabas.controller.context import Assignment
-from barnabas.controller.decide.steps import Refusal, Selector
-from barnabas.znodes.layout import PartitionState as Leading
+from barnabas.controller.decide.steps import (
+    ApiError,
+)
+from barnabas.controller.states import Selector
+from barnabas.znodes.layout import LeaderAndIsr
 
 
 class Candidates(NamedTuple):
     """One partition before an election.
 
-    `online` are the brokers that live with the replica's folder whole, also if they shut down;
-    available are those of them that do not.
+    `online` are the brokers that are alive and whose log directory has not failed, including those
+    that are shutting down; the available ones are not.
     """
 
-    now: Leading
+    now: LeaderAndIsr
     assignment: Assignment
     online: Container[BrokerId]
     shutting_down: Container[BrokerId] = ()
@@ -31,48 +34,53 @@ class Candidates(NamedTuple):
         return tuple(b for b in brokers if b in self.online and b not in self.shutting_down)
 
     def first_in_sync(self, brokers: tuple[BrokerId, ...]) -> BrokerId | None:
-        """The first of the brokers that is available and in the ISR."""
+        """The first of these brokers that is available and in the ISR."""
         return next((b for b in self.available(brokers) if b in self.now.isr), None)
 
 
 class Choice(NamedTuple):
-    """A selector's answer: who leads, who is in sync with it, which replicas are to be told."""
+    """A selector's result: the leader, the ISR, and the replicas to notify."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
-    tell: tuple[BrokerId, ...]
+    notify: tuple[BrokerId, ...]
 
 
-class Elected(NamedTuple):
-    """What is to be written and told; `is_unclean` if the leader may lack acknowledged records."""
+class ElectedLeader(NamedTuple):
+    """The state to write and the replicas to notify.
 
-    state: Leading
-    tell: tuple[BrokerId, ...]
+    With `is_unclean` the leader may lack acknowledged records.
+    """
+
+    state: LeaderAndIsr
+    notify: tuple[BrokerId, ...]
     is_unclean: bool = False
 
 
-def decide_leader(by: Selector, candidates: Candidates, controller_epoch: int) -> Elected | Refusal:
-    """Elect with one selector: a leader that is alive, under an epoch that is one higher.
+def decide_leader(
+    by: Selector, candidates: Candidates, controller_epoch: int
+) -> ElectedLeader | ApiError:
+    """Elect a live leader with one selector, under the next leader epoch.
 
-    A leader out of the old ISR is alone in the new one, and marked as recovering. If the leader
-    there is shall stay (NONE_NEEDED), the state is returned as it is. If nobody can lead, the
-    refusal tells why.
+    A leader from outside the old ISR is alone in the new one and marked as recovering.
+    NONE_NEEDED keeps the leader and returns the state unchanged. If no replica can lead, the
+    error gives the reason.
     """
     choice = SELECTORS[by](candidates)
     now = candidates.now
     if choice is None:
         return _refusal(by, candidates)
     if by is Selector.NONE_NEEDED:
-        return Elected(now, choice.tell)
+        return ElectedLeader(now, choice.notify)
     is_unclean = choice.leader not in now.isr
-    state = Leading(
+    state = LeaderAndIsr(
         leader=choice.leader,
         leader_epoch=LeaderEpoch(now.leader_epoch + 1),
         controller_epoch=controller_epoch,
         isr=choice.isr,
         recovering=is_unclean or now.recovering,
     )
-    return Elected(state, choice.tell, is_unclean)
+    return ElectedLeader(state, choice.notify, is_unclean)
 
 
 def _none_needed(candidates: Candidates) -> Choice | None:
@@ -81,7 +89,7 @@ def _none_needed(candidates: Candidates) -> Choice | None:
 
 
 def _offline(candidates: Candidates) -> Choice | None:
-    """The first that lives and is in sync; the ISR keeps those that live."""
+    """The first available replica in the ISR; the ISR keeps its available members."""
     replicas = candidates.assignment.replicas
     leader = candidates.first_in_sync(replicas)
     if leader is None:
@@ -90,7 +98,7 @@ def _offline(candidates: Candidates) -> Choice | None:
 
 
 def _offline_unclean(candidates: Candidates) -> Choice | None:
-    """As `_offline`; if nobody in sync lives, the first that lives, alone in the ISR."""
+    """As `_offline`; without one, the first available replica, alone in the ISR."""
     clean = _offline(candidates)
     if clean is not None:
         return clean
@@ -99,7 +107,7 @@ def _offline_unclean(candidates: Candidates) -> Choice | None:
 
 
 def _reassigned(candidates: Candidates) -> Choice | None:
-    """The first of the brokers that it moves to; the ISR shrinks when the others are stopped."""
+    """The first available target replica in the ISR; the ISR shrinks when the others stop."""
     target = candidates.assignment.target
     leader = candidates.first_in_sync(target)
     return None if leader is None else Choice(leader, candidates.now.isr, target)
@@ -112,7 +120,10 @@ def _preferred(candidates: Candidates) -> Choice | None:
 
 
 def _controlled_shutdown(candidates: Candidates) -> Choice | None:
-    """The first in sync that does not shut down; those that do leave the ISR, but are told."""
+    """The first available replica in the ISR.
+
+    Brokers that are shutting down leave the ISR, but are still notified.
+    """
     replicas = candidates.assignment.replicas
     leader = candidates.first_in_sync(replicas)
     if leader is None:
@@ -132,7 +143,7 @@ SELECTORS: Final[Mapping[Selector, Callable[[Candidates], Choice | None]]] = {
 
 _REASONS: Final[Mapping[Selector, str]] = {
     Selector.NONE_NEEDED: "the leader is not alive",
-    Selector.OFFLINE: "no replica that is in sync is alive",
+    Selector.OFFLINE: "no replica in the ISR is alive",
     Selector.OFFLINE_UNCLEAN: "no replica is alive",
     Selector.REASSIGNED: "none of the new replicas is alive and in sync",
     Selector.PREFERRED: "the preferred leader is not alive and in sync",
@@ -140,7 +151,7 @@ _REASONS: Final[Mapping[Selector, str]] = {
 }
 
 
-def _refusal(by: Selector, candidates: Candidates) -> Refusal:
+def _refusal(by: Selector, candidates: Candidates) -> ApiError:
     now, replicas = candidates.now, candidates.assignment.replicas
     alive = list(candidates.available(replicas))
     code = (
@@ -149,4 +160,4 @@ def _refusal(by: Selector, candidates: Candidates) -> Refusal:
         else ErrorCode.eligible_leaders_not_available
     )
     facts = f"replicas={list(replicas)} isr={list(now.isr)} alive={alive}"
-    return Refusal(code, f"{_REASONS[by]} ({facts})")
+    return ApiError(code, f"{_REASONS[by]} ({facts})")

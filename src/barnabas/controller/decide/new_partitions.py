@@ -1,19 +1,22 @@
-"""What it takes to bring new partitions into being."""
+"""New partitions: the steps that create their replicas and elect their first leaders."""
 
 from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.context import Context
-from barnabas.controller.decide.steps import MovePartitions, MoveReplicas, Selector, Steps
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.decide.steps import (
+    MovePartitions,
+    MoveReplicas,
+    Steps,
+)
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 
 
 def decide_new_partitions(context: Context, partitions: Iterable[TopicPartition]) -> Steps:
-    """Give partitions that the context has just come to know their first leaders.
+    """Elect the first leaders of partitions that are new in the context.
 
-    Only what does not exist yet is brought into being, so an event that comes twice does nothing
-    twice. A partition none of whose replicas lives stays NEW, and is tried again when a broker
-    comes up.
+    Partitions that exist are left out, so a repeated event has no effect. A partition without a
+    live replica stays NEW and is tried again when a broker starts.
     """
     new = tuple(
         each for each in partitions if context.state_of(each) is PartitionState.NON_EXISTENT

@@ -1,9 +1,9 @@
-"""Which brokers hold a new partition: spread evenly, over racks where brokers name them.
+"""Replica assignment of new partitions: even over brokers, and over racks if all have one.
 
-Kafka's way. Leaders go round the list of brokers from a starting point. The other replicas follow
-at a distance that grows by one with every round, so that what one broker leads is not followed
-by the same few. With racks the list alternates between them, and a rack gets a second replica only
-when every rack has one.
+This is Kafka's algorithm. Leaders go round the list of brokers from a starting point. The other
+replicas follow at a distance that grows by one with every round, so that the followers of what
+one broker leads are spread over all others. With racks the list alternates between them, and a
+rack gets a second replica only when every rack has one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ def assign(racks: Racks, partitions: int, replication_factor: int, random: Rando
     """The replicas of a new topic's partitions, the preferred leaders first.
 
     `racks` are the brokers to choose from. Racks count only if every broker has one.
-    The caller has checked that there are no fewer brokers than `replication_factor`.
+    The caller has checked that `replication_factor` brokers exist.
     """
     start, shift = random.below(len(racks)), random.below(len(racks))
     return assign_from(racks, partitions, replication_factor, start, shift)
 
 
 def assign_more(racks: Racks, existing: Mapping[int, Sequence[BrokerId]], more: int) -> Replicas:
-    """The replicas of `more` partitions of a topic, so that they go on where the others end."""
+    """The replicas of `more` partitions of a topic, continuing where the existing ones end."""
     leader, factor = existing[0][0], len(existing[0])
     start = next((i for i, broker in enumerate(sorted(racks)) if broker >= leader), 0)
     return assign_from(racks, more, factor, start, start, first=len(existing))
@@ -36,9 +36,9 @@ def assign_more(racks: Racks, existing: Mapping[int, Sequence[BrokerId]], more: 
 def assign_from(
     racks: Racks, partitions: int, replication_factor: int, start: int, shift: int, first: int = 0
 ) -> Replicas:
-    """Spread partitions `first` to `first + partitions - 1`; the same always gives the same.
+    """Assign partitions `first` to `first + partitions - 1`, deterministically.
 
-    Partition 0 is led by the broker at `start` of the list; its next replica is on the broker
+    The broker at `start` of the list leads partition 0; its next replica is on the broker
     `shift + 1` places further on.
     """
     named = {broker: rack for broker, rack in racks.items() if rack is not None}
@@ -57,7 +57,7 @@ def assign_from(
 
 
 def alternated(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """The brokers of each rack in order, taken from one rack after the other."""
+    """The brokers sorted within each rack, one from every rack in turn."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -74,7 +74,7 @@ def _others(brokers: Sequence[BrokerId], leader: int, shift: int) -> Iterator[Br
 
 
 def _one_per_rack_first(order: Sequence[BrokerId], racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """As they come, but no rack twice before all have been; then those passed over, from there."""
+    """The brokers in order, none from a rack again before every rack has one; then the rest."""
     count = len({racks[broker] for broker in order})
     chosen: dict[BrokerId, None] = {}
     used: set[str] = set()

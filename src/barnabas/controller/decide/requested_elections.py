@@ -1,4 +1,4 @@
-"""Elections that a person asks for: the preferred leader, or any at all."""
+"""Elections requested by an operator: of the preferred leader, or an unclean one."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -7,26 +7,30 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.context import Context
 from barnabas.controller.decide.leader_balancing import preferred_can_lead
-from barnabas.controller.decide.steps import MovePartitions, Refusal, Selector, Steps
-from barnabas.controller.states import PartitionState
+from barnabas.controller.decide.steps import (
+    ApiError,
+    MovePartitions,
+    Steps,
+)
+from barnabas.controller.states import PartitionState, Selector
 
 
 class Elections(NamedTuple):
-    """What to do, and who is answered without it. The others are answered by what comes of it."""
+    """The steps to perform, and the errors of the partitions that need none."""
 
     steps: Steps
-    answers: dict[TopicPartition, Refusal]
+    answers: dict[TopicPartition, ApiError]
 
 
 def decide_elections(
     context: Context, partitions: Iterable[TopicPartition] | None, by: Selector
 ) -> Elections:
-    """Elect with PREFERRED, or with OFFLINE_UNCLEAN where nobody leads.
+    """Elect with PREFERRED, or with OFFLINE_UNCLEAN where no leader is online.
 
-    None asks for all partitions; then those that need no election are not spoken of.
+    None elects for all partitions; the result then omits those that need no election.
     """
     asked = context.partitions() if partitions is None else partitions
-    answers: dict[TopicPartition, Refusal] = {}
+    answers: dict[TopicPartition, ApiError] = {}
     elect: list[TopicPartition] = []
     for partition in dict.fromkeys(asked):
         refusal = _refusal(context, partition, by)
@@ -38,7 +42,7 @@ def decide_elections(
     return Elections(steps, answers)
 
 
-def _refusal(context: Context, partition: TopicPartition, by: Selector) -> Refusal | None:
+def _refusal(context: Context, partition: TopicPartition, by: Selector) -> ApiError | None:
     if partition not in context:
         return _UNKNOWN
     if context.is_deleting(partition.topic):
@@ -48,32 +52,32 @@ def _refusal(context: Context, partition: TopicPartition, by: Selector) -> Refus
     return _unclean_refusal(context, partition)
 
 
-def _preferred_refusal(context: Context, partition: TopicPartition) -> Refusal | None:
-    led = context.led.get(partition)
+def _preferred_refusal(context: Context, partition: TopicPartition) -> ApiError | None:
+    leadership = context.leadership.get(partition)
     replicas = context.assignment(partition).replicas
-    if led is not None and led.state.leader == replicas[0]:
+    if leadership is not None and leadership.state.leader == replicas[0]:
         return NOT_NEEDED
     if preferred_can_lead(context, partition):
         return None
-    isr = [] if led is None else list(led.state.isr)
-    return Refusal(
+    isr = [] if leadership is None else list(leadership.state.isr)
+    return ApiError(
         ErrorCode.preferred_leader_not_available,
         f"broker {replicas[0]} is not alive and in sync (isr={isr})",
     )
 
 
-def _unclean_refusal(context: Context, partition: TopicPartition) -> Refusal | None:
-    led = context.led.get(partition)
-    if led is not None and context.is_online(led.state.leader, partition):
+def _unclean_refusal(context: Context, partition: TopicPartition) -> ApiError | None:
+    leadership = context.leadership.get(partition)
+    if leadership is not None and context.is_online(leadership.state.leader, partition):
         return NOT_NEEDED
     replicas = context.assignment(partition).replicas
     if any(context.is_available(broker, partition) for broker in replicas):
         return None
-    return Refusal(
+    return ApiError(
         ErrorCode.eligible_leaders_not_available, f"none of brokers {list(replicas)} is alive"
     )
 
 
-NOT_NEEDED: Final = Refusal(ErrorCode.election_not_needed, None)
-_UNKNOWN: Final = Refusal(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
-_DELETED: Final = Refusal(ErrorCode.invalid_topic_exception, "The topic is being deleted.")
+NOT_NEEDED: Final = ApiError(ErrorCode.election_not_needed, None)
+_UNKNOWN: Final = ApiError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
+_DELETED: Final = ApiError(ErrorCode.invalid_topic_exception, "The topic is being deleted.")

@@ -1,40 +1,33 @@
-"""What deciders ask for: steps, as data. The controller performs them in order, one event a time.
+"""Steps: what deciders request, as data, and the messages to brokers that they lead to.
 
-Performing a step is: decide its details from the context, write the tree with versions checked,
-apply to the context, send to the brokers. If a step fails for one partition the others go on;
-the failure is logged and returned, and the event that repairs it comes later.
+The controller performs the steps of one event in order. It decides a step's details from the
+context, writes the tree with versions checked, applies the result to the context, and sends
+requests to the brokers. If a step fails for one partition, the others continue; the failure is
+logged and returned, and a later event repairs it.
 """
 
-import enum
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Context, Replica
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.context import Assignment, Context, PartitionReplica
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 1000
 
 
-class Selector(enum.Enum):
-    """How a leader is chosen."""
-
-    NONE_NEEDED = "keep the leader there is"
-    OFFLINE = "the leader is gone"
-    OFFLINE_UNCLEAN = "the leader is gone, and a person said that losing records is allowed"
-    REASSIGNED = "the partition moved to other brokers"
-    PREFERRED = "the first replica shall lead"
-    CONTROLLED_SHUTDOWN = "the leader's broker is about to stop"
-
-
-class Refusal(NamedTuple):
-    """Why something was not done for one partition: a client's answer, or a line in the log."""
+class ApiError(NamedTuple):
+    """The error of one partition: returned to a client, or logged."""
 
     code: ErrorCode
     message: str | None = None
 
 
 class MovePartitions(NamedTuple):
-    """Take partitions to a state; to ONLINE by electing a leader with `by`."""
+    """Move partitions to a state; to ONLINE by electing a leader with `by`."""
 
     partitions: tuple[TopicPartition, ...]
     to: PartitionState
@@ -42,44 +35,45 @@ class MovePartitions(NamedTuple):
 
 
 class MoveReplicas(NamedTuple):
-    """Take replicas to a state, with the requests to their brokers that this means."""
+    """Move replicas to a state, and send their brokers the requests that this needs."""
 
-    replicas: tuple[Replica, ...]
+    replicas: tuple[PartitionReplica, ...]
     to: ReplicaState
 
 
 class SetAssignments(NamedTuple):
-    """Write who holds which partition to the topic's znode, then know it."""
+    """Write assignments to the topic's znode, then apply them to the context."""
 
     topic: str
     assignments: Mapping[int, Assignment]
 
 
 class AssumeAssignments(NamedTuple):
-    """Know who holds which partition before the tree does (`Context.apply_assignment` alone).
+    """Apply assignments to the context only, before the tree has them.
 
-    While replicas leave, brokers must hear of the partition without them. But the tree is written
-    last, by SetAssignments: it alone remembers who else there was, should we fail midway.
+    While replicas are removed, brokers must receive the partition without them. SetAssignments
+    writes the tree last: should the controller fail midway, only the tree still has the replicas
+    that must be deleted.
     """
 
     assignments: Mapping[TopicPartition, Assignment]
 
 
 class RaiseLeaderEpochs(NamedTuple):
-    """Give each partition a new leader epoch under the same leader, and tell its replicas.
+    """Raise each partition's leader epoch under the same leader, and notify its replicas.
 
-    So every replica hears of a changed assignment, and whoever leads starts afresh with it.
-    `is_new_on` are the brokers for which the replica is new: they may make its log.
+    So every replica receives a changed assignment, and the leader restarts with it.
+    `is_new_on` are the brokers on which the replica is new: they may create its log.
     """
 
     partitions: tuple[TopicPartition, ...]
     is_new_on: tuple[BrokerId, ...] = ()
 
 
-class TellMetadata(NamedTuple):
-    """Send UpdateMetadata; None is every broker, every partition that is not being deleted.
+class SendMetadata(NamedTuple):
+    """Send UpdateMetadata; None means every broker, every partition not being deleted.
 
-    With () for partitions only the brokers that live are told of.
+    With () for partitions it contains the live brokers only.
     """
 
     brokers: tuple[BrokerId, ...] | None = None
@@ -87,57 +81,60 @@ class TellMetadata(NamedTuple):
 
 
 class StopReplicas(NamedTuple):
-    """Send StopReplica without deletion, without a change of state (controlled shutdown)."""
+    """Send StopReplica without deletion and without a transition (controlled shutdown)."""
 
-    replicas: tuple[Replica, ...]
+    replicas: tuple[PartitionReplica, ...]
 
 
-class EndTopic(NamedTuple):
-    """All replicas of a topic are gone: remove its znodes, the deletion's mark last; forget it."""
+class RemoveTopic(NamedTuple):
+    """All replicas are deleted: remove the topic's znodes, its deletion mark last; forget it."""
 
     topic: str
 
 
-class DropDeletion(NamedTuple):
-    """Remove the marks of deletions that are not to be (unknown topics, deletion disabled)."""
+class CancelDeletions(NamedTuple):
+    """Remove the marks of refused deletions (unknown topic, deletion disabled)."""
 
     topics: tuple[str, ...]
 
 
 class DropReassignments(NamedTuple):
-    """Take partitions out of /admin/reassign_partitions; the node goes with the last of them."""
+    """Remove partitions from /admin/reassign_partitions; the last one removes the node."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class QueueDeletions(NamedTuple):
-    """Know that these topics are to be deleted (`Context.apply_deleting`); the tree says so."""
+    """Apply to the context that these topics are marked for deletion in the tree."""
 
     topics: tuple[str, ...]
 
 
 class BeginDeletion(NamedTuple):
-    """Know that the deletion of a topic has begun (its brokers were told that nobody leads)."""
+    """Apply to the context that deletion has begun: the topics have no leaders any more."""
 
     topics: tuple[str, ...]
 
 
 class MarkIneligible(NamedTuple):
-    """Know that these topics cannot be deleted now, and why."""
+    """Apply to the context that these topics cannot be deleted now, and why."""
 
     topics: tuple[str, ...]
     why: str
 
 
 class MarkEligible(NamedTuple):
+    """Apply to the context that the deletion of these topics may resume."""
+
     topics: tuple[str, ...]
 
 
 class Then(NamedTuple):
-    """What follows is decided when this is reached, from what the steps before it led to.
+    """Decide the following steps when this one is reached, from the context at that time.
 
-    For what must not be done unless they succeeded, or unless the tree says what it did say: once
-    they have written a partition's `state`, its leader cannot change it behind our back.
+    It serves steps that depend on the success of those before it, or on an unchanged `state`:
+    once the controller has written a partition's `state`, a leader that has not seen the new
+    version cannot change it.
     """
 
     decide: Callable[[Context], "Steps"]
@@ -149,10 +146,10 @@ Step: TypeAlias = (
     | SetAssignments
     | AssumeAssignments
     | RaiseLeaderEpochs
-    | TellMetadata
+    | SendMetadata
     | StopReplicas
-    | EndTopic
-    | DropDeletion
+    | RemoveTopic
+    | CancelDeletions
     | DropReassignments
     | QueueDeletions
     | BeginDeletion
@@ -161,3 +158,59 @@ Step: TypeAlias = (
     | Then
 )
 Steps: TypeAlias = tuple[Step, ...]
+
+
+class LeaderAndIsrTo(NamedTuple):
+    """Send LeaderAndIsr to replicas, and the partition's metadata to every broker."""
+
+    brokers: tuple[BrokerId, ...]
+    partition: TopicPartition
+    is_new: bool = False
+
+
+class StopReplicaTo(NamedTuple):
+    """Send StopReplica to brokers, with or without deletion."""
+
+    brokers: tuple[BrokerId, ...]
+    partition: TopicPartition
+    delete: bool = False
+
+
+class MetadataOf(NamedTuple):
+    """Send a partition's metadata to every broker."""
+
+    partition: TopicPartition
+
+
+ControlMessage: TypeAlias = LeaderAndIsrTo | StopReplicaTo | MetadataOf
+
+
+def in_parts(step: Step) -> Iterable[Step]:
+    """Split a large step, so that neither the event loop nor a broker is busy for long.
+
+    The partitions of a step do not depend on each other. Adjacent replicas of one partition stay
+    together: one write removes them from its ISR. Partitions of one topic stay together unless it
+    is very large: a client that sees a new topic must see the right number of partitions.
+    """
+    match step:
+        case MovePartitions(partitions) | RaiseLeaderEpochs(partitions):
+            return [
+                step._replace(partitions=some) for some in _together(partitions, lambda p: p.topic)
+            ]
+        case MoveReplicas(replicas):
+            return [
+                step._replace(replicas=some)
+                for some in _together(replicas, lambda replica: replica.topic_partition)
+            ]
+    return [step]
+
+
+def _together(items: tuple[T, ...], of_what: Callable[[T], object]) -> Iterator[tuple[T, ...]]:
+    start = 0
+    while start < len(items):
+        end = min(start + _AT_ONCE, len(items))
+        most = min(start + 2 * _AT_ONCE, len(items))
+        while end < most and of_what(items[end]) == of_what(items[end - 1]):
+            end += 1
+        yield items[start:end]
+        start = end

@@ -1,20 +1,20 @@
-"""Which handler each event has, once a controller is elected."""
+"""The handlers of the active controller's events, in one table."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from barnabas.controller import events
-from barnabas.controller.controller_epoch import Reign
 from barnabas.controller.handle import on_brokers, on_partitions, on_reassignments, on_topics
+from barnabas.controller.handle.active_controller import ActiveController
 
-Handler: TypeAlias = Callable[[Reign, Any], Awaitable[Any]]
+Handler: TypeAlias = Callable[[ActiveController, Any], Awaitable[Any]]
 
 HANDLERS: Final[Mapping[type[events.Event], Handler]] = {
     events.BrokersChanged: on_brokers.on_brokers_changed,
     events.BrokerModified: on_brokers.on_broker_modified,
     events.ControlledShutdown: on_brokers.on_controlled_shutdown,
     events.LogDirNotified: on_brokers.on_log_dir_notified,
-    events.ReplicasAnswered: on_brokers.on_replicas_answered,
+    events.ReplicasFailed: on_brokers.on_replicas_failed,
     events.TopicsChanged: on_topics.on_topics_changed,
     events.PartitionsChanged: on_topics.on_partitions_changed,
     events.DeletionsChanged: on_topics.on_deletions_changed,

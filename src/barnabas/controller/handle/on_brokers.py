@@ -1,20 +1,20 @@
-"""What the controller does when brokers come, go, change, stop or lose a log folder."""
+"""Handlers of broker events: started, failed, modified, shutting down, log directory failed."""
 
 import logging
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.controller.context import Replica
-from barnabas.controller.controller_epoch import Reign
+from barnabas.controller.context import PartitionReplica
 from barnabas.controller.decide import broker_liveness, topic_deletions
-from barnabas.controller.decide.steps import MoveReplicas, TellMetadata
+from barnabas.controller.decide.steps import MoveReplicas, SendMetadata
 from barnabas.controller.events import (
     BrokerModified,
     BrokersChanged,
     ControlledShutdown,
     LogDirNotified,
-    ReplicasAnswered,
+    ReplicasFailed,
 )
+from barnabas.controller.handle.active_controller import ActiveController
 from barnabas.controller.handle.on_topics import resume_deletions
 from barnabas.controller.states import REPLICA_FROM, ReplicaState, may_enter
 
@@ -23,44 +23,47 @@ log = logging.getLogger("barnabas.controller")
 _UNKNOWN_EPOCH = -1
 
 
-async def on_brokers_changed(reign: Reign, event: BrokersChanged) -> None:
-    """Those that are gone first, then those that came; a bounced broker is both."""
-    context, live = reign.context, await reign.watching.brokers()
+async def on_brokers_changed(active: ActiveController, event: BrokersChanged) -> None:
+    """Handle failed brokers first, then started ones; a bounced broker is both."""
+    context, live = active.context, await active.watches.brokers()
     changes = broker_liveness.decide_broker_changes(context, live)
-    # The bounced first, as the last to go stays in sync: what they had not flushed may be gone.
+    # Bounced brokers leave the ISRs first: they may have lost unflushed records, and the last
+    # member of an ISR stays.
     down, up = (*changes.bounced, *changes.dead), (*changes.new, *changes.bounced)
     if down:
         log.info("brokers down brokers=%s bounced=%s", changes.dead, changes.bounced)
         context.apply_brokers({b: known for b, known in context.live.items() if b not in down})
-        reign.channels.set_brokers(context.live)
-        await reign.perform(broker_liveness.decide_brokers_down(context, down))
+        active.channels.set_brokers(context.live)
+        await active.perform(broker_liveness.decide_brokers_down(context, down))
     if up:
         log.info("brokers up brokers=%s bounced=%s", changes.new, changes.bounced)
         context.apply_brokers(live)
-        reign.channels.set_brokers(live)
-        await reign.perform(broker_liveness.decide_brokers_up(context, up))
-        await reign.perform(topic_deletions.decide_eligible_after_up(context, up))
-    await resume_deletions(reign)
+        active.channels.set_brokers(live)
+        await active.perform(broker_liveness.decide_brokers_up(context, up))
+        await active.perform(topic_deletions.decide_eligible_after_up(context, up))
+    await resume_deletions(active)
 
 
-async def on_broker_modified(reign: Reign, event: BrokerModified) -> None:
-    """Others must hear where the broker is now; one that came or went is another event."""
-    known = reign.context.live.get(event.broker_id)
-    now = await reign.watching.broker(event.broker_id)
+async def on_broker_modified(active: ActiveController, event: BrokerModified) -> None:
+    """Send a broker's new endpoints to all; a start or failure is another event."""
+    known = active.context.live.get(event.broker_id)
+    now = await active.watches.broker(event.broker_id)
     if known is None or now is None or now.epoch != known.epoch or now == known:
         return
     log.info("broker changed its endpoints broker=%d", event.broker_id)
-    reign.context.apply_brokers({**reign.context.live, event.broker_id: now})
-    reign.channels.set_brokers(reign.context.live)
-    await reign.perform((TellMetadata(None, ()),))
+    active.context.apply_brokers({**active.context.live, event.broker_id: now})
+    active.channels.set_brokers(active.context.live)
+    await active.perform((SendMetadata(None, ()),))
 
 
-async def on_controlled_shutdown(reign: Reign, event: ControlledShutdown) -> list[TopicPartition]:
-    """Move leaders away; returns what the broker still leads, though others could.
+async def on_controlled_shutdown(
+    active: ActiveController, event: ControlledShutdown
+) -> list[TopicPartition]:
+    """Elect other leaders; return the partitions with other replicas that the broker still leads.
 
-    Raises  BrokerError: STALE_BROKER_EPOCH, or BROKER_NOT_AVAILABLE for one that is not alive
+    Raises  BrokerError: STALE_BROKER_EPOCH, or BROKER_NOT_AVAILABLE for a dead broker
     """
-    known = reign.context.live.get(event.broker_id)
+    known = active.context.live.get(event.broker_id)
     if known is None:
         raise BrokerError(ErrorCode.broker_not_available, f"broker {event.broker_id} is not alive")
     if event.broker_epoch != _UNKNOWN_EPOCH and event.broker_epoch < known.epoch:
@@ -69,28 +72,30 @@ async def on_controlled_shutdown(reign: Reign, event: ControlledShutdown) -> lis
             f"broker {event.broker_id} is in epoch {known.epoch}, not {event.broker_epoch}",
         )
     log.info("broker shuts down broker=%d", event.broker_id)
-    reign.context.apply_shutting_down(event.broker_id)
-    await reign.perform(broker_liveness.decide_controlled_shutdown(reign.context, event.broker_id))
-    return broker_liveness.remaining_leaders(reign.context, event.broker_id)
+    active.context.apply_shutting_down(event.broker_id)
+    await active.perform(
+        broker_liveness.decide_controlled_shutdown(active.context, event.broker_id)
+    )
+    return broker_liveness.remaining_leaders(active.context, event.broker_id)
 
 
-async def on_log_dir_notified(reign: Reign, event: LogDirNotified) -> None:
-    """Ask the brokers for all their replicas: those whose folder failed say so."""
-    notes, brokers = await reign.watching.log_dir_events()
+async def on_log_dir_notified(active: ActiveController, event: LogDirNotified) -> None:
+    """Send LeaderAndIsr for all replicas of the brokers; the response reports the failed ones."""
+    notes, brokers = await active.watches.log_dir_events()
     if brokers:
-        log.warning("log folders failed on brokers=%s", brokers)
+        log.warning("log directories failed brokers=%s", brokers)
     asked = tuple(
         each
-        for each in reign.context.replicas_on(brokers)
-        if may_enter(REPLICA_FROM, reign.context.replica_state_of(each), ReplicaState.ONLINE)
+        for each in active.context.replicas_on(brokers)
+        if may_enter(REPLICA_FROM, active.context.replica_state_of(each), ReplicaState.ONLINE)
     )
-    await reign.perform((MoveReplicas(asked, ReplicaState.ONLINE),))
-    await reign.store.delete(notes)
+    await active.perform((MoveReplicas(asked, ReplicaState.ONLINE),))
+    await active.store.delete(notes)
 
 
-async def on_replicas_answered(reign: Reign, event: ReplicasAnswered) -> None:
-    """Replicas that have lost their folder are offline until their broker starts again."""
-    context, broker = reign.context, event.broker_id
+async def on_replicas_failed(active: ActiveController, event: ReplicasFailed) -> None:
+    """Take replicas in a failed log directory offline, until their broker restarts."""
+    context, broker = active.context, event.broker_id
     for partition, code in event.codes.items():
         log.debug("replica failed broker=%d partition=%s error=%s", broker, partition, code.name)
     failed = [
@@ -109,5 +114,5 @@ async def on_replicas_answered(reign: Reign, event: ReplicasAnswered) -> None:
     if not failed or broker not in context.live:
         return
     context.apply_offline_replicas(broker, failed)
-    replicas = [Replica(each, broker) for each in failed]
-    await reign.perform(broker_liveness.decide_replicas_offline(context, replicas))
+    replicas = [PartitionReplica(each, broker) for each in failed]
+    await active.perform(broker_liveness.decide_replicas_offline(context, replicas))

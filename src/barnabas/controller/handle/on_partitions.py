@@ -1,16 +1,19 @@
-"""What the controller does for leaders of partitions: elections, and ISRs that were changed."""
+"""Handlers of partition events: elections, leader balancing, ISR changes."""
 
 import logging
 from collections.abc import Iterable
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.controller.context import Led
-from barnabas.controller.controller_description import strayed
-from barnabas.controller.controller_epoch import Reign
+from barnabas.controller.context import PartitionLeadership
 from barnabas.controller.decide import broker_liveness, leader_balancing, requested_elections
-from barnabas.controller.decide.isr_requests import decide_isrs
-from barnabas.controller.decide.steps import MovePartitions, Refusal, Selector, TellMetadata
+from barnabas.controller.decide.isr_requests import decide_isr_changes
+from barnabas.controller.decide.leader_balancing import led_by_others
+from barnabas.controller.decide.steps import (
+    ApiError,
+    MovePartitions,
+    SendMetadata,
+)
 from barnabas.controller.events import (
     AlterPartition,
     BalanceDue,
@@ -19,8 +22,9 @@ from barnabas.controller.events import (
     PreferredElectionNode,
     UncleanAllowed,
 )
-from barnabas.controller.handle.on_reassignments import go_on
-from barnabas.controller.states import PartitionState
+from barnabas.controller.handle.active_controller import ActiveController
+from barnabas.controller.handle.on_reassignments import advance_reassignments
+from barnabas.controller.states import PartitionState, Selector
 from barnabas.znodes.paths import PREFERRED_REPLICA_ELECTION
 
 log = logging.getLogger("barnabas.controller")
@@ -30,87 +34,89 @@ log = logging.getLogger("barnabas.controller")
 
 
 async def on_elect_leaders(
-    reign: Reign, event: ElectLeaders
-) -> dict[TopicPartition, Refusal | None]:
-    """Elect; answers for each partition why it has no new leader, or None if it has."""
-    return await _elect(reign, event.partitions, event.by)
+    active: ActiveController, event: ElectLeaders
+) -> dict[TopicPartition, ApiError | None]:
+    """Elect leaders; return for each partition its error, or None if it has a new leader."""
+    return await _elect(active, event.partitions, event.by)
 
 
 async def _elect(
-    reign: Reign, partitions: Iterable[TopicPartition] | None, by: Selector
-) -> dict[TopicPartition, Refusal | None]:
-    asked = list(reign.context.partitions() if partitions is None else partitions)
-    await reign.performer.read_again(each for each in asked if each in reign.context)
-    decided = requested_elections.decide_elections(reign.context, partitions and asked, by)
-    performed = await reign.perform(decided.steps)
-    log.info("elections asked for by=%s elected=%d", by.name, len(performed.led))
-    return {**dict.fromkeys(performed.led), **decided.answers, **performed.refused}
+    active: ActiveController, partitions: Iterable[TopicPartition] | None, by: Selector
+) -> dict[TopicPartition, ApiError | None]:
+    asked = list(active.context.partitions() if partitions is None else partitions)
+    await active.performer.refresh_states(each for each in asked if each in active.context)
+    decided = requested_elections.decide_elections(active.context, partitions and asked, by)
+    performed = await active.perform(decided.steps)
+    log.info("elections requested by=%s elected=%d", by.name, len(performed.leadership))
+    return {**dict.fromkeys(performed.leadership), **decided.answers, **performed.refused}
 
 
-async def on_preferred_election_node(reign: Reign, event: PreferredElectionNode) -> None:
-    await elect_preferred_by_node(reign)
+async def on_preferred_election_node(
+    active: ActiveController, event: PreferredElectionNode
+) -> None:
+    await elect_preferred_by_node(active)
 
 
-async def elect_preferred_by_node(reign: Reign) -> None:
-    """Do what /admin/preferred_replica_election asks for, if it is there, and take it away."""
-    partitions = await reign.watching.preferred_election()
+async def elect_preferred_by_node(active: ActiveController) -> None:
+    """Perform the elections of /admin/preferred_replica_election, if it exists; delete it."""
+    partitions = await active.watches.preferred_election()
     if partitions is not None:
-        await _elect(reign, partitions, Selector.PREFERRED)
-        await reign.store.delete([PREFERRED_REPLICA_ELECTION])
+        await _elect(active, partitions, Selector.PREFERRED)
+        await active.store.delete([PREFERRED_REPLICA_ELECTION])
 
 
-async def on_balance_due(reign: Reign, event: BalanceDue) -> None:
-    """Send leaders home from brokers that are out of balance, unless that is switched off."""
-    context, settings = reign.context, reign.settings()
+async def on_balance_due(active: ActiveController, event: BalanceDue) -> None:
+    """Elect preferred leaders on imbalanced brokers, if auto.leader.rebalance.enable is set."""
+    context, settings = active.context, active.settings()
     if not settings.auto_leader_rebalance:
         return
-    await reign.performer.read_again(strayed(context))
+    await active.performer.refresh_states(led_by_others(context))
     balance = leader_balancing.decide_balance(context, settings.imbalance_percentage)
-    performed = await reign.perform(balance.steps)
-    if performed.led:
-        log.info("leaders sent home partitions=%d", len(performed.led))
+    performed = await active.perform(balance.steps)
+    if performed.leadership:
+        log.info("preferred leaders elected partitions=%d", len(performed.leadership))
 
 
-async def on_unclean_allowed(reign: Reign, event: UncleanAllowed) -> None:
-    """Elect for partitions without a leader, now that any replica may be chosen."""
+async def on_unclean_allowed(active: ActiveController, event: UncleanAllowed) -> None:
+    """Elect leaders of offline partitions, now that an unclean election is allowed."""
     waiting = tuple(
         each
-        for each in broker_liveness.leaderless(reign.context)
+        for each in broker_liveness.leaderless(active.context)
         if event.topic is None or each.topic == event.topic
     )
-    await reign.perform((MovePartitions(waiting, PartitionState.ONLINE, Selector.OFFLINE),))
+    await active.perform((MovePartitions(waiting, PartitionState.ONLINE, Selector.OFFLINE),))
 
 
 # -- ISRs ----------------------------------------------------------------------
 
 
-async def on_isr_notified(reign: Reign, event: IsrNotified) -> None:
-    """Leaders wrote new ISRs: learn them, and tell every broker."""
-    notes, named = await reign.watching.isr_changes()
-    known = await reign.performer.read_again(each for each in named if each in reign.context)
+async def on_isr_notified(active: ActiveController, event: IsrNotified) -> None:
+    """Read the ISRs that leaders wrote, and send them to every broker."""
+    notes, named = await active.watches.isr_changes()
+    known = await active.performer.refresh_states(each for each in named if each in active.context)
     if known:
-        await reign.perform((TellMetadata(None, tuple(known)),))
-        await go_on(reign, known)
-    await reign.store.delete(notes)
+        await active.perform((SendMetadata(None, tuple(known)),))
+        await advance_reassignments(active, known)
+    await active.store.delete(notes)
 
 
 async def on_alter_partition(
-    reign: Reign, event: AlterPartition
-) -> dict[TopicPartition, ErrorCode | Led]:
-    """Write the ISRs that a leader asks for; answers for each a code, or what is so now.
+    active: ActiveController, event: AlterPartition
+) -> dict[TopicPartition, ErrorCode | PartitionLeadership]:
+    """Write the ISRs that a leader requests; return an error code or the leadership of each.
 
     Raises  BrokerError: STALE_BROKER_EPOCH
     """
-    known = reign.context.live.get(event.broker_id)
+    known = active.context.live.get(event.broker_id)
     if known is None or known.epoch != event.broker_epoch:
         raise BrokerError(ErrorCode.stale_broker_epoch)
-    decided = decide_isrs(reign.context, event.broker_id, event.isrs)
-    written = await reign.store.update_states(decided.updates)
-    for partition, led in written.led.items():
-        reign.context.apply_led(partition, led)
-    await reign.performer.read_again(written.stale)
-    await reign.perform((TellMetadata(None, tuple(event.isrs)),))
-    await go_on(reign, written.led)
+    decided = decide_isr_changes(active.context, event.broker_id, event.isrs)
+    written = await active.store.update_states(decided.updates)
+    for partition, leadership in written.leadership.items():
+        active.context.apply_leadership(partition, leadership)
+    await active.performer.refresh_states(written.stale)
+    await active.perform((SendMetadata(None, tuple(event.isrs)),))
+    await advance_reassignments(active, written.leadership)
     missed = dict.fromkeys(decided.updates, ErrorCode.unknown_topic_or_partition)
     stale = dict.fromkeys(written.stale, ErrorCode.invalid_update_version)
-    return {**missed, **stale, **decided.answers, **written.led}
+    return {**missed, **stale, **decided.answers, **written.leadership}

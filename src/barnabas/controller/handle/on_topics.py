@@ -1,11 +1,10 @@
-"""What the controller does when topics are made, grown or deleted."""
+"""Handlers of topic events: created, partitions added, deleted."""
 
 import logging
 from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
-from barnabas.controller.context import Topic
-from barnabas.controller.controller_epoch import Reign
+from barnabas.controller.context import AssignedTopic
 from barnabas.controller.decide import new_partitions, topic_deletions
 from barnabas.controller.events import (
     DeletionsChanged,
@@ -13,101 +12,102 @@ from barnabas.controller.events import (
     ReplicasDeleted,
     TopicsChanged,
 )
+from barnabas.controller.handle.active_controller import ActiveController
 from barnabas.controller.io.tree_watches import topic_assignment
 from barnabas.znodes.layout import encode_topic
 from barnabas.znodes.paths import topic_path
-from barnabas.znodes.tree import BadVersion, NoNode, Set, Stat
+from barnabas.znodes.tree import BadVersion, NoNode, SetData, Stat
 
 log = logging.getLogger("barnabas.controller")
 
 
-async def on_topics_changed(reign: Reign, event: TopicsChanged) -> None:
-    """Bring new topics into being; forget those that somebody removed by hand."""
-    context = reign.context
-    names = await reign.watching.topic_names()
+async def on_topics_changed(active: ActiveController, event: TopicsChanged) -> None:
+    """Create the partitions of new topics; forget topics that were removed by hand."""
+    context = active.context
+    names = await active.watches.topic_names()
     here = frozenset(names)
     for gone in [name for name in context.topics if name not in here]:
         log.warning("topic vanished from the tree topic=%s", gone)
         context.apply_topic_gone(gone)
-    await _begin(reign, [name for name in names if name not in context.topics])
+    await _begin(active, [name for name in names if name not in context.topics])
 
 
-async def on_partitions_changed(reign: Reign, event: PartitionsChanged) -> None:
-    """Bring added partitions into being; what is added to a topic in deletion is taken back."""
-    context, name = reign.context, event.topic
-    found = (await reign.watching.topics([name])).get(name)
+async def on_partitions_changed(active: ActiveController, event: PartitionsChanged) -> None:
+    """Create added partitions; undo the addition if the topic is being deleted."""
+    context, name = active.context, event.topic
+    found = (await active.watches.topics([name])).get(name)
     known = context.topics.get(name)
     if found is None or known is None:
         return
     if found.topic_id != known.topic_id and found.topic_id is not None:
-        log.warning("topic was replaced by another of its name topic=%s", name)
+        log.warning("topic was replaced by another of the same name topic=%s", name)
         context.apply_topic_gone(name)
-        await _begin(reign, [name])
+        await _begin(active, [name])
         return
     added = {n: to for n, to in found.partitions.items() if n not in known.partitions}
     if added and context.is_deleting(name):
-        await _take_back(reign, name, found.version)
+        await _take_back(active, name, found.version)
         return
     context.apply_assignment(name, added, found.version)
     if added:
         log.info("partitions added topic=%s count=%d", name, len(added))
         partitions = [TopicPartition(name, index) for index in added]
-        await reign.perform(new_partitions.decide_new_partitions(context, partitions))
+        await active.perform(new_partitions.decide_new_partitions(context, partitions))
 
 
-async def _begin(reign: Reign, names: list[str]) -> None:
-    """Know these topics and elect the first leaders of their partitions."""
-    made = await read_topics(reign, names)
+async def _begin(active: ActiveController, names: list[str]) -> None:
+    """Add these topics to the context and elect the first leaders of their partitions."""
+    made = await read_topics(active, names)
     for name, topic in made.items():
-        reign.context.apply_topic(name, topic)
-        log.info("topic made topic=%s partitions=%d", name, len(topic.partitions))
-    partitions = [each for name in made for each in reign.context.partitions_of(name)]
-    await reign.perform(new_partitions.decide_new_partitions(reign.context, partitions))
+        active.context.apply_topic(name, topic)
+        log.info("topic created topic=%s partitions=%d", name, len(topic.partitions))
+    partitions = [each for name in made for each in active.context.partitions_of(name)]
+    await active.perform(new_partitions.decide_new_partitions(active.context, partitions))
 
 
-async def read_topics(reign: Reign, names: Iterable[str]) -> dict[str, Topic]:
-    """Topics as their znodes tell of them; those that have no id yet are given one."""
-    found = await reign.watching.topics(list(names))
+async def read_topics(active: ActiveController, names: Iterable[str]) -> dict[str, AssignedTopic]:
+    """Topics as their znodes describe them; a topic without an id gets one."""
+    found = await active.watches.topics(list(names))
     for name, topic in found.items():
         if topic.topic_id is None:
-            topic.topic_id = reign.random.uuid()
-            await _write(reign, name, topic)
+            topic.topic_id = active.random.uuid()
+            await _write(active, name, topic)
     return found
 
 
-async def _write(reign: Reign, name: str, topic: Topic) -> None:
+async def _write(active: ActiveController, name: str, topic: AssignedTopic) -> None:
     try:
         written = topic_assignment(topic)
-        topic.version = await reign.store.write_topic(name, written, topic.version)
+        topic.version = await active.store.write_topic(name, written, topic.version)
     except NoNode:
         log.warning("topic vanished from the tree topic=%s", name)
 
 
-async def _take_back(reign: Reign, name: str, version: int) -> None:
+async def _take_back(active: ActiveController, name: str, version: int) -> None:
     log.warning("partitions added while the topic is being deleted are ignored topic=%s", name)
-    known = reign.context.topics[name]
-    written = Set(topic_path(name), encode_topic(topic_assignment(known)), version)
+    known = active.context.topics[name]
+    written = SetData(topic_path(name), encode_topic(topic_assignment(known)), version)
     try:
-        (stat,) = await reign.store.write(written)
+        (stat,) = await active.store.write(written)
     except (BadVersion, NoNode):
-        return  # the watch tells of whatever came between
+        return  # the watch reports the other write
     assert isinstance(stat, Stat)
-    reign.context.apply_assignment(name, {}, stat.version)
+    active.context.apply_assignment(name, {}, stat.version)
 
 
-async def on_deletions_changed(reign: Reign, event: DeletionsChanged) -> None:
-    marked = await reign.watching.deletions()
-    enabled = reign.settings().delete_topic_enabled
-    await reign.perform(topic_deletions.decide_deletions(reign.context, marked, enabled))
-    await resume_deletions(reign)
+async def on_deletions_changed(active: ActiveController, event: DeletionsChanged) -> None:
+    marked = await active.watches.deletions()
+    enabled = active.settings().delete_topic_enabled
+    await active.perform(topic_deletions.decide_deletions(active.context, marked, enabled))
+    await resume_deletions(active)
 
 
-async def on_replicas_deleted(reign: Reign, event: ReplicasDeleted) -> None:
-    steps = topic_deletions.decide_replicas_deleted(reign.context, event.broker_id, event.codes)
-    await reign.perform(steps)
-    await resume_deletions(reign)
+async def on_replicas_deleted(active: ActiveController, event: ReplicasDeleted) -> None:
+    steps = topic_deletions.decide_replicas_deleted(active.context, event.broker_id, event.codes)
+    await active.perform(steps)
+    await resume_deletions(active)
 
 
-async def resume_deletions(reign: Reign) -> None:
-    """Do for the topics that are to be deleted whatever can be done now."""
-    await reign.perform(topic_deletions.decide_resume(reign.context))
+async def resume_deletions(active: ActiveController) -> None:
+    """Advance all topic deletions as far as possible."""
+    await active.perform(topic_deletions.decide_resume(active.context))

@@ -1,7 +1,7 @@
-"""Performs steps: details decided, the tree written, the context applied, the brokers told.
+"""The performer of steps: decide the details, write the tree, apply to the context, send.
 
-In this order, so that a step that fails has changed nothing that others rely on: what was not
-written is not known, and what is not known is not told.
+The order matters: a failed step has changed nothing. The context contains only what was written,
+and brokers receive only what the context contains.
 """
 
 import asyncio
@@ -12,76 +12,78 @@ from typing import Final, assert_never
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.controller.context import Context, Led, Topic
+from barnabas.controller.context import AssignedTopic, Context, PartitionLeadership
 from barnabas.controller.decide.state_transitions import (
     PartitionMoves,
     decide_leader_epochs,
     decide_partitions,
     decide_replicas,
 )
-from barnabas.controller.decide.step_parts import in_parts
 from barnabas.controller.decide.steps import (
+    ApiError,
     AssumeAssignments,
     BeginDeletion,
-    DropDeletion,
+    CancelDeletions,
+    ControlMessage,
     DropReassignments,
-    EndTopic,
     MarkEligible,
     MarkIneligible,
     MovePartitions,
     MoveReplicas,
     QueueDeletions,
     RaiseLeaderEpochs,
-    Refusal,
-    Selector,
+    RemoveTopic,
+    SendMetadata,
     SetAssignments,
     Step,
     Steps,
     StopReplicas,
-    TellMetadata,
     Then,
+    in_parts,
 )
-from barnabas.controller.decide.unclean_elections import unclean_topics, warn_of_unclean
+from barnabas.controller.handle.unclean_elections import unclean_topics, warn_of_unclean
 from barnabas.controller.io.broker_channels import Channels
-from barnabas.controller.io.request_batch import Message, RequestBatch
-from barnabas.controller.io.store import Store, Written
-from barnabas.controller.io.tree_watches import Watching, topic_assignment
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.io.request_batch import (
+    RequestBatch,
+)
+from barnabas.controller.io.store import Store, WrittenStates
+from barnabas.controller.io.tree_watches import TreeWatches, topic_assignment
+from barnabas.controller.states import PartitionState, ReplicaState, Selector
 from barnabas.znodes.layout import encode_reassignment
 from barnabas.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path
 from barnabas.znodes.tree import NoNode
 
 log = logging.getLogger("barnabas.controller")
 
-_GONE: Final = Refusal(ErrorCode.unknown_topic_or_partition, "its znode is gone")
+_GONE: Final = ApiError(ErrorCode.unknown_topic_or_partition, "the znode no longer exists")
 
 
 @dataclass(slots=True)
 class Performed:
-    """What came of steps: the `state` nodes that were written, and what could not be done."""
+    """The result of steps: the `state` znodes that were written, and the errors."""
 
-    led: dict[TopicPartition, Led] = field(default_factory=dict)
-    refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
+    leadership: dict[TopicPartition, PartitionLeadership] = field(default_factory=dict)
+    refused: dict[TopicPartition, ApiError] = field(default_factory=dict)
 
 
 class Performer:
-    """Does what deciders ask for, one step after the other.
+    """Performs the steps of deciders, one after the other.
 
-    Raises  Deposed or SessionExpired; what was written until then is known and told
+    Raises  ControllerMoved or SessionExpired; what was written until then is applied and sent
     """
 
     def __init__(
         self,
         context: Context,
         store: Store,
-        watching: Watching,
+        watches: TreeWatches,
         channels: Channels,
         batch: RequestBatch,
         unclean_by_default: Callable[[], bool],
     ) -> None:
         self._context = context
         self._store = store
-        self._watching = watching
+        self._watches = watches
         self._channels = channels
         self._batch = batch
         self._unclean_by_default = unclean_by_default
@@ -100,7 +102,7 @@ class Performer:
                 await self._perform(part, performed)
             finally:
                 self._channels.send(self._batch.build())
-            # The broker that this controller lives in has clients that wait for their turn.
+            # This process also runs a broker: let its clients have their turn.
             await asyncio.sleep(0)
 
     async def _perform(self, step: Step, performed: Performed) -> None:
@@ -118,14 +120,14 @@ class Performer:
                     self._context.apply_assignment(
                         partition.topic, {partition.partition: assignment}
                     )
-            case TellMetadata(brokers, partitions):
+            case SendMetadata(brokers, partitions):
                 self._batch.add_update_metadata(brokers, partitions)
             case StopReplicas(replicas):
                 for partition, broker in replicas:
                     self._batch.add_stop_replica((broker,), partition)
-            case EndTopic(topic):
+            case RemoveTopic(topic):
                 await self._end_topic(topic)
-            case DropDeletion(topics):
+            case CancelDeletions(topics):
                 await self._store.delete(delete_topic_path(topic) for topic in topics)
             case DropReassignments(partitions):
                 await self._drop_reassignments(partitions)
@@ -156,43 +158,53 @@ class Performer:
             for partition in changed:
                 del moves.refused[partition]
             written = await self._write(moves, performed)
-            for partition in (*moves.moved, *written.led):
+            for partition in (*moves.moved, *written.leadership):
                 self._context.apply_partition_state(partition, step.to)
-            if written.led:
+            if written.leadership:
                 _log_elected(step, written)
-            waiting = [*changed, *await self.read_again(written.stale)]
+            waiting = [*changed, *await self.refresh_states(written.stale)]
 
     async def _raise_leader_epochs(self, step: RaiseLeaderEpochs, performed: Performed) -> None:
         waiting = list(step.partitions)
         while waiting:
             moves = decide_leader_epochs(self._context, waiting, step.is_new_on)
             written = await self._write(moves, performed)
-            waiting = await self.read_again(written.stale)
+            waiting = await self.refresh_states(written.stale)
 
-    async def _write(self, moves: PartitionMoves, performed: Performed) -> Written:
-        """Write what was decided; know and tell what was written."""
+    async def _write(self, moves: PartitionMoves, performed: Performed) -> WrittenStates:
+        """Write what was decided; apply and send what was written."""
         created = await self._store.create_states(moves.creates)
         updated = await self._store.update_states(moves.updates)
-        written = Written(created.led | updated.led, created.stale + updated.stale)
+        written = WrittenStates(
+            created.leadership | updated.leadership, created.stale + updated.stale
+        )
         for partition in moves.unclean:
-            if partition in written.led:
-                before = self._context.led[partition]
-                warn_of_unclean(partition, before, written.led[partition])
+            if partition in written.leadership:
+                before = self._context.leadership[partition]
+                warn_of_unclean(partition, before, written.leadership[partition])
                 self.unclean_elections += 1
-        self._apply_led(written, performed)
-        for partition in (*moves.moved, *written.led):
-            self._tell(moves.messages.get(partition, ()))
+        self._apply_leadership(written, performed)
+        for partition in (*moves.moved, *written.leadership):
+            self._send(moves.messages.get(partition, ()))
         performed.refused.update(moves.refused)
         for partition in (*moves.creates, *moves.updates):
-            if partition not in written.led and partition not in written.stale:
+            if partition not in written.leadership and partition not in written.stale:
                 performed.refused[partition] = _GONE
         return written
 
     async def _changed_meanwhile(self, refused: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that were refused for what is no longer so: leaders write new ISRs themselves."""
-        before = {each: self._context.led[each] for each in refused if each in self._context.led}
-        await self.read_again(before)
-        return [each for each, led in before.items() if self._context.led[each] != led]
+        """The refused partitions whose `state` has changed: leaders write new ISRs themselves."""
+        before = {
+            each: self._context.leadership[each]
+            for each in refused
+            if each in self._context.leadership
+        }
+        await self.refresh_states(before)
+        return [
+            each
+            for each, leadership in before.items()
+            if self._context.leadership[each] != leadership
+        ]
 
     async def _unclean_topics(
         self, step: MovePartitions, partitions: Iterable[TopicPartition]
@@ -209,30 +221,32 @@ class Performer:
         while waiting:
             moves = decide_replicas(self._context, waiting, step.to)
             if step.to is ReplicaState.OFFLINE:
-                # Its leader may have let it in sync since: it must not be waited for.
+                # Its leader may have added it to the ISR since, and would wait for it.
                 left = {each.topic_partition for each in moves.moved} - moves.updates.keys()
                 if await self._changed_meanwhile(sorted(left)):
                     continue
             written = await self._store.update_states(moves.updates)
-            self._apply_led(written, performed)
-            unwritten = moves.updates.keys() - written.led.keys()
+            self._apply_leadership(written, performed)
+            unwritten = moves.updates.keys() - written.leadership.keys()
             for replica in moves.moved:
                 if replica.topic_partition not in unwritten:
                     self._context.apply_replica_state(replica, step.to)
             for partition, messages in moves.messages.items():
                 if partition not in unwritten:
-                    self._tell(messages)
+                    self._send(messages)
             performed.refused.update(
                 (replica.topic_partition, refusal) for replica, refusal in moves.refused.items()
             )
-            again = frozenset(await self.read_again(written.stale))
+            again = frozenset(await self.refresh_states(written.stale))
             waiting = [each for each in moves.moved if each.topic_partition in again]
 
     # -- topics --------------------------------------------------------------
 
     async def _set_assignments(self, step: SetAssignments, performed: Performed) -> None:
         topic = self._context.topics[step.topic]
-        wanted = Topic(topic.topic_id, {**topic.partitions, **step.assignments}, topic.version)
+        wanted = AssignedTopic(
+            topic.topic_id, {**topic.partitions, **step.assignments}, topic.version
+        )
         try:
             version = await self._store.write_topic(
                 step.topic, topic_assignment(wanted), topic.version
@@ -249,8 +263,8 @@ class Performer:
         log.info("topic deleted topic=%s", topic)
 
     async def _drop_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take these out of the node; what a tool has written since it was read stays."""
-        while (asked := await self._watching.reassignment()) is not None:
+        """Remove partitions from the znode; keep what a tool has written since it was read."""
+        while (asked := await self._watches.reassignment()) is not None:
             left = {each: to for each, to in asked.targets.items() if each not in partitions}
             if left == asked.targets and left:
                 return
@@ -260,37 +274,40 @@ class Performer:
 
     # -- of all --------------------------------------------------------------
 
-    async def read_again(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Learn what others wrote; returns those that still have a `state`."""
-        states = await self._watching.states(partitions)
-        self.learn(states)
+    async def refresh_states(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Read and apply the partitions' `state` znodes; return the partitions that have one."""
+        states = await self._watches.states(partitions)
+        self.apply_states(states)
         return list(states)
 
-    def learn(self, states: Mapping[TopicPartition, Led]) -> None:
-        """Know what was read. What is older than what is known is of a topic that was made anew
-        under its name; the watch on the topic tells of that."""
-        for partition, led in states.items():
-            known = self._context.led.get(partition)
-            if known is None or led.version >= known.version:
-                self._context.apply_led(partition, led)
+    def apply_states(self, states: Mapping[TopicPartition, PartitionLeadership]) -> None:
+        """Apply states that were read.
 
-    def _apply_led(self, written: Written, performed: Performed) -> None:
-        for partition, led in written.led.items():
-            self._context.apply_led(partition, led)
-        performed.led.update(written.led)
+        An older version belongs to a topic that was deleted and created again; the watch on the
+        topic reports that.
+        """
+        for partition, leadership in states.items():
+            known = self._context.leadership.get(partition)
+            if known is None or leadership.version >= known.version:
+                self._context.apply_leadership(partition, leadership)
 
-    def _tell(self, messages: Iterable[Message]) -> None:
+    def _apply_leadership(self, written: WrittenStates, performed: Performed) -> None:
+        for partition, leadership in written.leadership.items():
+            self._context.apply_leadership(partition, leadership)
+        performed.leadership.update(written.leadership)
+
+    def _send(self, messages: Iterable[ControlMessage]) -> None:
         for message in messages:
             self._batch.add(message)
 
 
-def _log_elected(step: MovePartitions, written: Written) -> None:
-    log.info("leaders elected by=%s count=%d", step.by.name, len(written.led))
-    for partition, led in written.led.items():
-        log.debug("leader elected partition=%s state=%s", partition, led.state)
+def _log_elected(step: MovePartitions, written: WrittenStates) -> None:
+    log.info("leaders elected by=%s count=%d", step.by.name, len(written.leadership))
+    for partition, leadership in written.leadership.items():
+        log.debug("leader elected partition=%s state=%s", partition, leadership.state)
 
 
-def _log_refused(refused: dict[TopicPartition, Refusal]) -> None:
+def _log_refused(refused: dict[TopicPartition, ApiError]) -> None:
     partition, refusal = next(iter(refused.items()))
     log.warning(
         "state changes refused count=%d first=%s code=%s why=%s",

@@ -1,1 +1,1 @@
-"""The controller's input and output: znodes it watches and writes, channels to the brokers."""
+"""The controller's input and output: its election, the znodes, channels to the brokers."""

@@ -1,8 +1,8 @@
-"""The controller's line to each live broker: requests in order, one at a time, until answered.
+"""The controller's channels to brokers: control requests in order, one at a time.
 
-A request is repeated until the broker answers it or its channel is closed, because the broker is
-gone, has come back as another (a new broker epoch), or the controller is no more. What a broker
-answers returns as an event; nothing here decides.
+A request is repeated until the broker responds or its channel is closed: because the broker
+failed, restarted (it has a new broker epoch), or the controller resigned. A response returns to
+the controller as an event; channels decide nothing.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from barnabas.wire.schema import Message
 log = logging.getLogger("barnabas.controller.channels")
 
 BACK_OFF_S: Final = 0.1
-# From this length on, and whenever it has doubled, a queue is cleared of what is superseded.
+# From this length on, and whenever it has doubled, superseded requests are removed from a queue.
 _LONG_QUEUE: Final = 256
 
 
 class ControlPeer(Protocol):
-    """A connection to a broker, as the controller uses it."""
+    """A connection from the controller to a broker."""
 
     @property
     def closed(self) -> bool: ...
@@ -37,19 +37,19 @@ class ControlPeer(Protocol):
     async def request(
         self, key: ApiKey, version: int, message: Message, timeout_s: float
     ) -> Message:
-        """Raises PeerGone, and is closed then."""
+        """Send a request and return the response. Raises PeerGone, the connection closed."""
         ...
 
     def close(self) -> None: ...
 
 
 Connect: TypeAlias = Callable[[LiveBroker], Awaitable[ControlPeer]]
-# The controller's own broker, asked without a connection.
+# Sends a request to the controller's own broker, without a connection.
 Local: TypeAlias = Callable[[ControlRequest], Awaitable[Message]]
 
 
 class LocalPeer:
-    """The controller's own broker in the place of a connection."""
+    """The controller's own broker, called instead of connected to."""
 
     closed = False
 
@@ -59,7 +59,7 @@ class LocalPeer:
     async def request(
         self, key: ApiKey, version: int, message: Message, timeout_s: float
     ) -> Message:
-        # Whoever closes a channel must not leave the broker with a request half applied.
+        # Closing a channel must not leave the broker with a half-applied request.
         task = asyncio.ensure_future(self._local(ControlRequest(key, version, message)))
         try:
             return await asyncio.shield(task)
@@ -68,7 +68,7 @@ class LocalPeer:
             raise
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """No-op: there is no connection."""
 
 
 class ChannelState(NamedTuple):
@@ -77,7 +77,7 @@ class ChannelState(NamedTuple):
 
 
 class Channel:
-    """The line to one broker in one of its epochs; its task runs until it is cancelled."""
+    """The channel to one broker in one broker epoch; its task runs until it is cancelled."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Channel:
         length, self._queue = len(self._queue), deque(without_superseded(self._queue))
         self._long = max(_LONG_QUEUE, 2 * len(self._queue))
         log.warning(
-            "broker does not keep up broker=%d queue=%d needed=%d",
+            "broker cannot keep up broker=%d queue=%d needed=%d",
             self.broker.broker_id,
             length,
             len(self._queue),
@@ -137,14 +137,16 @@ class Channel:
             self._on_answer(event)
 
     async def _answer(self, request: ControlRequest) -> Message:
-        told = False
+        warned = False
         while True:
             try:
                 return await self._ask(request)
             except PeerGone as gone:
-                if not told:
-                    log.warning("broker does not answer broker=%d: %s", self.broker.broker_id, gone)
-                told = True
+                if not warned:
+                    log.warning(
+                        "broker does not respond broker=%d: %s", self.broker.broker_id, gone
+                    )
+                warned = True
                 await asyncio.sleep(BACK_OFF_S)
 
     async def _ask(self, request: ControlRequest) -> Message:
@@ -154,7 +156,7 @@ class Channel:
 
 
 class Channels:
-    """One channel for every live broker."""
+    """The channels to all live brokers."""
 
     def __init__(
         self,
@@ -176,7 +178,7 @@ class Channels:
         self._closing: set[asyncio.Task[None]] = set()
 
     def set_brokers(self, live: Mapping[BrokerId, LiveBroker]) -> None:
-        """Keep a channel to each of these in their epochs, and to no other."""
+        """Open and close channels, to have one to each of these brokers in its epoch."""
         for broker_id, channel in list(self._channels.items()):
             now = live.get(broker_id)
             if now is None or now.epoch != channel.broker.epoch:
@@ -189,7 +191,7 @@ class Channels:
                 known.broker = broker
 
     def send(self, requests: Mapping[BrokerId, Iterable[ControlRequest]]) -> None:
-        """Put requests into the queues; what is for a broker without a channel is dropped."""
+        """Queue requests; those for a broker without a channel are dropped."""
         for broker_id, each in requests.items():
             if broker_id in self._channels:
                 self._channels[broker_id].send(each)
@@ -198,7 +200,7 @@ class Channels:
         return {broker_id: channel.state for broker_id, channel in self._channels.items()}
 
     async def close(self) -> None:
-        """Give up everything; on return nothing is under way any more."""
+        """Close all channels; on return no request is in flight."""
         for broker_id in list(self._channels):
             self._close(broker_id)
         if self._closing:
@@ -219,7 +221,7 @@ class Channels:
         return LocalPeer(self._local)
 
     def _close(self, broker_id: BrokerId) -> None:
-        """Give up all that is not answered."""
+        """Drop the channel and its unanswered requests."""
         task = self._channels.pop(broker_id).task
         if not task.done():
             task.cancel()

@@ -1,4 +1,4 @@
-"""What a broker's answer means for the controller: the event it returns as, if any."""
+"""Broker responses to control requests, as events for the controller."""
 
 import logging
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.events import (
     ControllerChanged,
     Event,
-    ReplicasAnswered,
     ReplicasDeleted,
+    ReplicasFailed,
 )
 from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.wire.apis import ApiKey
@@ -21,10 +21,10 @@ log = logging.getLogger("barnabas.controller.channels")
 
 
 def decide_event(broker: BrokerId, request: ControlRequest, answer: Message) -> Event | None:
-    """What the controller has to look at, now that `broker` gave this answer."""
+    """The event that a broker's response to a request leads to, or None."""
     if answer.error_code is not ErrorCode.none:
         log.warning(
-            "broker refuses request=%s broker=%d error=%s",
+            "broker refused request=%s broker=%d error=%s",
             request.key.name,
             broker,
             answer.error_code.name,
@@ -32,13 +32,13 @@ def decide_event(broker: BrokerId, request: ControlRequest, answer: Message) -> 
     if answer.error_code is ErrorCode.stale_controller_epoch:
         return ControllerChanged()
     if answer.error_code is ErrorCode.stale_broker_epoch:
-        # It has registered anew, which is an event of its own. What this request was for is asked
-        # for again then, and must not be taken for refused if this answer is looked at later.
+        # The broker has registered again, which is an event of its own and repeats this request.
+        # This response, handled after it, must not count as a refusal of the repeated request.
         return None
     match request.key:
         case ApiKey.LEADER_AND_ISR:
             failed = _failed(request.message, answer)
-            return ReplicasAnswered(broker, failed) if failed else None
+            return ReplicasFailed(broker, failed) if failed else None
         case ApiKey.STOP_REPLICA:
             codes = _deleted(request.message, answer)
             return ReplicasDeleted(broker, codes) if codes else None
@@ -61,7 +61,7 @@ def _failed(
 def _deleted(
     request: StopReplicaRequest, answer: StopReplicaResponse
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """For each replica that was to be deleted, whether it was."""
+    """The error code of each replica that the request deletes."""
     whole = answer.error_code
     said = {
         TopicPartition(each.topic_name, each.partition_index): each.error_code

@@ -1,8 +1,8 @@
-"""What the brokers are to be told after a decision, gathered into one round of requests each.
+"""The request batch: the control requests that follow a decision, one round for each broker.
 
 A broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica, in this order.
-Only who and which partitions are kept here; what is said of a partition is read from the context
-when the requests are built, so it is the newest, and made once for all brokers.
+The batch keeps only brokers and partitions. It reads a partition's state from the context when it
+builds the requests: the state is the newest, and is built once for all brokers.
 """
 
 import uuid
@@ -12,6 +12,12 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from barnabas.base.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition
 from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.controller.context import LEADER_DURING_DELETE, Context, LiveBroker
+from barnabas.controller.decide.steps import (
+    ControlMessage,
+    LeaderAndIsrTo,
+    MetadataOf,
+    StopReplicaTo,
+)
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -40,40 +46,15 @@ ByTopic: TypeAlias = dict[str, list[T]]
 
 
 class ControlRequest(NamedTuple):
-    """One request to one broker, with the version it is to be sent in."""
+    """One request to one broker, with its API version."""
 
     key: ApiKey
     version: int
     message: Any
 
 
-class LeaderAndIsrTo(NamedTuple):
-    """Tell replicas who leads, and every broker the metadata of it."""
-
-    brokers: tuple[BrokerId, ...]
-    partition: TopicPartition
-    is_new: bool = False
-
-
-class StopReplicaTo(NamedTuple):
-    """Tell brokers to stop their replica, and perhaps to delete it."""
-
-    brokers: tuple[BrokerId, ...]
-    partition: TopicPartition
-    delete: bool = False
-
-
-class MetadataOf(NamedTuple):
-    """Tell every broker the metadata of a partition."""
-
-    partition: TopicPartition
-
-
-Message: TypeAlias = LeaderAndIsrTo | StopReplicaTo | MetadataOf
-
-
 class RequestBatch:
-    """Gathers what to tell; brokers that are not alive when it is built are passed over."""
+    """Collects control messages; `build` skips brokers that are not alive."""
 
     def __init__(
         self,
@@ -94,7 +75,7 @@ class RequestBatch:
         self._metadata_to_all = False
         self._metadata_of: dict[TopicPartition, None] = {}
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ControlMessage) -> None:
         match message:
             case LeaderAndIsrTo(brokers, partition, is_new):
                 self.add_leader_and_isr(brokers, partition, is_new)
@@ -106,7 +87,7 @@ class RequestBatch:
     def add_leader_and_isr(
         self, brokers: Iterable[BrokerId], partition: TopicPartition, is_new: bool = False
     ) -> None:
-        """Also adds the partition's metadata, for every broker. A replica once new stays so."""
+        """Also adds the partition's metadata for every broker. A new replica stays new."""
         for broker in brokers:
             of = self._leaders.setdefault(broker, {})
             of[partition] = is_new or of.get(partition, False)
@@ -116,7 +97,7 @@ class RequestBatch:
     def add_stop_replica(
         self, brokers: Iterable[BrokerId], partition: TopicPartition, delete: bool = False
     ) -> None:
-        """A replica once to be deleted stays so."""
+        """A replica that is to be deleted stays so."""
         for broker in brokers:
             of = self._stops.setdefault(broker, {})
             of[partition] = delete or of.get(partition, False)
@@ -124,24 +105,24 @@ class RequestBatch:
     def add_update_metadata(
         self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition] | None
     ) -> None:
-        """None is every broker, every partition that is not being deleted.
+        """None means every broker, every partition not being deleted.
 
-        All that are told are told of the same.
+        All brokers receive the same partitions.
         """
         if brokers is None:
             self._metadata_to_all = True
         else:
             self._metadata_to.update(dict.fromkeys(brokers))
-        told = self._all_that_stay() if partitions is None else partitions
-        self._metadata_of.update(dict.fromkeys(told))
+        targets = self._not_being_deleted() if partitions is None else partitions
+        self._metadata_of.update(dict.fromkeys(targets))
 
-    def _all_that_stay(self) -> Iterator[TopicPartition]:
+    def _not_being_deleted(self) -> Iterator[TopicPartition]:
         for topic in self._context.topics:
             if topic not in self._context.deletion_begun:
                 yield from self._context.partitions_of(topic)
 
     def build(self) -> dict[BrokerId, list[ControlRequest]]:
-        """The requests for each broker, to be sent in their order; the batch is empty then."""
+        """Return the requests for each broker, in sending order, and empty the batch."""
         requests: dict[BrokerId, list[ControlRequest]] = {}
         for broker, request in (
             *self._leader_and_isr_requests(),
@@ -156,9 +137,9 @@ class RequestBatch:
 
     def _leader_and_isr_requests(self) -> Iterator[tuple[BrokerId, ControlRequest]]:
         states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState | None] = {}
-        for broker, told in self._living(self._leaders):
+        for broker, targets in self._living(self._leaders):
             by_topic: ByTopic[LeaderAndIsrPartitionState] = {}
-            for each in told.items():
+            for each in targets.items():
                 if each not in states:
                     states[each] = self._leadership(*each)
                 state = states[each]
@@ -170,30 +151,30 @@ class RequestBatch:
     def _leadership(
         self, partition: TopicPartition, is_new: bool
     ) -> LeaderAndIsrPartitionState | None:
-        """None if nobody was ever elected, or the partition is no more."""
-        led = self._context.led.get(partition)
-        if led is None or partition not in self._context:
+        """None if no leader was ever elected, or the partition was deleted."""
+        leadership = self._context.leadership.get(partition)
+        if leadership is None or partition not in self._context:
             return None
         assignment = self._context.assignment(partition)
         return LeaderAndIsrPartitionState(
             partition_index=partition.partition,
-            controller_epoch=led.state.controller_epoch,
-            leader=led.state.leader,
-            leader_epoch=led.state.leader_epoch,
-            isr=led.state.isr,
-            partition_epoch=led.version,
+            controller_epoch=leadership.state.controller_epoch,
+            leader=leadership.state.leader,
+            leader_epoch=leadership.state.leader_epoch,
+            isr=leadership.state.isr,
+            partition_epoch=leadership.version,
             replicas=assignment.replicas,
             adding_replicas=assignment.adding,
             removing_replicas=assignment.removing,
             is_new=is_new,
-            leader_recovery_state=int(led.state.recovering),
+            leader_recovery_state=int(leadership.state.recovering),
         )
 
     def _leader_and_isr(
         self, broker: LiveBroker, by_topic: ByTopic[LeaderAndIsrPartitionState]
     ) -> ControlRequest:
         leaders = {state.leader for states in by_topic.values() for state in states}
-        # `type` stays unknown, as in Kafka: only what migrates a cluster to KRaft says more.
+        # `type` stays unknown, as in Kafka: only a migration to KRaft sets it.
         message = LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,
@@ -219,12 +200,12 @@ class RequestBatch:
     # -- UpdateMetadata ------------------------------------------------------
 
     def _update_metadata_requests(self) -> Iterator[tuple[BrokerId, ControlRequest]]:
-        told = self._context.live if self._metadata_to_all else self._metadata_to
-        if not told:
+        targets = self._context.live if self._metadata_to_all else self._metadata_to
+        if not targets:
             return
         topics = tuple(self._metadata())
         live = tuple(_live_broker(each) for each in self._context.live.values())
-        for broker, _ in self._living(told):
+        for broker, _ in self._living(targets):
             message = UpdateMetadataRequest(
                 controller_id=self._controller_id,
                 controller_epoch=self._context.epoch,
@@ -246,19 +227,19 @@ class RequestBatch:
             )
 
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """None if nobody was ever elected, or the partition is no more."""
-        context, led = self._context, self._context.led.get(partition)
-        if led is None or partition not in context:
+        """None if no leader was ever elected, or the partition was deleted."""
+        context, leadership = self._context, self._context.leadership.get(partition)
+        if leadership is None or partition not in context:
             return None
         deleting = context.is_deleting(partition.topic)
         replicas = context.assignment(partition).replicas
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
-            controller_epoch=led.state.controller_epoch,
-            leader=LEADER_DURING_DELETE if deleting else led.state.leader,
-            leader_epoch=0 if deleting else led.state.leader_epoch,
-            isr=led.state.isr,
-            zk_version=0 if deleting else led.version,
+            controller_epoch=leadership.state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else leadership.state.leader,
+            leader_epoch=0 if deleting else leadership.state.leader_epoch,
+            isr=leadership.state.isr,
+            zk_version=0 if deleting else leadership.version,
             replicas=replicas,
             offline_replicas=tuple(b for b in replicas if not context.is_available(b, partition)),
         )
@@ -266,9 +247,9 @@ class RequestBatch:
     # -- StopReplica ---------------------------------------------------------
 
     def _stop_replica_requests(self) -> Iterator[tuple[BrokerId, ControlRequest]]:
-        for broker, told in self._living(self._stops):
+        for broker, targets in self._living(self._stops):
             by_topic: ByTopic[StopReplicaPartitionState] = {}
-            for partition, delete in told.items():
+            for partition, delete in targets.items():
                 state = StopReplicaPartitionState(
                     partition_index=partition.partition,
                     leader_epoch=self._epoch_to_stop_at(partition),
@@ -289,13 +270,13 @@ class RequestBatch:
     def _epoch_to_stop_at(self, partition: TopicPartition) -> int:
         if self._context.is_deleting(partition.topic):
             return EPOCH_DURING_DELETE
-        led = self._context.led.get(partition)
-        return NO_LEADER_EPOCH if led is None else led.state.leader_epoch
+        leadership = self._context.leadership.get(partition)
+        return NO_LEADER_EPOCH if leadership is None else leadership.state.leader_epoch
 
     # -- of all --------------------------------------------------------------
 
-    def _living(self, told: Mapping[BrokerId, T]) -> Iterator[tuple[LiveBroker, T]]:
-        for broker, what in told.items():
+    def _living(self, targets: Mapping[BrokerId, T]) -> Iterator[tuple[LiveBroker, T]]:
+        for broker, what in targets.items():
             live = self._context.live.get(broker)
             if live is not None:
                 yield live, what

@@ -1,4 +1,4 @@
-"""The tree as a controller writes it: every write holds only while its epoch is the newest."""
+"""The controller's store: reads of the tree, and writes that its controller epoch fences."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -6,10 +6,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.controller.context import Led
-from barnabas.controller.io.tree_session import Session, pipelined
+from barnabas.controller.context import PartitionLeadership
+from barnabas.controller.io.tree_session import TreeSession, pipelined
 from barnabas.znodes.layout import (
-    PartitionState,
+    LeaderAndIsr,
     TopicAssignment,
     decode_config,
     decode_topic,
@@ -29,16 +29,16 @@ from barnabas.znodes.paths import (
 from barnabas.znodes.tree import (
     ANY_VERSION,
     BadVersion,
-    Check,
-    Create,
-    Delete,
+    CheckVersion,
+    CreateNode,
+    DeleteNode,
     MalformedZnode,
     NodeExists,
     NoNode,
     NotEmpty,
     Operation,
     Result,
-    Set,
+    SetData,
     Stat,
     Watch,
 )
@@ -46,33 +46,33 @@ from barnabas.znodes.tree import (
 log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
-# How many nodes one transaction changes: a request far below ZooKeeper's limit of a megabyte.
+# Nodes per transaction: a request stays far below ZooKeeper's limit of one megabyte.
 _TOGETHER: Final = 100
 
 
-class Deposed(BarnabasError):
-    """Another controller was elected since; nothing was written, and nothing can be any more."""
+class ControllerMoved(BarnabasError):
+    """A newer controller was elected; nothing was written, and every later write fails too."""
 
 
-class Written(NamedTuple):
-    """What became of some `state` nodes. One that is in neither is gone with its topic."""
+class WrittenStates(NamedTuple):
+    """The result of writing `state` nodes. A partition in neither field has no topic any more."""
 
-    led: dict[TopicPartition, Led]
-    # Written by another since they were read: to be read and decided again.
+    leadership: dict[TopicPartition, PartitionLeadership]
+    # Written by somebody else since they were read: to be read and decided again.
     stale: list[TopicPartition]
 
 
 class Store:
-    """Reads and writes of one controller epoch. All of them wait out a lost connection.
+    """The reads and writes of one controller epoch; all are retried after a lost connection.
 
-    Raises  SessionExpired, when the session is over in which the controller was elected
-            Deposed, from every write, when /controller_epoch has another version
+    Raises  SessionExpired, when the session in which the controller was elected has expired
+            ControllerMoved, from every write, when /controller_epoch has another version
     """
 
-    def __init__(self, session: Session, epoch_version: int) -> None:
+    def __init__(self, session: TreeSession, epoch_version: int) -> None:
         self._session = session
         self._tree = session.tree
-        self._fence = Check(CONTROLLER_EPOCH, epoch_version)
+        self._fence = CheckVersion(CONTROLLER_EPOCH, epoch_version)
 
     # -- one node ------------------------------------------------------------
 
@@ -80,51 +80,51 @@ class Store:
         return await self._session.call(call)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
-        """None if there is no such node; then no watch is left."""
+        """A node's data and Stat; None, without a watch, if it does not exist."""
         try:
             return await self.call(lambda: self._tree.get(path, watch))
         except NoNode:
             return None
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """What each of some nodes has, None where there is none."""
+        """Each node's data and Stat; None for one that does not exist."""
         return await self.call(lambda: self._tree.get_many(paths))
 
     async def find(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
-        """As `get`, but a watch is left also where there is no node yet."""
+        """As `get`, but sets the watch also on a node that does not exist yet."""
         while True:
             found = await self.get(path, watch)
             if found is not None or not await self.call(lambda: self._tree.exists(path, watch)):
                 return found
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """None below a node that is not there."""
+        """The names of a node's children; [] if it does not exist."""
         try:
             return await self.call(lambda: self._tree.children(path, watch))
         except NoNode:
             return []
 
     async def write(self, *operations: Operation) -> list[Result]:
-        """Do all of it in one transaction, if this controller's epoch is still the newest."""
+        """Commit the operations as one transaction, if our controller epoch is the newest."""
         try:
             fenced = (self._fence, *operations)
             return (await self.call(lambda: self._tree.multi(fenced)))[1:]
         except (BadVersion, NoNode) as error:
             if error.path == CONTROLLER_EPOCH:
-                raise Deposed(f"a newer controller was elected: {error}") from error
+                raise ControllerMoved(f"a newer controller was elected: {error}") from error
             raise
 
     async def make(self, path: str, data: bytes = b"") -> bool:
-        """Whether the node was made; it may have been there. Raises NoNode without its parent."""
+        """Create a node; False if it exists. Raises NoNode without its parent."""
         try:
-            await self.write(Create(path, data))
+            await self.write(CreateNode(path, data))
         except NodeExists:
             return False
         return True
 
     async def replace(self, path: str, data: bytes | None, version: int) -> bool:
-        """Write a node or, without data, delete it; False if it is another version by now."""
-        operation = Delete(path, version) if data is None else Set(path, data, version)
+        """Write a node or, without data, delete it; False if its version has changed."""
+        operation = DeleteNode(path, version) if data is None else SetData(path, data, version)
         try:
             await self.write(operation)
         except (BadVersion, NoNode):
@@ -132,11 +132,11 @@ class Store:
         return True
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Delete nodes that have no children; those that are gone already count as deleted."""
-        await self._each_together([Delete(path) for path in paths])
+        """Delete nodes without children; missing nodes count as deleted."""
+        await self._each_together([DeleteNode(path) for path in paths])
 
     async def delete_below(self, path: str) -> None:
-        """Delete a node and all below it, whatever is added meanwhile."""
+        """Delete a node and all its descendants, including those added meanwhile."""
         while True:
             try:
                 return await self.delete(reversed(await self._with_descendants(path)))
@@ -144,7 +144,7 @@ class Store:
                 continue
 
     async def _with_descendants(self, path: str) -> list[str]:
-        """Parents first, so that the reverse can be deleted one after the other."""
+        """Parents come first, so that deleting in reverse order succeeds."""
         level, found = [path], list[str]()
         while level:
             found += level
@@ -154,7 +154,7 @@ class Store:
             ]
         return found
 
-    async def _each_together(self, deletes: Sequence[Delete]) -> None:
+    async def _each_together(self, deletes: Sequence[DeleteNode]) -> None:
         for some in _in_parts(deletes):
             try:
                 await self.write(*some)
@@ -162,7 +162,7 @@ class Store:
                 for each in some:
                     await self._delete(each)
 
-    async def _delete(self, delete: Delete) -> None:
+    async def _delete(self, delete: DeleteNode) -> None:
         try:
             await self.write(delete)
         except NoNode:
@@ -170,31 +170,34 @@ class Store:
 
     # -- the states of partitions --------------------------------------------
 
-    async def create_states(self, creates: Mapping[TopicPartition, PartitionState]) -> Written:
-        """Give new partitions their `state`, and the folders it lies in."""
+    async def create_states(self, creates: Mapping[TopicPartition, LeaderAndIsr]) -> WrittenStates:
+        """Create the `state` nodes of new partitions, and their parents."""
         topics = dict.fromkeys(partition.topic for partition in creates)
         await pipelined(self._make_below_topic(topic) for topic in topics)
         return await self._write_states(
             {
                 partition: (
-                    Create(partition_path(partition)),
-                    Create(partition_state_path(partition), encode_partition_state(state)),
+                    CreateNode(partition_path(partition)),
+                    CreateNode(partition_state_path(partition), encode_partition_state(state)),
                 )
                 for partition, state in creates.items()
             },
-            {partition: Led(state, 0) for partition, state in creates.items()},
+            {partition: PartitionLeadership(state, 0) for partition, state in creates.items()},
         )
 
     async def update_states(
-        self, updates: Mapping[TopicPartition, tuple[PartitionState, int]]
-    ) -> Written:
-        """Write each `state` that still has the version it was decided on."""
+        self, updates: Mapping[TopicPartition, tuple[LeaderAndIsr, int]]
+    ) -> WrittenStates:
+        """Write each `state` that still has the expected version."""
         return await self._write_states(
             {
-                each: (Set(partition_state_path(each), encode_partition_state(state), version),)
+                each: (SetData(partition_state_path(each), encode_partition_state(state), version),)
                 for each, (state, version) in updates.items()
             },
-            {each: Led(state, version + 1) for each, (state, version) in updates.items()},
+            {
+                each: PartitionLeadership(state, version + 1)
+                for each, (state, version) in updates.items()
+            },
         )
 
     async def _make_below_topic(self, topic: str) -> None:
@@ -206,35 +209,35 @@ class Store:
     async def _write_states(
         self,
         writes: Mapping[TopicPartition, tuple[Operation, ...]],
-        led: Mapping[TopicPartition, Led],
-    ) -> Written:
-        written = Written({}, [])
+        leadership: Mapping[TopicPartition, PartitionLeadership],
+    ) -> WrittenStates:
+        written = WrittenStates({}, [])
         parts = _in_parts(list(writes))
-        await pipelined(self._write_part(part, writes, led, written) for part in parts)
+        await pipelined(self._write_part(part, writes, leadership, written) for part in parts)
         return written
 
     async def _write_part(
         self,
         part: Sequence[TopicPartition],
         writes: Mapping[TopicPartition, tuple[Operation, ...]],
-        led: Mapping[TopicPartition, Led],
-        written: Written,
+        leadership: Mapping[TopicPartition, PartitionLeadership],
+        written: WrittenStates,
     ) -> None:
-        """All in one transaction; if one of them cannot be, then each in its own."""
+        """Write all in one transaction; if that fails, each in its own."""
         try:
             await self.write(*(operation for each in part for operation in writes[each]))
         except (BadVersion, NodeExists, NoNode):
             for each in part:
-                await self._write_state(each, writes[each], led[each], written)
+                await self._write_state(each, writes[each], leadership[each], written)
         else:
-            written.led.update((each, led[each]) for each in part)
+            written.leadership.update((each, leadership[each]) for each in part)
 
     async def _write_state(
         self,
         partition: TopicPartition,
         operations: tuple[Operation, ...],
-        led: Led,
-        written: Written,
+        leadership: PartitionLeadership,
+        written: WrittenStates,
     ) -> None:
         try:
             await self.write(*operations)
@@ -242,25 +245,27 @@ class Store:
             return
         except NodeExists as error:
             if error.path != partition_state_path(partition):
-                # Only its folder is there: whoever began stopped half way.
-                await self._write_state(partition, operations[1:], led, written)
+                # Only its parent exists: another controller stopped half way.
+                await self._write_state(partition, operations[1:], leadership, written)
             else:
                 written.stale.append(partition)
         except BadVersion:
             written.stale.append(partition)
         else:
-            written.led[partition] = led
+            written.leadership[partition] = leadership
 
     # -- topics --------------------------------------------------------------
 
     async def write_topic(self, topic: str, wanted: TopicAssignment, version: int) -> int:
-        """Write who holds what; partitions that another added meanwhile stay as they are.
+        """Write a topic's assignment, keeping partitions that were added meanwhile.
 
-        Returns the version the node has now. Raises NoNode.
+        Returns the node's new version. Raises NoNode.
         """
         while True:
             try:
-                (stat,) = await self.write(Set(topic_path(topic), encode_topic(wanted), version))
+                (stat,) = await self.write(
+                    SetData(topic_path(topic), encode_topic(wanted), version)
+                )
             except BadVersion:
                 wanted, version = await self._merged(topic, wanted)
             else:
@@ -280,13 +285,13 @@ class Store:
         return merged, stat.version
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove all of a topic, the mark that it shall be deleted last."""
+        """Delete all znodes of a topic, its deletion mark last."""
         await self.delete_below(topic_path(topic))
         await self.delete([config_path(topic_entity(topic))])
         await self.delete([delete_topic_path(topic)])
 
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The properties that are set on topics; none on those whose node cannot be read."""
+        """The config overrides of topics; {} for a topic whose node cannot be read."""
         return dict(zip(topics, await pipelined(map(self._topic_config, topics)), strict=True))
 
     async def _topic_config(self, topic: str) -> dict[str, str]:
@@ -294,12 +299,12 @@ class Store:
         try:
             return decode_config(topic_entity(topic), node[0]) if node else {}
         except MalformedZnode as error:
-            log.error("znode is passed over: %s", error)
+            log.error("malformed znode ignored: %s", error)
             return {}
 
     async def set_or_make(self, path: str, data: bytes) -> None:
         try:
-            await self.write(Set(path, data, ANY_VERSION))
+            await self.write(SetData(path, data, ANY_VERSION))
         except NoNode:
             await self.make(path, data)
 

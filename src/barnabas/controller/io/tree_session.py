@@ -1,7 +1,7 @@
-"""One session with the tree, over any number of lost connections: calls wait, and are made again.
+"""One session with the tree: calls wait for a lost connection, then are repeated.
 
-A change whose answer was lost may have happened. So whoever calls here must be able to meet its
-own work: a version that has moved on, a node that is there already, a node that is gone.
+A change whose response was lost may have been made. So callers must expect their own change when
+a call is repeated: a newer version, a node that exists, a node that is gone.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Final, TypeVar
 from barnabas.znodes.tree import ConnectionLoss, Coordination, SessionExpired, SessionState
 
 T = TypeVar("T")
-# The connection can be lost and back before we hear that it was lost.
+# The connection can be lost and restored before its state changes here.
 _RETRY_S: Final = 0.1
-# How many calls are under way at once: enough to fill the connection, few enough to be fair.
+# Calls in flight at once: enough to fill the connection, few enough to be fair.
 PIPELINED: Final = 500
 
 
-class Connection:
-    """Knows whether the tree can be reached; made once, for all sessions to come."""
+class TreeConnection:
+    """The connection to the tree, shared by all sessions in turn."""
 
     def __init__(self, coordination: Coordination) -> None:
         self.coordination = coordination
@@ -26,11 +26,11 @@ class Connection:
         self._on_state(coordination.state)
         coordination.listen(self._on_state)
 
-    def session(self) -> "Session":
-        return Session(self.coordination, self.settled)
+    def session(self) -> "TreeSession":
+        return TreeSession(self.coordination, self.settled)
 
     async def settled(self) -> None:
-        """Suspend until the session is known to live or known to be over."""
+        """Suspend until the session is known to be connected or expired."""
         await asyncio.sleep(_RETRY_S)
         await self._settled.wait()
 
@@ -41,9 +41,11 @@ class Connection:
             self._settled.set()
 
 
-class Session:
-    """The session that is now. When it is over every call raises SessionExpired, also if there
-    is a new one by then: what was begun in one session must not be finished in another."""
+class TreeSession:
+    """The current session. When it is over every call raises SessionExpired.
+
+    That holds even after a new session began: work of one session must not continue in another.
+    """
 
     def __init__(self, coordination: Coordination, settled: Callable[[], Awaitable[None]]) -> None:
         self.tree = coordination
@@ -55,7 +57,7 @@ class Session:
         return self.tree.session_id != self.session_id or self.tree.state is SessionState.EXPIRED
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make the call, again after each lost connection. Raises SessionExpired."""
+        """Call, and repeat the call after each lost connection. Raises SessionExpired."""
         while True:
             if self.is_over:
                 raise SessionExpired("/", f"session {self.session_id} is over")
@@ -66,7 +68,7 @@ class Session:
 
 
 async def pipelined(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all, many at once. Raises the first error, when none is under way any more."""
+    """Await all, many at once. Raises the first error once no call is in flight."""
     waiting, results = list(calls), list[T]()
     for start in range(0, len(waiting), PIPELINED):
         chunk = waiting[start : start + PIPELINED]

@@ -1,7 +1,7 @@
-"""What a controller watches in the tree: each read sets its watch again, each watch puts an event.
+"""The controller's watches: each read of the tree sets a watch, each watch puts an event.
 
-A watch is for one event, so between two reads at most one event of a kind waits in the queue,
-and nothing that happens after a read is missed.
+A watch fires once, so between two reads at most one event of a kind is queued, and no change
+after a read is missed.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Assignment, Led, LiveBroker, Topic
+from barnabas.controller.context import AssignedTopic, Assignment, LiveBroker, PartitionLeadership
 from barnabas.controller.events import (
     BrokerModified,
     BrokersChanged,
@@ -53,19 +53,19 @@ from barnabas.znodes.tree import MalformedZnode, Stat, Watch, WatchEvent
 log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
-# Enough that the way there and back counts little; few enough not to hold the loop for long.
+# Enough to amortise the round trip, few enough not to block the loop for long.
 _READ_AT_ONCE: Final = 500
 
 
-class ReassignmentAsked(NamedTuple):
-    """What a tool wants to be moved, and the version of the node that it wrote."""
+class RequestedReassignment(NamedTuple):
+    """The content of /admin/reassign_partitions, and the node's version."""
 
     targets: dict[TopicPartition, tuple[BrokerId, ...]]
     version: int
 
 
-class Watching:
-    """The controller's eyes, for as long as one epoch of it lasts."""
+class TreeWatches:
+    """The watching reads of one controller epoch."""
 
     def __init__(self, store: Store, put: Callable[[Event], None]) -> None:
         self._store = store
@@ -74,25 +74,25 @@ class Watching:
         self._ended = False
 
     def end(self) -> None:
-        """Put no events any more; watches that still wait in the tree fire in vain."""
+        """Put no more events; watches that are still set are ignored when they fire."""
         self._ended = True
 
     def _on(self, event: Event) -> Watch:
-        """The one watch that puts this event: a tree keeps the same watch once for each node."""
+        """The watch that puts this event; one object, as a tree sets the same watch once a node."""
 
         def watch(_: WatchEvent) -> None:
             if not self._ended:
                 self._put(event)
 
-        # By its type, too: to a dict two events with the same in them are one.
+        # The key has the type, too: NamedTuples of different types but equal fields are equal.
         return self._watches.setdefault((type(event), event), watch)
 
     # -- brokers -------------------------------------------------------------
 
     async def brokers(self) -> dict[BrokerId, LiveBroker]:
-        """All that are registered, in the order of their ids."""
+        """The registered brokers, sorted by id."""
         names = await self._store.children(BROKER_IDS, self._on(BrokersChanged()))
-        # Whatever else a person put there must not keep a cluster without a controller.
+        # A stray node there must not leave the cluster without a controller.
         ids = sorted(BrokerId(int(name)) for name in names if name.isascii() and name.isdigit())
         found = await pipelined(self.broker(each) for each in ids)
         return {each.broker_id: each for each in found if each is not None}
@@ -111,12 +111,12 @@ class Watching:
     async def topic_names(self) -> list[str]:
         return await self._store.children(TOPICS, self._on(TopicsChanged()))
 
-    async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Their assignments; those that are gone, or unreadable, are left out."""
+    async def topics(self, names: Sequence[str]) -> dict[str, AssignedTopic]:
+        """The topics as their znodes describe them, without missing or malformed ones."""
         found = await pipelined(self._topic(name) for name in names)
         return {name: topic for name, topic in zip(names, found, strict=True) if topic is not None}
 
-    async def _topic(self, name: str) -> Topic | None:
+    async def _topic(self, name: str) -> AssignedTopic | None:
         node = await self._store.get(topic_path(name), self._on(PartitionsChanged(name)))
         if node is None:
             return None
@@ -124,27 +124,29 @@ class Watching:
         assignment = decoded(lambda: decode_topic(name, data))
         if assignment is None:
             return None
-        return Topic(assignment.topic_id, assignments_of(assignment), stat.version)
+        return AssignedTopic(assignment.topic_id, assignments_of(assignment), stat.version)
 
     async def deletions(self) -> list[str]:
         return await self._store.children(DELETE_TOPICS, self._on(DeletionsChanged()))
 
     # -- partitions ----------------------------------------------------------
 
-    async def states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Led]:
-        """Their `state` nodes; those that have none are left out. Sets no watches."""
-        wanted, led = list(partitions), dict[TopicPartition, Led]()
+    async def states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionLeadership]:
+        """The partitions' `state` nodes, without missing ones. Sets no watches."""
+        wanted, leadership = list(partitions), dict[TopicPartition, PartitionLeadership]()
         for start in range(0, len(wanted), _READ_AT_ONCE):
             some = wanted[start : start + _READ_AT_ONCE]
             nodes = await self._store.get_many([partition_state_path(each) for each in some])
-            led.update(_led(some, nodes))
-            await asyncio.sleep(0)  # an embedded tree answers at once; others shall have their turn
-        return led
+            leadership.update(_led(some, nodes))
+            await asyncio.sleep(0)  # an embedded tree never suspends: let other tasks run
+        return leadership
 
     async def moving_states(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Led]:
-        """The same, with a watch on each: of partitions that are being reassigned."""
+    ) -> dict[TopicPartition, PartitionLeadership]:
+        """As `states`, with a watch on each: for partitions under reassignment."""
         wanted = list(partitions)
         nodes = await pipelined(
             self._store.get(partition_state_path(each), self._on(ReassignedIsrChanged(each)))
@@ -152,18 +154,18 @@ class Watching:
         )
         return dict(_led(wanted, nodes))
 
-    # -- what tools and brokers leave for the controller ----------------------
+    # -- requests and notifications in znodes ----------------------------------
 
-    async def reassignment(self) -> ReassignmentAsked | None:
-        """What /admin/reassign_partitions asks for; None if it is not there."""
+    async def reassignment(self) -> RequestedReassignment | None:
+        """The content of /admin/reassign_partitions; None if it does not exist."""
         node = await self._store.find(REASSIGN_PARTITIONS, self._on(ReassignmentNode()))
         if node is None:
             return None
         data, stat = node
-        return ReassignmentAsked(decoded(lambda: decode_reassignment(data)) or {}, stat.version)
+        return RequestedReassignment(decoded(lambda: decode_reassignment(data)) or {}, stat.version)
 
     async def preferred_election(self) -> list[TopicPartition] | None:
-        """What /admin/preferred_replica_election asks for; None if it is not there."""
+        """The content of /admin/preferred_replica_election; None if it does not exist."""
         path = PREFERRED_REPLICA_ELECTION
         node = await self._store.find(path, self._on(PreferredElectionNode()))
         if node is None:
@@ -171,23 +173,23 @@ class Watching:
         return decoded(lambda: decode_partitions(path, node[0])) or []
 
     async def isr_changes(self) -> tuple[list[str], list[TopicPartition]]:
-        """The notifications of changed ISRs, and the partitions that they name, each once."""
+        """The ISR change notifications, and the partitions that they name, each once."""
         paths, named = await self._notes(ISR_CHANGE_NOTIFICATION, IsrNotified(), decode_partitions)
         return paths, list(dict.fromkeys(each for some in named for each in some))
 
     async def log_dir_events(self) -> tuple[list[str], list[BrokerId]]:
-        """The notifications of failed log folders, and the brokers that sent them, each once."""
+        """The log directory failure notifications, and the brokers that sent them, each once."""
         paths, named = await self._notes(
             LOG_DIR_EVENT_NOTIFICATION, LogDirNotified(), decode_log_dir_event
         )
         return paths, list(dict.fromkeys(named))
 
     async def _notes(
-        self, folder: str, event: Event, decode: Callable[[str, bytes], T]
+        self, parent: str, event: Event, decode: Callable[[str, bytes], T]
     ) -> tuple[list[str], list[T]]:
-        """The sequential nodes in a folder, in their order, and what can be read of them."""
-        names = await self._store.children(folder, self._on(event))
-        paths = [f"{folder}/{name}" for name in names]
+        """The sequential nodes below `parent`, in order, and the values of the well-formed ones."""
+        names = await self._store.children(parent, self._on(event))
+        paths = [f"{parent}/{name}" for name in names]
         nodes = await pipelined(self._store.get(path) for path in paths)
         found = [
             decoded(partial(decode, path, node[0]))
@@ -198,15 +200,15 @@ class Watching:
 
 
 def assignments_of(topic: TopicAssignment) -> dict[int, Assignment]:
-    """A topic's partitions as its znode tells of them, in the order of their numbers."""
+    """A topic's partitions as its znode describes them, sorted by number."""
     return {
         index: Assignment(replicas, topic.adding.get(index, ()), topic.removing.get(index, ()))
         for index, replicas in sorted(topic.partitions.items())
     }
 
 
-def topic_assignment(topic: Topic) -> TopicAssignment:
-    """The same, as it is written."""
+def topic_assignment(topic: AssignedTopic) -> TopicAssignment:
+    """The value to write to a topic's znode."""
     return TopicAssignment(
         partitions={index: each.replicas for index, each in topic.partitions.items()},
         topic_id=topic.topic_id,
@@ -219,20 +221,20 @@ def topic_assignment(topic: Topic) -> TopicAssignment:
 
 def _led(
     partitions: Sequence[TopicPartition], nodes: Sequence[tuple[bytes, Stat] | None]
-) -> Iterator[tuple[TopicPartition, Led]]:
-    """What their `state` nodes say; one that is missing or cannot be read is left out."""
+) -> Iterator[tuple[TopicPartition, PartitionLeadership]]:
+    """The partitions' `state` nodes, without missing or malformed ones."""
     for partition, node in zip(partitions, nodes, strict=True):
         if node is None:
             continue
         state = decoded(partial(decode_partition_state, partition, node[0]))
         if state is not None:
-            yield partition, Led(state, node[1].version, node[1].mzxid)
+            yield partition, PartitionLeadership(state, node[1].version, node[1].mzxid)
 
 
 def decoded(decode: Callable[[], T]) -> T | None:
-    """None for what cannot be read: one bad node must not keep a cluster without controller."""
+    """None for a malformed znode: it must not leave the cluster without a controller."""
     try:
         return decode()
     except MalformedZnode as error:
-        log.error("znode is passed over: %s", error)
+        log.error("malformed znode ignored: %s", error)
         return None

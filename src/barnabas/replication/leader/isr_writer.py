@@ -154,7 +154,7 @@ class IsrTracker:
         Raises  ConnectionLoss: unknown; _Deposed, ZnodeError, DiskFault: not ours to write any more
         """
         path = paths.partition_state_path(change.topic_partition)
-        wanted = layout.PartitionState(
+        wanted = layout.LeaderAndIsr(
             change.leader, change.leader_epoch, change.controller_epoch, change.isr
         )
         known = change.partition_epoch if self._safeguards.isr_version_check else ANY_VERSION

@@ -19,7 +19,7 @@ from barnabas.server.cluster.topic_names import check_topic_name, is_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, Delete, MalformedZnode, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, DeleteNode, MalformedZnode, NodeExists, NoNode
 
 log = logging.getLogger("barnabas.configs")
 
@@ -345,7 +345,7 @@ class Configs:
         told = await self._coordination.children(paths.CONFIG_CHANGES)
         if old := [f"{paths.CONFIG_CHANGES}/{name}" for name in told[:-NOTIFICATIONS_KEPT]]:
             with suppress(NoNode):  # another broker was faster
-                await self._coordination.multi([Delete(path) for path in old])
+                await self._coordination.multi([DeleteNode(path) for path in old])
 
 
 def _key(resource: Resource, name: str) -> ConfigKey | None:

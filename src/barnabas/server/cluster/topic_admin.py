@@ -31,11 +31,11 @@ from barnabas.znodes.tree import (
     BadVersion,
     ConnectionLoss,
     Coordination,
-    Create,
+    CreateNode,
     NodeExists,
     NoNode,
     SessionExpired,
-    Set,
+    SetData,
     WatchEvent,
 )
 
@@ -109,13 +109,13 @@ class Topics:
         """The properties and the topic in one transaction: whoever sees one finds the other."""
         path = paths.config_path(paths.topic_entity(wanted.name))
         data = layout.encode_config(wanted.overrides)
-        create = Create(paths.topic_path(wanted.name), layout.encode_topic(topic))
+        create = CreateNode(paths.topic_path(wanted.name), layout.encode_topic(topic))
         while True:
             # Properties may be left of a topic whose deletion was not finished.
             left_over = await self._coordination.exists(path) is not None
             try:
                 await self._coordination.multi(
-                    [Set(path, data) if left_over else Create(path, data), create]
+                    [SetData(path, data) if left_over else CreateNode(path, data), create]
                 )
             except NodeExists:
                 raise _exists(wanted.name) from None

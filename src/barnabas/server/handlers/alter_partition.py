@@ -19,8 +19,8 @@ from kio.schema.alter_partition.v3.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.context import Led
-from barnabas.controller.events import AlterPartition, IsrWish
+from barnabas.controller.context import PartitionLeadership
+from barnabas.controller.events import AlterPartition, RequestedIsr
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.alter_partition import (
@@ -81,8 +81,8 @@ def _name(broker: Broker, topic: Message, version: int) -> str | None:
     return None if image is None else image.name
 
 
-def _wish(asked: Message, version: int) -> IsrWish:
-    return IsrWish(
+def _wish(asked: Message, version: int) -> RequestedIsr:
+    return RequestedIsr(
         asked.leader_epoch,
         asked.partition_epoch,
         _isr(asked, version),
@@ -97,7 +97,7 @@ def _isr(asked: Message, version: int) -> tuple[BrokerId, ...]:
 
 
 def _answers(
-    name: str | None, topic: Message, answers: dict[TopicPartition, Led | ErrorCode]
+    name: str | None, topic: Message, answers: dict[TopicPartition, PartitionLeadership | ErrorCode]
 ) -> tuple[PartitionData, ...]:
     return tuple(
         _refused(asked.partition_index, ErrorCode.unknown_topic_id)
@@ -114,7 +114,7 @@ def _as_before_ids(answer: PartitionData) -> NamedPartitionAnswer:
     return named
 
 
-def _answer(index: int, answer: Led | ErrorCode) -> PartitionData:
+def _answer(index: int, answer: PartitionLeadership | ErrorCode) -> PartitionData:
     if isinstance(answer, ErrorCode):
         return _refused(index, answer)
     return PartitionData(

@@ -12,13 +12,13 @@ from kio.schema.alter_partition_reassignments.v0.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.controller.decide.steps import Refusal
+from barnabas.controller.decide.steps import ApiError
 from barnabas.controller.events import AlterReassignments
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
-DONE: Final = Refusal(ErrorCode.none)
+DONE: Final = ApiError(ErrorCode.none)
 
 
 async def handle(

@@ -16,13 +16,16 @@ from kio.schema.elect_leaders.v2.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.controller.decide.steps import Refusal, Selector
+from barnabas.controller.decide.steps import (
+    ApiError,
+)
 from barnabas.controller.events import ElectLeaders
+from barnabas.controller.states import Selector
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
-DONE: Final = Refusal(ErrorCode.none)
+DONE: Final = ApiError(ErrorCode.none)
 TYPES: Final = {0: Selector.PREFERRED, 1: Selector.OFFLINE_UNCLEAN}
 
 

@@ -20,7 +20,7 @@ class Seen:
     topic_id: UUID | None
     replicas: tuple[BrokerId, ...]
     is_moving: bool
-    state: layout.PartitionState | None  # None: nobody has ever led it
+    state: layout.LeaderAndIsr | None  # None: nobody has ever led it
 
 
 class Onlooker:
@@ -48,7 +48,7 @@ class Onlooker:
                 )
                 yield Seen(at, assignment.topic_id, replicas, is_moving, self._state(at))
 
-    def _state(self, at: TopicPartition) -> layout.PartitionState | None:
+    def _state(self, at: TopicPartition) -> layout.LeaderAndIsr | None:
         path = paths.partition_state_path(at)
         if path not in self._nodes:
             return None

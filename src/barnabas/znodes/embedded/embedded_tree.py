@@ -1,6 +1,6 @@
-"""The coordination tree inside the broker's own process, journalled on disk or only in memory.
+"""The embedded coordination tree: in the broker's process, journalled on disk or in memory only.
 
-Sessions of one process share a Tree, so an in-process cluster coordinates as it
+The sessions of one process share a Tree, so an in-process cluster coordinates as it
 would through ZooKeeper. A restart ends every session.
 """
 
@@ -11,29 +11,29 @@ from typing import TypeAlias
 
 from barnabas.base.offload import InlineOffload, Offload
 from barnabas.disk.disk import Disk
-from barnabas.znodes.embedded.embedded_watches import Watches
 from barnabas.znodes.embedded.journal import Journal
 from barnabas.znodes.embedded.nodes import (
-    ROOT,
     Change,
     Nodes,
-    check_operation,
-    check_path,
     events_of,
 )
 from barnabas.znodes.tree import (
     ANY_VERSION,
-    Create,
-    Delete,
+    ROOT,
+    CreateNode,
+    DeleteNode,
     Operation,
     Result,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     Stat,
     StateListener,
     Watch,
+    check_operation,
+    check_path,
 )
+from barnabas.znodes.watches import Watches
 
 Plan: TypeAlias = Callable[[], Sequence[Operation]]
 
@@ -41,8 +41,8 @@ Plan: TypeAlias = Callable[[], Sequence[Operation]]
 class Tree:
     """The nodes that all sessions of this process share; the composer opens and closes it.
 
-    Transactions take turns. What one changes shows, to any session, only when it
-    is on the medium; a transaction whose write failed changed nothing.
+    Transactions are serialised. A session sees a transaction only when it is on
+    disk; a transaction whose write failed changed nothing.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Tree:
 
     @classmethod
     def open(cls, disk: Disk, offload: Offload) -> "Tree":
-        """Read the tree back from its folder, or begin one; blocks, so do it at start.
+        """Read the tree from its directory, or create it; blocks, so call it at startup.
 
         Raises  JournalDamaged, DiskFault
         """
@@ -68,42 +68,44 @@ class Tree:
 
     @classmethod
     def recover(cls, journal: Journal, offload: Offload | None = None) -> "Tree":
-        """Read a journal and end the sessions that were open when its process did."""
+        """Read a journal and end the sessions that its process left open."""
         nodes = journal.open()
-        if orphans := [Delete(path) for path in nodes.ephemerals()]:
+        if orphans := [DeleteNode(path) for path in nodes.ephemerals()]:
             zxid, changes = nodes.zxid + 1, nodes.decide(orphans, session_id=0)
             journal.write(zxid, changes)
             nodes.apply(zxid, changes)
         return cls(nodes, journal, offload)
 
     def session(self) -> "EmbeddedSession":
-        """Begin a session, connected at once."""
+        """Begin a session; it is connected at once."""
         return EmbeddedSession(self)
 
     async def close(self) -> None:
-        """Wait for the transaction under way and close the journal."""
+        """Wait for the current transaction and close the journal."""
         async with self._turn:
             if self._journal is not None:
                 self._journal.close()
 
     def join(self, watches: Watches) -> int:
-        """Give a session its id, and its watches the news."""
+        """Register a session's watches and return its session id."""
         self._last_session_id += 1
         self._watches[self._last_session_id] = watches
         return self._last_session_id
 
     async def leave(self, session_id: int) -> None:
-        """End a session: its ephemeral nodes go in one transaction."""
+        """End a session: one transaction deletes its ephemeral nodes."""
         self._watches.pop(session_id).drop()
-        await self.commit(lambda: [Delete(path) for path in self.nodes.ephemerals(session_id)], 0)
+        await self.commit(
+            lambda: [DeleteNode(path) for path in self.nodes.ephemerals(session_id)], 0
+        )
 
     async def commit(self, plan: Plan, session_id: int) -> list[Result]:
-        """Do what `plan` says, asked when it is this transaction's turn, as one transaction.
+        """Commit the operations of `plan`, called at this transaction's turn, as one transaction.
 
         Raises  a ZnodeError or a DiskFault, the tree unchanged
         """
-        # On a task of its own: if the caller is cancelled while the line is on its way to the
-        # medium, memory must follow what the medium will say.
+        # In its own task: if the caller is cancelled during the write, memory must still follow
+        # the disk.
         return await asyncio.shield(asyncio.ensure_future(self._commit(plan, session_id)))
 
     async def _commit(self, plan: Plan, session_id: int) -> list[Result]:
@@ -121,7 +123,7 @@ class Tree:
             return results
 
     def _write(self, journal: Journal, zxid: int, changes: list[Change]) -> None:
-        # Off the loop, where the nodes may be read: nobody changes them during this turn.
+        # Off the loop; reading the nodes is safe, as no other transaction runs meanwhile.
         if journal.grown:
             journal.compact(self.nodes)
         journal.write(zxid, changes)
@@ -130,7 +132,7 @@ class Tree:
 class EmbeddedSession:
     """A session with the tree of this process: Coordination without a network.
 
-    It is never suspended. It expires only when told to.
+    It is never suspended, and expires only by `expire` or `close`.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -160,11 +162,11 @@ class EmbeddedSession:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        create = Create(path, data, ephemeral, sequential)
+        create = CreateNode(path, data, ephemeral, sequential)
 
         def plan() -> list[Operation]:
             parents = self._tree.nodes.missing_parents(path) if make_parents else []
-            return [*map(Create, parents), create]
+            return [*map(CreateNode, parents), create]
 
         created = (await self._commit([create], plan))[-1]
         assert isinstance(created, str)
@@ -195,12 +197,12 @@ class EmbeddedSession:
         return sorted(node.children)
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (stat,) = await self._commit([Set(path, data, version)])
+        (stat,) = await self._commit([SetData(path, data, version)])
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._commit([Delete(path, version)])
+        await self._commit([DeleteNode(path, version)])
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
         return await self._commit(operations)
@@ -211,7 +213,7 @@ class EmbeddedSession:
             self._enter(SessionState.CONNECTED)
 
     async def expire(self) -> None:
-        """End the session as a ZooKeeper does that has not heard from it for too long."""
+        """End the session as ZooKeeper does after the session timeout."""
         if self._state is SessionState.CONNECTED:
             self._enter(SessionState.EXPIRED)
             await self._tree.leave(self._id)
@@ -234,13 +236,13 @@ class EmbeddedSession:
         return await self._tree.commit(planned, session_id)
 
     async def _before_reading(self, path: str) -> None:
-        """After this the session has heard of all that the tree will show it."""
+        """Suspend until the watches for all that the tree shows have fired."""
         check_path(path)
         await self._watches.settled()
         self._check_alive(path, self._id)
 
     def _check_alive(self, path: str, session_id: int) -> None:
-        # What waited for its turn while the session was renewed belongs to the one before.
+        # An operation that waited while the session was renewed belongs to the expired one.
         if self._state is SessionState.EXPIRED or self._id != session_id:
             raise SessionExpired(path, f"session {session_id} is over")
 

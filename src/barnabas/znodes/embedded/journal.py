@@ -1,16 +1,16 @@
-"""The embedded tree on disk: one file of checked lines, a snapshot and the transactions since.
+"""The journal of the embedded tree: one file with a snapshot and the transactions since.
 
 Each line is `<crc32c> <length> <JSON>`, CRC and length in eight hexadecimal digits:
 
-    ["barnabas-znodes", 1, zxid, nodes]                       first: what the snapshot holds
+    ["barnabas-znodes", 1, zxid, nodes]                       first: the snapshot's header
     [path, data, czxid, mzxid, version, created, owner]       one per node, parents first
     [zxid, [["+", path, data, owner], ["=", path, data], ["-", path]]]
                                                               one per transaction after it
 
-Data is text where it is UTF-8, other bytes are escaped as lone surrogates.
-A line is on the medium before anyone learns of its transaction. So a crash can
-harm the last line only, which nobody relies on: it is dropped. A bad line with
-a good one after it is damage, and the file is left for a person to look at.
+UTF-8 data is written as text; other bytes are escaped as lone surrogates.
+A line is fsynced before any session sees its transaction. So a crash can damage
+only the last line, which no session has seen: it is dropped. A bad line followed
+by a good one is corruption; the file is left unchanged for the operator.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any, Final
 from barnabas.base.checksum import crc32c
 from barnabas.base.errors import BarnabasError, DiskFault
 from barnabas.disk.disk import DataFile, Disk
-from barnabas.znodes.embedded.nodes import Change, Changed, Checked, Created, Deleted, Node, Nodes
+from barnabas.znodes.embedded.nodes import Change, Changed, Checked, Created, Deleted, Nodes, Znode
 
 FILE: Final = "znodes.journal"
 MAGIC: Final = "barnabas-znodes"
@@ -29,7 +29,7 @@ _HEAD_SIZE: Final = len("00000000 00000000 ")
 
 
 class JournalDamaged(BarnabasError):
-    """The journal cannot be trusted; it was not changed. The message names file and offset."""
+    """The journal is corrupt and was not changed. The message names file and offset."""
 
     def __init__(self, file: str, offset: int, what: str) -> None:
         super().__init__(f"{file} is damaged at byte {offset}: {what}")
@@ -38,10 +38,10 @@ class JournalDamaged(BarnabasError):
 
 
 class Journal:
-    """Keeps a tree's transactions. All methods block; one caller at a time.
+    """The transactions of a tree on disk. All methods block; one caller at a time.
 
-    After a DiskFault nobody knows what the medium holds: every later write
-    raises it again, until the journal is opened anew.
+    After a DiskFault the content of the disk is unknown: every later write raises
+    it again, until the journal is reopened.
     """
 
     def __init__(self, disk: Disk, compact_after: int = 1 << 20) -> None:
@@ -52,9 +52,9 @@ class Journal:
         self._fault: DiskFault | None = None
 
     def open(self) -> Nodes:
-        """Read the tree as of the last whole transaction; make the file if there is none.
+        """Read the tree as of the last complete transaction; create the file if it is missing.
 
-        Ephemeral nodes are there still: it is for the tree to end their sessions.
+        Ephemeral nodes are included: the tree ends their sessions.
 
         Raises  JournalDamaged, DiskFault
         """
@@ -71,11 +71,11 @@ class Journal:
 
     @property
     def grown(self) -> bool:
-        """Whether the transactions since the last snapshot outweigh it."""
+        """Whether the transactions since the last snapshot have outgrown it."""
         return self._open_file.size > 2 * self._compacted_size + self._compact_after
 
     def write(self, zxid: int, changes: Sequence[Change]) -> None:
-        """Put a transaction on the medium; on return it survives a crash. Raises DiskFault."""
+        """Append a transaction and fsync; on return it survives a crash. Raises DiskFault."""
         if self._fault:
             raise self._fault
         try:
@@ -86,7 +86,7 @@ class Journal:
             raise
 
     def compact(self, nodes: Nodes) -> None:
-        """Put a snapshot in the place of all transactions. Raises DiskFault."""
+        """Replace all transactions by a snapshot. Raises DiskFault."""
         if self._fault:
             raise self._fault
         snapshot = b"".join(_snapshot(nodes))
@@ -99,7 +99,7 @@ class Journal:
         self._compacted_size = len(snapshot)
 
     def close(self) -> None:
-        """Let go of the file; nothing can be written after this."""
+        """Close the file; later writes fail."""
         self._file = None
 
     @property
@@ -108,17 +108,17 @@ class Journal:
         return self._file
 
     def _read(self, data: bytes) -> tuple[Nodes, int]:
-        """The tree that the lines tell of, and where the last good one ends."""
+        """The tree in the lines, and the offset at which the last good line ends."""
         lines = self._lines(data)
         offset, end, header = next(lines, (0, 0, None))
         if not (isinstance(header, list) and header[:2] == [MAGIC, FORMAT]):
-            raise self._damaged(0, f"it does not begin as {MAGIC} of format {FORMAT} does")
+            raise self._damaged(0, f"it has no header of {MAGIC} format {FORMAT}")
         nodes = Nodes()
         nodes.zxid, expected = header[2:]
         for _ in range(expected):
             offset, end, record = next(lines, (end, end, None))
             if record is None:
-                raise self._damaged(offset, "the snapshot is cut short")
+                raise self._damaged(offset, "the snapshot is truncated")
             nodes.restore(record[0], _decode_node(record))
         self._compacted_size = good = end
         for offset, end, (zxid, changes) in lines:
@@ -129,7 +129,7 @@ class Journal:
         return nodes, good
 
     def _lines(self, data: bytes) -> Iterator[tuple[int, int, Any]]:
-        """Start, end and content of every good line, up to a tail that has none."""
+        """Start, end and content of every good line; a bad tail is left out."""
         start, bad = 0, -1
         while (end := data.find(b"\n", start) + 1) > 0:
             body = data[start + _HEAD_SIZE : end - 1]
@@ -166,9 +166,9 @@ def _snapshot(nodes: Nodes) -> Iterator[bytes]:
         yield _line([path, data, *numbers])
 
 
-def _decode_node(record: list[Any]) -> Node:
+def _decode_node(record: list[Any]) -> Znode:
     _, text, czxid, mzxid, version, created, owner = record
-    return Node(_to_data(text), czxid, mzxid, version, created, owner)
+    return Znode(_to_data(text), czxid, mzxid, version, created, owner)
 
 
 def _encode_changes(changes: Sequence[Change]) -> list[list[Any]]:

@@ -1,7 +1,7 @@
-"""The znodes themselves, in memory: deciding what a transaction changes, and applying it.
+"""The znodes of the embedded tree, in memory.
 
-`decide` is pure and `apply` cannot fail, so that a journal may stand between
-them, and replaying a journal is nothing but applying it.
+`decide` computes a transaction's changes and is pure; `apply` makes them and cannot
+fail. The journal is written between the two, and replaying it only applies it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.znodes.tree import (
     ANY_VERSION,
+    ROOT,
     BadVersion,
-    Check,
-    Create,
-    Delete,
+    CheckVersion,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoChildrenForEphemerals,
     NodeExists,
@@ -21,12 +22,13 @@ from barnabas.znodes.tree import (
     NotEmpty,
     Operation,
     Result,
-    Set,
+    SetData,
     Stat,
     WatchEvent,
+    name_of,
+    parent_of,
 )
 
-ROOT: Final = "/"
 PERSISTENT: Final = 0
 
 
@@ -46,7 +48,7 @@ class Deleted(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Changes nothing; keeps a transaction's results in step with its operations."""
+    """No change; gives a version check its place among a transaction's results."""
 
     path: str
 
@@ -55,8 +57,8 @@ Change: TypeAlias = Created | Changed | Deleted | Checked
 
 
 @dataclass(slots=True)
-class Node:
-    """One znode. `created` counts the children it ever had, which numbers sequential ones."""
+class Znode:
+    """One znode. `created` counts the children ever created, and numbers sequential ones."""
 
     data: bytes
     czxid: int
@@ -72,7 +74,7 @@ class Node:
             czxid=self.czxid,
             mzxid=self.mzxid,
             version=self.version,
-            # Every child made, plus every child removed, as ZooKeeper reports it.
+            # Children created plus children deleted, as in ZooKeeper.
             cversion=2 * self.created - len(self.children),
             ephemeral_owner=self.owner,
             num_children=len(self.children),
@@ -85,9 +87,9 @@ class Nodes:
 
     def __init__(self) -> None:
         self.zxid = 0
-        self._nodes = {ROOT: Node(data=b"", czxid=0, mzxid=0)}
+        self._nodes = {ROOT: Znode(data=b"", czxid=0, mzxid=0)}
 
-    def __getitem__(self, path: str) -> Node:
+    def __getitem__(self, path: str) -> Znode:
         """Raises NoNode."""
         try:
             return self._nodes[path]
@@ -97,7 +99,7 @@ class Nodes:
     def __contains__(self, path: str) -> bool:
         return path in self._nodes
 
-    def __iter__(self) -> Iterator[tuple[str, Node]]:
+    def __iter__(self) -> Iterator[tuple[str, Znode]]:
         """Every node and its path, parents before children."""
         return iter(sorted(self._nodes.items()))
 
@@ -113,27 +115,27 @@ class Nodes:
         )
 
     def missing_parents(self, path: str) -> list[str]:
-        """What has to be made before `path` can be, topmost first."""
+        """The missing ancestors of `path`, topmost first."""
         missing = []
         while (path := parent_of(path)) not in self._nodes:
             missing.append(path)
         return missing[::-1]
 
     def decide(self, operations: Sequence[Operation], session_id: int) -> list[Change]:
-        """What the operations would change, each seeing those before it; changes nothing.
+        """Return the changes that the operations make, each seeing those before it.
 
-        Raises  a ZnodeError for the first operation that cannot be done
+        Raises  a ZnodeError for the first operation that fails
         """
         draft = _Draft(self._nodes)
         return [draft.decide(operation, session_id) for operation in operations]
 
     def apply(self, zxid: int, changes: Sequence[Change]) -> list[Result]:
-        """Carry out one decided transaction; returns what each operation answers."""
+        """Apply one decided transaction; return the result of each operation."""
         self.zxid = zxid
         return [self._apply(zxid, change) for change in changes]
 
-    def restore(self, path: str, node: Node) -> None:
-        """Put back one node of a snapshot; its parent comes before it."""
+    def restore(self, path: str, node: Znode) -> None:
+        """Restore one node of a snapshot; its parent must be restored before."""
         self._nodes[path] = node
         if path != ROOT:
             self._nodes[parent_of(path)].children[name_of(path)] = None
@@ -141,7 +143,7 @@ class Nodes:
     def _apply(self, zxid: int, change: Change) -> Result:
         match change:
             case Created(path, data, owner):
-                self._nodes[path] = Node(data=data, czxid=zxid, mzxid=zxid, owner=owner)
+                self._nodes[path] = Znode(data=data, czxid=zxid, mzxid=zxid, owner=owner)
                 parent = self._nodes[parent_of(path)]
                 parent.children[name_of(path)] = None
                 parent.created += 1
@@ -157,7 +159,7 @@ class Nodes:
 
 
 class _Shape(NamedTuple):
-    """As much of a node as deciding needs."""
+    """The fields of a node that decisions need."""
 
     version: int
     created: int
@@ -166,30 +168,30 @@ class _Shape(NamedTuple):
 
 
 class _Draft:
-    """The tree as it would be after the operations decided so far."""
+    """The tree after the operations decided so far."""
 
-    def __init__(self, nodes: dict[str, Node]) -> None:
+    def __init__(self, nodes: dict[str, Znode]) -> None:
         self._nodes = nodes
         self._changed: dict[str, _Shape | None] = {}
 
     def decide(self, operation: Operation, session_id: int) -> Change:
         match operation:
-            case Create():
+            case CreateNode():
                 return self._create(operation, session_id)
-            case Set(path, data, version):
+            case SetData(path, data, version):
                 shape = self._expect(path, version)
                 self._changed[path] = shape._replace(version=shape.version + 1)
                 return Changed(path, data)
-            case Delete(path, version):
+            case DeleteNode(path, version):
                 if self._expect(path, version).children:
                     raise NotEmpty(path)
                 self._delete(path)
                 return Deleted(path)
-            case Check(path, version):
+            case CheckVersion(path, version):
                 self._expect(path, version)
                 return Checked(path)
 
-    def _create(self, operation: Create, session_id: int) -> Created:
+    def _create(self, operation: CreateNode, session_id: int) -> Created:
         parent_path = parent_of(operation.path)
         parent = self._find(parent_path)
         if parent is None:
@@ -230,7 +232,7 @@ class _Draft:
 
 
 def events_of(change: Change) -> tuple[WatchEvent, ...]:
-    """What watches have to hear of a change."""
+    """The watch events of a change."""
     match change:
         case Created(path):
             below = WatchEvent(EventKind.CHILDREN, parent_of(path))
@@ -242,26 +244,3 @@ def events_of(change: Change) -> tuple[WatchEvent, ...]:
             return WatchEvent(EventKind.DELETED, path), below
         case Checked():
             return ()
-
-
-def parent_of(path: str) -> str:
-    return path.rpartition("/")[0] or ROOT
-
-
-def name_of(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def check_path(path: str) -> None:
-    """Raises ValueError, a bug of the caller, unless `path` can name a node."""
-    if path == ROOT:
-        return
-    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
-        raise ValueError(f"{path!r} is not the path of a znode")
-
-
-def check_operation(operation: Operation) -> None:
-    """Raises ValueError, a bug of the caller, for what no tree can do."""
-    check_path(operation.path)
-    if isinstance(operation, Delete) and operation.path == ROOT:
-        raise ValueError("the root of the tree cannot be deleted")

@@ -1,4 +1,4 @@
-"""The interface's operations, answers and errors in kazoo's terms, and back."""
+"""Translation of operations, results and errors between the interface and kazoo."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,10 +10,10 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.znodes.tree import (
     BadVersion,
-    Check,
+    CheckVersion,
     ConnectionLoss,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     EventKind,
     NoChildrenForEphemerals,
     NodeExists,
@@ -22,14 +22,14 @@ from barnabas.znodes.tree import (
     Operation,
     Result,
     SessionExpired,
-    Set,
+    SetData,
     Stat,
     ZnodeError,
 )
 
 
-class NotOffered(ZnodeError):
-    """The server is too old for such a request."""
+class UnsupportedByServer(ZnodeError):
+    """The server is too old for the request."""
 
 
 EVENT_KINDS: Final[dict[Any, EventKind]] = {
@@ -47,12 +47,12 @@ _ERRORS: Final[dict[type[Exception], type[ZnodeError]]] = {
     kazoo_errors.SessionExpiredError: SessionExpired,
     kazoo_errors.ConnectionClosedError: SessionExpired,
     kazoo_errors.ConnectionLoss: ConnectionLoss,
-    # Another server of the ensemble has the session, or none had time: asked again, it is settled.
+    # Another server has the session, or the server was too busy: a retry settles both.
     kazoo_errors.SessionMovedError: ConnectionLoss,
     kazoo_errors.OperationTimeoutError: ConnectionLoss,
-    kazoo_errors.UnimplementedError: NotOffered,
+    kazoo_errors.UnimplementedError: UnsupportedByServer,
 }
-# The only read that is made in one request with others; this one leaves no watch.
+# The header of each read within ReadMany, which sets no watch.
 _READ_HEAD: Final = requests.multiheader_struct.pack(requests.GetData.type, False, -1)
 _END: Final = requests.multiheader_struct.pack(-1, True, -1)
 _FAILED: Final = -1
@@ -62,18 +62,19 @@ _SEQUENTIAL: Final = 2
 
 
 class Chroot(str):
-    """The node below which a session's tree lies, as a path without a trailing slash, or ""."""
+    """The root of a session's tree on the server: a path without a trailing slash, or ""."""
 
     def full(self, path: str) -> str:
-        """What the server calls the node that the session calls `path`."""
+        """The server's path of the session's `path`."""
         return self + path if path != "/" else str(self) or "/"
 
     def inside(self, full_path: str) -> str:
+        """The session's path of the server's `full_path`."""
         return full_path[len(self) :] or "/"
 
 
 class ReadMany:
-    """Reads of many nodes in one request, which servers know since ZooKeeper 3.6 and kazoo not."""
+    """Reads of many nodes in one request: ZooKeeper has it since 3.6, kazoo does not."""
 
     type = 22
 
@@ -108,7 +109,7 @@ def _read_of(path: str) -> bytes:
 
 
 def nodes_of(paths: Sequence[str], answers: Sequence[Any]) -> list[tuple[bytes, Stat] | None]:
-    """What ReadMany was answered. Raises the error of a read that failed, if not for want of it."""
+    """The nodes that ReadMany found, None for a missing one. Raises the error of a failed read."""
     found: list[tuple[bytes, Stat] | None] = []
     for path, answer in zip(paths, answers, strict=True):
         if isinstance(answer, kazoo_errors.NoNodeError):
@@ -121,22 +122,22 @@ def nodes_of(paths: Sequence[str], answers: Sequence[Any]) -> list[tuple[bytes, 
 
 
 def request_of(operation: Operation, chroot: Chroot) -> Any:
-    """One operation as part of a transaction."""
+    """One operation of a transaction, as kazoo's request."""
     path = chroot.full(operation.path)
     match operation:
-        case Create(_, data, ephemeral, sequential):
+        case CreateNode(_, data, ephemeral, sequential):
             flags = _EPHEMERAL * ephemeral | _SEQUENTIAL * sequential
             return requests.Create(path, data or None, OPEN_ACL_UNSAFE, flags)
-        case Set(_, data, version):
+        case SetData(_, data, version):
             return requests.SetData(path, data or None, version)
-        case Delete(_, version):
+        case DeleteNode(_, version):
             return requests.Delete(path, version)
-        case Check(_, version):
+        case CheckVersion(_, version):
             return requests.CheckVersion(path, version)
 
 
 def results_of(operations: Sequence[Operation], answers: list[Any], chroot: Chroot) -> list[Result]:
-    """What a transaction answers. Raises the error of the operation because of which it failed."""
+    """The results of a transaction. Raises the error of the operation that failed."""
     for operation, answer in zip(operations, answers, strict=True):
         failed = isinstance(answer, kazoo_errors.KazooException)
         if failed and not isinstance(answer, kazoo_errors.RolledBackError):
@@ -167,6 +168,6 @@ def stat_of(stat: ZnodeStat) -> Stat:
 
 
 def error_of(path: str, error: Exception) -> ZnodeError:
-    """The interface's error; an answer that it does not know of is a ZnodeError and no more."""
+    """The interface's error for one of kazoo's; a plain ZnodeError for an unknown one."""
     known = _ERRORS.get(type(error))
     return known(path) if known else ZnodeError(path, repr(error))

@@ -1,11 +1,11 @@
-"""The border to kazoo's thread: what it settles and sees is handed to the event loop, in order.
+"""The bridge from kazoo's thread to the event loop: responses, watches and states, in order.
 
-kazoo is told by its handler how to wait, connect and report. This one has no
-threads of its own beside kazoo's connection: answers, watches and states go into
-one mailbox, which wakes the loop once for many letters, so that nothing overtakes.
+A kazoo handler defines how kazoo waits, connects and reports. This one starts no
+threads beside kazoo's connection: responses, watches and states go through one
+mailbox, which keeps their order and wakes the loop once for many of them.
 
-It is also quick, for reads by the thousand: requests and answers go through
-buffers, so that a system call moves many of them, and asking never blocks the loop.
+It is fast for thousands of reads: requests and responses are buffered, so that one
+system call moves many of them, and sending a request never blocks the loop.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback
 
-# How long a server may take to accept a connection; less than kazoo waits for its thread to end.
+# The timeout of a connection attempt; shorter than kazoo waits for its thread to end.
 CONNECT_WITHIN_S: Final = 5.0
 _BUFFER_BYTES: Final = 64 * 1024
 
@@ -28,7 +28,7 @@ Receiver: TypeAlias = Callable[[Any, Exception | None], None]
 
 
 class Mailbox:
-    """Calls on the event loop what any thread posts, in the order posted."""
+    """Runs callbacks that any thread posts on the event loop, in the order posted."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -39,25 +39,25 @@ class Mailbox:
         self._letters.append(letter)
         if not self._announced:
             self._announced = True
-            with suppress(RuntimeError):  # the loop is closed: nobody is left who wants to know
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        # First, so that who posts from now on announces it again.
+        # First, so that a later post announces itself again.
         self._announced = False
         while self._letters:
             self._letters.popleft()()
 
 
 class Reply:
-    """What kazoo will answer to one request; settled by its thread, received on the loop."""
+    """kazoo's response to one request; set by its thread, received on the loop."""
 
     __slots__ = ("_mailbox", "_outcome", "receiver")
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         self._outcome: tuple[Any, Exception | None] = (None, None)
-        # Set by who asked, in the same step of the loop, and so before anything is delivered.
+        # Set by the caller in the same step of the loop, so before any delivery.
         self.receiver: Receiver | None = None
 
     def set(self, value: Any = None) -> None:
@@ -75,10 +75,10 @@ class Reply:
 
 
 class Bell:
-    """Both ends of the pair by which kazoo wakes its thread: rung once per request.
+    """The socket pair by which kazoo wakes its thread, once per request.
 
-    Ringing never blocks, however many requests wait. It sounds when the loop has
-    done what it is doing, so that all requests made at once wake the thread once.
+    `send` never blocks, however many requests wait. The wake-up is sent at the end
+    of the loop's turn, so that all requests of one turn wake the thread once.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -102,17 +102,17 @@ class Bell:
         return 1
 
     def _sound(self) -> None:
-        with suppress(OSError):  # closed meanwhile: nobody is to be woken
+        with suppress(OSError):  # closed meanwhile
             self._writer.send(b"\0")
 
     def recv(self, _: int) -> bytes:
-        """Take one ring."""
+        """Remove one ring."""
         if self._rings:
             self._rings.popleft()
         return b"\0"
 
     def quieten(self) -> None:
-        """For the thread that it woke, which has to look at `pending` after this."""
+        """Acknowledge the wake-up, on the woken thread, which must then check `pending`."""
         self._reader.recv(_BUFFER_BYTES)
         self._sounds = False
 
@@ -122,7 +122,10 @@ class Bell:
 
 
 class BufferedSocket:
-    """A connection to a server that reads ahead, and sends when there is nothing else to do."""
+    """A connection to a server that reads ahead, and sends when there is nothing else to do.
+
+    The interface is that of a socket, as far as kazoo uses it.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -136,7 +139,7 @@ class BufferedSocket:
         self._connection.setblocking(flag)
 
     def pending(self) -> int:
-        """How many bytes `recv` has without asking the network."""
+        """How many bytes `recv` returns without a system call."""
         return len(self._received)
 
     def recv(self, size: int) -> bytes:
@@ -150,7 +153,7 @@ class BufferedSocket:
         return len(data)
 
     def flush(self) -> None:
-        """Send as much as the network takes now."""
+        """Send as much as the kernel accepts now."""
         if self.unsent:
             with suppress(BlockingIOError):
                 del self.unsent[: self._connection.send(self.unsent)]
@@ -159,17 +162,17 @@ class BufferedSocket:
         self._connection.close()
 
     def break_off(self) -> None:
-        """From any thread: let whoever waits for this connection see its end."""
-        with suppress(OSError):  # it has ended already
+        """Shut the connection down, from any thread: its reader sees the end."""
+        with suppress(OSError):  # it is closed already
             self._connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Event(threading.Event):
-    """Cleared only while nobody asks; so what was asked was asked before.
+    """An event that is cleared only while no request is being queued.
 
-    kazoo clears the event that says "connected" and then fails all that was asked.
-    What slipped in between would be sent after a reconnect, when its asker has long
-    been told that the connection was lost and has looked whether it was done.
+    When the connection is lost, kazoo clears the "connected" event and then fails all
+    queued requests. A request queued in between would be sent after a reconnect, when
+    its caller has already received ConnectionLoss and checked whether it was done.
     """
 
     def __init__(self, asking: threading.Lock) -> None:
@@ -182,25 +185,25 @@ class _Event(threading.Event):
 
 
 class MailboxHandler(SequentialThreadingHandler):
-    """Tells kazoo's thread how to wait, connect and report; for one session only."""
+    """Defines how kazoo's thread waits, connects and reports, for one session."""
 
     running = True
 
     def __init__(self, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
-        # Held by who asks kazoo for something, from seeing that it is connected until it is asked.
+        # Held while a request is queued, from the check of the connection on.
         self.asking = threading.Lock()
         self._socket: BufferedSocket | None = None
         self._over = False
 
     def start(self) -> None:
-        """There are no worker threads."""
+        """No-op: there are no worker threads."""
 
     def stop(self) -> None:
-        """There are no worker threads."""
+        """No-op: there are no worker threads."""
 
     def end(self) -> None:
-        """Break off the connection and allow no other: the session is over."""
+        """Close the connection and allow no other: the session is over."""
         self._over = True
         if self._socket is not None:
             self._socket.break_off()
@@ -224,8 +227,8 @@ class MailboxHandler(SequentialThreadingHandler):
         connection = socket.create_connection(address, min(timeout, CONNECT_WITHIN_S))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = BufferedSocket(connection)
-        # kazoo begins another session by itself when one has expired. Its owner has to hear of
-        # the end first, and nothing may be done for it in a session that it does not know.
+        # kazoo begins another session by itself when one has expired. The owner must see the
+        # expiration first: nothing may be done for it in a session that it does not know.
         if self._over:
             connection.close()
             raise ConnectionAbortedError("the session is over")
@@ -238,12 +241,12 @@ class MailboxHandler(SequentialThreadingHandler):
         _: Sequence[object],
         timeout: float | None = None,
     ) -> tuple[list[Bell | BufferedSocket], list[BufferedSocket], list[object]]:
-        """Wait as select.select does, but for buffers too; what is to be sent never waits."""
+        """Wait as select.select does, including buffered data; writers are always ready."""
         if writers:
             return [], list(writers), []
         if len(readers) == 1 and timeout is not None:
-            # For the rest of an answer; above all for a session's first on a new connection, which
-            # a server that is starting may forget. kazoo would wait as long as the session lasts.
+            # kazoo waits for the rest of a response. A starting server may drop the first one on a
+            # new connection, and kazoo would wait for the whole session timeout.
             timeout = min(timeout, max(CONNECT_WITHIN_S, timeout / 3))
         while True:
             pending = [each for each in readers if each.pending()]
@@ -260,7 +263,7 @@ class MailboxHandler(SequentialThreadingHandler):
 
 
 def _poll(readers: Sequence[Bell | BufferedSocket], timeout: float | None) -> dict[int, int]:
-    """What can be read, by file number; 0 where there is only room to send more."""
+    """The readable files, by descriptor; 0 for one that is only writable."""
     poll = select.poll()
     for each in readers:
         unsent = isinstance(each, BufferedSocket) and each.unsent

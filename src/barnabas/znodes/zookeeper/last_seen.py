@@ -1,8 +1,8 @@
-"""What a session saw when it left its watches, to tell what it missed while it was cut off.
+"""The last seen state of watched nodes, to detect the events missed during a disconnect.
 
-A server forgets the watches of a connection that broke, and kazoo does not bring
-them back. After a reconnect every watched node is looked at again (which leaves
-the watch again) and compared with what was seen.
+A server forgets the watches of a lost connection, and kazoo does not restore them.
+After a reconnect every watched node is read again (which sets the watch again) and
+compared with its last seen state.
 """
 
 from typing import NamedTuple, Protocol, TypeAlias
@@ -11,7 +11,7 @@ from barnabas.znodes.tree import EventKind, WatchEvent
 
 
 class ServerStat(Protocol):
-    """As much of a server's Stat as comparing needs."""
+    """The fields of a server's Stat that the comparison needs."""
 
     @property
     def czxid(self) -> int: ...
@@ -22,7 +22,7 @@ class ServerStat(Protocol):
 
 
 class _Seen(NamedTuple):
-    """The transactions that created the node, and last changed what is watched of it."""
+    """The transactions that created the node and last changed its watched part."""
 
     created: int
     changed: int
@@ -32,7 +32,7 @@ _Table: TypeAlias = dict[str, _Seen | None]
 
 
 class LastSeen:
-    """For every watched node what the session saw of it; None where there was no node."""
+    """The last seen state of every watched node; None if it did not exist."""
 
     def __init__(self) -> None:
         self._data: _Table = {}
@@ -53,7 +53,7 @@ class LastSeen:
         self._children[path] = _Seen(stat.czxid, stat.pzxid)
 
     def forget(self, event: WatchEvent) -> None:
-        """The watches that wait for such an event are used up."""
+        """Forget the nodes whose watches this event fires."""
         if event.kind is not EventKind.CHILDREN:
             self._data.pop(event.path, None)
         if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
@@ -64,7 +64,7 @@ class LastSeen:
         self._children.clear()
 
     def missed_data(self, path: str, stat: ServerStat | None) -> WatchEvent | None:
-        """What a watch on this node's data would have been told first."""
+        """The first event that a watch on the node's data missed, or None."""
         if path not in self._data:
             return None
         before, now = self._data[path], _data_of(stat)
@@ -73,6 +73,7 @@ class LastSeen:
         return _difference(path, before, now, EventKind.CHANGED)
 
     def missed_children(self, path: str, stat: ServerStat | None) -> WatchEvent | None:
+        """The first event that a watch on the node's children missed, or None."""
         before = self._children.get(path)
         now = _Seen(stat.czxid, stat.pzxid) if stat else None
         return _difference(path, before, now, EventKind.CHILDREN) if before else None

@@ -1,4 +1,4 @@
-"""One client of kazoo's, set up so that it serves one session and no other."""
+"""A kazoo client for exactly one ZooKeeper session."""
 
 import asyncio
 import logging
@@ -16,22 +16,22 @@ from kazoo.retry import KazooRetry
 from barnabas.znodes.tree import ConnectionLoss
 from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, MailboxHandler, Reply
 
-# Every attempt to reconnect is a warning to kazoo. The operator hears of each change of state.
+# kazoo warns about every attempt to reconnect. The session logs each change of state instead.
 _kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 
-class Connection:
-    """Reconnects for ever, until its session expires; `on_state` is called on the loop."""
+class ZooKeeperConnection:
+    """Reconnects until its session expires; `on_state` is called on the loop."""
 
     def __init__(
         self,
         hosts: str,
         session_timeout_ms: int,
         mailbox: Mailbox,
-        on_state: Callable[["Connection", str], None],
+        on_state: Callable[["ZooKeeperConnection", str], None],
     ) -> None:
         self._mailbox = mailbox
         self._on_state = on_state
@@ -45,28 +45,28 @@ class Connection:
             connection_retry=untyped_retry(**_RECONNECT, sleep_func=self._handler.sleep_func),
             logger=_kazoo_log,
         )
-        self.client.add_listener(self._hear)
+        self.client.add_listener(self._on_kazoo_state)
         self.session_id = 0
-        # Set when the session began, or never will.
+        # Set once the session began, or is closed before that.
         self.settled = asyncio.Event()
 
     def ask(self, path: str, request: Callable[[], Reply]) -> Reply:
-        """Put a request in line. Raises ConnectionLoss, nothing asked, if not connected."""
+        """Queue a request. Raises ConnectionLoss, nothing queued, if not connected."""
         with self._handler.asking:
             if self.client.connected:
                 return request()
-        # kazoo knows already; so may who asked.
+        # kazoo knows that the connection is lost; the session's state must agree.
         self._on_state(self, KazooState.SUSPENDED)
         raise ConnectionLoss(path, "not connected")
 
     def call(self, request: Any) -> Reply:
-        """Send a request that the client has no method for; to be given to `ask`."""
+        """Send a request that kazoo has no method for; use it within `ask`."""
         reply = self._handler.async_result()
         self.client._call(request, reply)
         return reply
 
     def end(self, *, gently: bool) -> "asyncio.Future[None]":
-        """Stop kazoo, on a thread since it blocks; `gently` closes the session at the server."""
+        """Stop kazoo on a thread, as it blocks; `gently` closes the session at the server."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not gently:
             self._handler.end()
@@ -79,8 +79,8 @@ class Connection:
             self.client.close()
         self._mailbox.post(partial(ended.set_result, None))
 
-    def _hear(self, state: str) -> None:
-        # On kazoo's thread: after this it would begin another session.
+    def _on_kazoo_state(self, state: str) -> None:
+        # On kazoo's thread: after this call kazoo would begin another session.
         if state == KazooState.LOST:
             self._handler.end()
         elif state == KazooState.CONNECTED:

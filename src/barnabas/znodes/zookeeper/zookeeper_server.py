@@ -1,8 +1,8 @@
-"""A ZooKeeper server of one's own, as a process: for a cluster on one machine and for tests.
+"""A local ZooKeeper server as a child process, for a cluster on one machine and for tests.
 
-The classes come with PySpark, so that nothing has to be fetched. It listens on
-127.0.0.1 only, keeps its data, configuration and log in one folder, and can be
-started again on them after any end.
+PySpark includes the classes, so nothing has to be downloaded. The server listens on
+127.0.0.1 only, keeps its data, configuration and log in one directory, and can be
+restarted on them after a stop or a crash.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ STOPPED_WITHIN_S: Final = 10.0
 _POLL_S: Final = 0.02
 
 _MAIN_CLASS: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# Of the hundreds of jars only what the server loads, so that Java finds it at once.
+# Only the jars that the server loads, of hundreds: Java starts faster.
 _JARS: Final = (
     "zookeeper-[0-9]*.jar",
     "zookeeper-jute-*.jar",
@@ -36,7 +36,7 @@ _JARS: Final = (
     "metrics-core-*.jar",
     "snappy-java-*.jar",
 )
-# Small, and quick to start rather than fast in the long run.
+# A small heap, and a fast start rather than peak performance.
 _JAVA_OPTIONS: Final = (
     "-Xms32m",
     "-Xmx256m",
@@ -44,8 +44,8 @@ _JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
 )
-# A short tick allows short session timeouts and ends expired sessions soon. Every client of this
-# machine has the same address: no limit for it.
+# A short tick allows short session timeouts and expires sessions soon. All clients of this machine
+# have the same address: their number is not limited.
 _CONFIG: Final = """dataDir={folder}/data
 clientPort={port}
 clientPortAddress={host}
@@ -69,7 +69,7 @@ appender.console.layout.pattern=%d %p %m (%c{1})%n
 class ZooKeeperServer:
     """One ZooKeeper server; it keeps its port and data over restarts.
 
-    `launcher` is put before the Java command, for who wants the process wrapped.
+    `launcher` is a command that wraps the Java command.
     """
 
     def __init__(self, folder: Path, port: int = 0, *, launcher: Sequence[str] = ()) -> None:
@@ -81,7 +81,7 @@ class ZooKeeperServer:
 
     @property
     def address(self) -> str:
-        """Host and port, as clients take them; the port is known after the first start."""
+        """host:port for clients; the port is known after the first start."""
         return f"{HOST}:{self._port}"
 
     @property
@@ -93,10 +93,10 @@ class ZooKeeperServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Return when it answers; blocks for about half a second.
+        """Start the server and return when it serves; blocks for about half a second.
 
         Raises  ConfigError, nothing left running, if Java or PySpark is missing or the
-                server does not come up
+                server does not start
         """
         assert self._process is None, "the server runs already"
         java, jars = _java(), _jars()
@@ -108,7 +108,7 @@ class ZooKeeperServer:
         logging_option = f"-Dlog4j2.configurationFile={logging}"
         command = [*self._launcher, java, *_JAVA_OPTIONS, logging_option]
         with self.log_path.open("ab") as output:
-            # In a process group of its own, so that Ctrl-C reaches its clients first.
+            # In its own process group, so that Ctrl-C reaches its clients first.
             self._process = subprocess.Popen(
                 [*command, "-cp", ":".join(jars), _MAIN_CLASS, str(config)],
                 stdin=subprocess.DEVNULL,
@@ -119,17 +119,17 @@ class ZooKeeperServer:
         self._wait_until_ready()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that is not enough; does nothing if it does not run."""
+        """Send SIGTERM, and SIGKILL after a timeout; a no-op if the server does not run."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: what it acknowledged it has on disk, nothing else."""
+        """Send SIGKILL: only what the server has acknowledged is on disk."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stand but nothing is answered, until `resume`."""
+        """Send SIGSTOP: connections stay open, requests get no response until `resume`."""
         self._running().send_signal(signal.SIGSTOP)
-        # The signal is under way, and a busy machine lets the process answer until it arrives.
+        # Wait for the signal to arrive: until then the process still responds.
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
@@ -148,12 +148,14 @@ class ZooKeeperServer:
                 return
         self.kill()
         raise ConfigError(
-            f"the ZooKeeper server on {self.address} did not come up: see {self.log_path}"
+            f"the ZooKeeper server on {self.address} did not start: see {self.log_path}"
         )
 
     def _answers(self) -> bool:
-        """Whether it serves sessions; `ruok` it answers before that, and who asks for a session
-        too early may wait for its answer as long as the session would last."""
+        """Whether the server serves sessions.
+
+        `ruok` succeeds too early: a session requested then may get no response until its timeout.
+        """
         try:
             with socket.create_connection((HOST, self._port), timeout=1) as connection:
                 connection.sendall(b"srvr")
@@ -167,7 +169,7 @@ class ZooKeeperServer:
         if process is None:
             return
         process.send_signal(number)
-        # A paused process takes no other signal until it goes on.
+        # A paused process handles no other signal until it continues.
         process.send_signal(signal.SIGCONT)
         try:
             process.wait(STOPPED_WITHIN_S)
@@ -185,7 +187,7 @@ def _java() -> str:
 
 
 def _jars() -> list[str]:
-    # Asks where PySpark is without importing it, which would take longer than the server.
+    # Find PySpark without importing it, which would take longer than starting the server.
     spec = importlib.util.find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
     found = [sorted(folder.glob(pattern)) for pattern in _JARS] if folder else []

@@ -1,11 +1,11 @@
-"""Coordination through ZooKeeper: one session, over kazoo, for the event loop.
+"""The coordination tree on ZooKeeper: one session, over kazoo, for the event loop.
 
-kazoo keeps the connection and reconnects for ever; its thread hands over all it
-hears through one mailbox (kazoo_thread.py). What this adds is the interface's view
-of a session. One that expired stays so until `renew`, which takes another client
-of kazoo's. One that was cut off is CONNECTED again only after its watches are
-back and have been told what they missed (last_seen.py); this comes in no
-particular order, for the server does not tell it.
+kazoo keeps the connection and reconnects for ever; its thread passes responses and
+events through one mailbox (kazoo_thread.py). This module adds the interface's view
+of a session. An expired session stays expired until `renew`, which starts another
+kazoo client. A session that lost its connection is CONNECTED again only after its
+watches are set again and those that missed an event have fired (last_seen.py), in
+no particular order, as the server does not report it.
 """
 
 import asyncio
@@ -19,30 +19,33 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from barnabas.base.errors import ConfigError
-from barnabas.znodes.embedded.embedded_watches import Watches
-from barnabas.znodes.embedded.nodes import ROOT, check_operation, check_path, parent_of
 from barnabas.znodes.tree import (
     ANY_VERSION,
+    ROOT,
     ConnectionLoss,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     NodeExists,
     NoNode,
     Operation,
     Result,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     Stat,
     StateListener,
     Watch,
     WatchEvent,
+    check_operation,
+    check_path,
+    parent_of,
 )
+from barnabas.znodes.watches import Watches
 from barnabas.znodes.zookeeper.kazoo_requests import (
     EVENT_KINDS,
     Chroot,
-    NotOffered,
     ReadMany,
+    UnsupportedByServer,
     error_of,
     nodes_of,
     request_of,
@@ -51,7 +54,7 @@ from barnabas.znodes.zookeeper.kazoo_requests import (
 )
 from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, Reply
 from barnabas.znodes.zookeeper.last_seen import LastSeen
-from barnabas.znodes.zookeeper.zookeeper_connection import Connection
+from barnabas.znodes.zookeeper.zookeeper_connection import ZooKeeperConnection
 
 log = logging.getLogger("barnabas.zookeeper")
 
@@ -59,10 +62,10 @@ log = logging.getLogger("barnabas.zookeeper")
 async def connect(
     address: str, *, session_timeout_ms: int, connection_timeout_ms: int
 ) -> "ZooKeeperSession":
-    """Begin a session with the servers at `host:port,host:port/chroot`; the chroot is made.
+    """Begin a session with the servers at `host:port,host:port/chroot`; create the chroot.
 
-    Raises  ConnectionLoss, nothing left behind, if none of them answers in time
-            ConfigError if the address cannot be one
+    Raises  ConnectionLoss, nothing left behind, if no server responds in time
+            ConfigError for an invalid address
     """
     hosts, _, below = address.partition("/")
     chroot = f"/{below.strip('/')}"
@@ -74,10 +77,10 @@ async def connect(
             if chroot != ROOT:
                 await session.enter(chroot)
     except ValueError as error:
-        raise ConfigError(f"{address} is not where a ZooKeeper can be: {error}") from None
+        raise ConfigError(f"{address} is not a ZooKeeper address: {error}") from None
     except TimeoutError:
         await session.close()
-        detail = f"no ZooKeeper at {hosts} answered within {connection_timeout_ms} ms"
+        detail = f"no ZooKeeper server at {hosts} responded within {connection_timeout_ms} ms"
         raise ConnectionLoss(ROOT, detail) from None
     except BaseException:
         await session.close()
@@ -86,7 +89,7 @@ async def connect(
 
 
 class ZooKeeperSession:
-    """A session with ZooKeeper. It begins expired: `connect` renews it for the first time."""
+    """A session with ZooKeeper. It is expired until `connect` renews it for the first time."""
 
     def __init__(self, hosts: str, session_timeout_ms: int) -> None:
         self._hosts = hosts
@@ -98,7 +101,7 @@ class ZooKeeperSession:
         self._listeners: list[StateListener] = []
         self._state = SessionState.EXPIRED
         self._id = 0
-        self._connection: Connection | None = None
+        self._connection: ZooKeeperConnection | None = None
         self._ending: list[asyncio.Future[None]] = []
         self._reads_many = True
 
@@ -114,7 +117,7 @@ class ZooKeeperSession:
         self._listeners.append(listener)
 
     async def enter(self, chroot: str) -> None:
-        """Make the node if it is missing; from now on every path is below it."""
+        """Create the node if it is missing; all later paths are below it."""
         with suppress(NodeExists):
             await self.create(chroot, make_parents=True)
         self._chroot = Chroot(self._chroot.full(chroot))
@@ -139,8 +142,8 @@ class ZooKeeperSession:
             try:
                 answers = await self._answer(ROOT, connection, partial(connection.call, request))
                 return nodes_of(paths, answers)
-            except NotOffered:
-                # Such a server also closes the connection: it must not be asked again.
+            except UnsupportedByServer:
+                # Such a server also closes the connection: do not send the request again.
                 self._reads_many = False
         return list(await asyncio.gather(*map(self._find, paths)))
 
@@ -178,9 +181,9 @@ class ZooKeeperSession:
     ) -> Any:
         check_path(path)
         connection = self._connected(path)
-        # kazoo knows one watch per node: it is told here for whom that is.
-        told = None if watch is None else self._on_event
-        request = partial(getattr(connection.client, method), self._chroot.full(path), told)
+        # kazoo gets one watch per node; `_watches` has the callbacks behind it.
+        fired = None if watch is None else self._on_event
+        request = partial(getattr(connection.client, method), self._chroot.full(path), fired)
         return await self._answer(path, connection, partial(request, **options), note)
 
     # Writing: every change is a transaction, for ZooKeeper too
@@ -194,10 +197,10 @@ class ZooKeeperSession:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        create, parents = Create(path, data, ephemeral, sequential), list[str]()
+        create, parents = CreateNode(path, data, ephemeral, sequential), list[str]()
         while True:
             try:
-                created = (await self.multi([*map(Create, parents), create]))[-1]
+                created = (await self.multi([*map(CreateNode, parents), create]))[-1]
             except NodeExists as error:
                 if error.path not in parents:
                     raise
@@ -207,7 +210,7 @@ class ZooKeeperSession:
             else:
                 assert isinstance(created, str)
                 return created
-            # Others may make and delete nodes meanwhile: look again.
+            # Others may create and delete nodes meanwhile: look again.
             parents = await self._missing_parents(path)
 
     async def _missing_parents(self, path: str) -> list[str]:
@@ -217,12 +220,12 @@ class ZooKeeperSession:
         return missing[::-1]
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (stat,) = await self.multi([Set(path, data, version)])
+        (stat,) = await self.multi([SetData(path, data, version)])
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
+        await self.multi([DeleteNode(path, version)])
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
         for operation in operations:
@@ -239,21 +242,21 @@ class ZooKeeperSession:
     # The session
 
     async def renew(self) -> None:
-        """Suspends until a server answers; who gives up waiting may try again.
+        """Suspends until a server responds; a caller that is cancelled may call it again.
 
         Raises  SessionExpired if the session is closed meanwhile
         """
         if self._state is not SessionState.EXPIRED:
             return
         if self._connection is None:
-            self._connection = Connection(
+            self._connection = ZooKeeperConnection(
                 self._hosts, self._session_timeout_ms, self._mailbox, self._on_state
             )
             self._connection.client.start_async()
         connection = self._connection
         await connection.settled.wait()
         if connection is not self._connection:
-            raise SessionExpired(ROOT, "over before it began")
+            raise SessionExpired(ROOT, "closed before it began")
 
     async def close(self) -> None:
         self._listeners.clear()
@@ -261,7 +264,7 @@ class ZooKeeperSession:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def _connected(self, path: str) -> Connection:
+    def _connected(self, path: str) -> ZooKeeperConnection:
         """Raises SessionExpired, ConnectionLoss."""
         if self._state is SessionState.EXPIRED or self._connection is None:
             raise SessionExpired(path, f"session {self._id:#x} is over")
@@ -272,21 +275,21 @@ class ZooKeeperSession:
     async def _answer(
         self,
         path: str,
-        connection: Connection,
+        connection: ZooKeeperConnection,
         request: Callable[[], Reply],
         note: Callable[[Any], None] | None = None,
     ) -> Any:
-        """What kazoo answers; `note` hears of it in order with the watches."""
+        """Return kazoo's response; `note` receives it first, in order with the watches."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def receive(answer: Any, error: Exception | None) -> None:
             if error is None and note is not None:
                 note(answer)
-            # kazoo says so after this; but who is told here must not find the state unchanged.
+            # kazoo reports the state later; the caller must not see this error before the state.
             if isinstance(error, kazoo_errors.ConnectionLoss):
                 self._on_state(connection, KazooState.SUSPENDED)
             if future.done():
-                return  # who asked was cancelled
+                return  # the caller was cancelled
             if error is None:
                 future.set_result(answer)
             else:
@@ -299,7 +302,7 @@ class ZooKeeperSession:
             raise error_of(path, error) from None
 
     def _on_event(self, event: WatchedEvent) -> None:
-        # kazoo tells all watches that the connection broke; the listeners hear that anyway.
+        # kazoo also fires all watches when the connection is lost; listeners report that.
         if event.type in EVENT_KINDS:
             self._notify(WatchEvent(EVENT_KINDS[event.type], self._chroot.inside(event.path)))
 
@@ -307,7 +310,7 @@ class ZooKeeperSession:
         self._seen.forget(event)
         self._watches.notify(event)
 
-    def _on_state(self, connection: Connection, state: str) -> None:
+    def _on_state(self, connection: ZooKeeperConnection, state: str) -> None:
         if connection is not self._connection:
             return
         if state == KazooState.SUSPENDED:
@@ -329,7 +332,7 @@ class ZooKeeperSession:
                 self._watches.post(listener, state)
 
     def _end(self, *, gently: bool) -> None:
-        """Forget the connection and what belonged to its session; does nothing without one."""
+        """Drop the connection and all that belonged to its session; a no-op without one."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -342,10 +345,10 @@ class ZooKeeperSession:
 
     # After a reconnect
 
-    def _catch_up(self, connection: Connection) -> None:
-        """Leave all watches again and tell them what they missed; then the session is CONNECTED.
+    def _catch_up(self, connection: ZooKeeperConnection) -> None:
+        """Set all watches again and fire those that missed an event; then enter CONNECTED.
 
-        If the connection breaks again on the way, the next one begins from the start.
+        If the connection is lost meanwhile, the next one starts over.
         """
         data, children = self._seen.data_paths, self._seen.children_paths
         awaited = len(data) + len(children)
@@ -369,13 +372,13 @@ class ZooKeeperSession:
 
         if not awaited:
             self._enter(SessionState.CONNECTED)
-        client, full, told = connection.client, self._chroot.full, self._on_event
+        client, full, fired = connection.client, self._chroot.full, self._on_event
         with suppress(ConnectionLoss):
             for path in data:
-                request = partial(client.exists_async, full(path), told)
+                request = partial(client.exists_async, full(path), fired)
                 connection.ask(path, request).receiver = partial(saw_data, path)
             for path in children:
-                request = partial(client.get_children_async, full(path), told, include_data=True)
+                request = partial(client.get_children_async, full(path), fired, include_data=True)
                 connection.ask(path, request).receiver = partial(saw_children, path)
 
 

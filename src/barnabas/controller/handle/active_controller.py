@@ -1,4 +1,4 @@
-"""All that an elected controller has, for as long as its epoch lasts; it ends as one."""
+"""The active controller: all that one controller epoch owns, closed together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from barnabas.base.ids import BrokerId
 from barnabas.base.randomness import Random
 from barnabas.controller.context import Context
-from barnabas.controller.controller_election import Elected
 from barnabas.controller.decide.steps import Steps
 from barnabas.controller.events import Event
 from barnabas.controller.handle.perform import Performed, Performer
 from barnabas.controller.io.broker_channels import Channels, Connect, Local
+from barnabas.controller.io.controller_election import ElectedEpoch
 from barnabas.controller.io.request_batch import RequestBatch
 from barnabas.controller.io.store import Store
-from barnabas.controller.io.tree_watches import Watching
+from barnabas.controller.io.tree_watches import TreeWatches
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """The properties of the broker that its controller goes by; asked for anew each time."""
+    """The broker properties that the controller uses; read again for every event."""
 
     auto_leader_rebalance: bool = True
     imbalance_percentage: int = 10
@@ -29,8 +29,8 @@ class ControllerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a controller is given by the broker it runs in, for all its epochs."""
+class ControllerDependencies:
+    """What the broker gives its controller, the same for all epochs."""
 
     broker_id: BrokerId
     settings: Callable[[], ControllerSettings]
@@ -41,43 +41,46 @@ class Surroundings:
     inter_broker_listener: str = "PLAINTEXT"
 
 
-class Reign:
-    """One epoch of one controller: what it knows, and its ways to see, write and tell."""
+class ActiveController:
+    """One controller epoch: context, store, watches, and channels to the brokers."""
 
     def __init__(
-        self, around: Surroundings, elected: Elected, put: Callable[[Event], None]
+        self,
+        dependencies: ControllerDependencies,
+        elected: ElectedEpoch,
+        put: Callable[[Event], None],
     ) -> None:
         self.elected = elected
-        self.settings = around.settings
-        self.random = around.random
+        self.settings = dependencies.settings
+        self.random = dependencies.random
         self.context = Context(epoch=elected.epoch, epoch_version=elected.epoch_version)
         self.store = Store(elected.session, elected.epoch_version)
-        self.watching = Watching(self.store, put)
+        self.watches = TreeWatches(self.store, put)
         self.channels = Channels(
-            around.broker_id,
-            connect=around.connect,
-            local=around.local,
+            dependencies.broker_id,
+            connect=dependencies.connect,
+            local=dependencies.local,
             on_answer=put,
-            on_fatal=around.on_fatal,
-            timeout_s=lambda: around.settings().request_timeout_s,
+            on_fatal=dependencies.on_fatal,
+            timeout_s=lambda: dependencies.settings().request_timeout_s,
         )
         self.performer = Performer(
             self.context,
             self.store,
-            self.watching,
+            self.watches,
             self.channels,
             RequestBatch(
                 self.context,
-                around.broker_id,
-                inter_broker_listener=around.inter_broker_listener,
+                dependencies.broker_id,
+                inter_broker_listener=dependencies.inter_broker_listener,
             ),
-            lambda: around.settings().unclean_leader_election,
+            lambda: dependencies.settings().unclean_leader_election,
         )
 
     async def perform(self, steps: Steps) -> Performed:
         return await self.performer.perform(steps)
 
     async def end(self) -> None:
-        """See and tell nothing any more."""
-        self.watching.end()
+        """Stop watching the tree and sending to brokers."""
+        self.watches.end()
         await self.channels.close()

@@ -1,4 +1,4 @@
-"""One session's watches on the embedded tree, and the order in which it hears of things."""
+"""One session's watches and callbacks, fired on the event loop in the order of the events."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _Table: TypeAlias = dict[str, dict[Watch, None]]
 
 
 class Watches:
-    """Who waits for what, and what is on its way to them."""
+    """The watches that are set, and the callbacks that are scheduled."""
 
     def __init__(self) -> None:
         self._on_data: _Table = {}
@@ -28,7 +28,7 @@ class Watches:
             self._on_children.setdefault(path, {})[watch] = None
 
     def notify(self, event: WatchEvent) -> None:
-        """Use up the watches that wait for such an event, and call them soon."""
+        """Remove the watches for this event and schedule their calls."""
         called: dict[Watch, None] = {}
         if event.kind is not EventKind.CHILDREN:
             called |= self._on_data.pop(event.path, {})
@@ -38,18 +38,18 @@ class Watches:
             self.post(watch, event)
 
     def post(self, callback: Callable[[T], None], news: T) -> None:
-        """Call on the loop, after everything posted before."""
+        """Schedule a call on the loop, after all calls posted before."""
         self._on_the_way += 1
         self._arrived.clear()
         asyncio.get_running_loop().call_soon(self._deliver, callback, news)
 
     async def settled(self) -> None:
-        """Suspend until everything posted has arrived; does not suspend if it has."""
+        """Suspend until all posted calls are made; does not suspend if they are."""
         while self._on_the_way:
             await self._arrived.wait()
 
     def drop(self) -> None:
-        """Forget all watches; what is on its way still arrives."""
+        """Remove all watches; posted calls are still made."""
         self._on_data.clear()
         self._on_children.clear()
 

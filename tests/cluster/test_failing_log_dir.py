@@ -1,4 +1,4 @@
-"""A log folder fails on one broker of three: its partitions are led elsewhere, all others stay."""
+"""A failed log directory on one of three brokers: other brokers lead its partitions."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ RECORD: Final = b"x" * 100_000
 
 @pytest.fixture
 def small_folder(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes, where one may be mounted."""
+    """A file system of a few megabytes, where mounting is allowed."""
     folder = tmp_path / "small"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
@@ -35,7 +35,7 @@ def small_folder(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_when_a_folder_is_full_others_lead_what_lies_in_it(
+def test_when_a_log_directory_is_full_others_lead_its_partitions(
     fresh_cluster: Callable[..., Cluster], small_folder: Path, tmp_path: Path, topic: str
 ) -> None:
     cluster = fresh_cluster(brokers=2)
@@ -48,7 +48,7 @@ def test_when_a_folder_is_full_others_lead_what_lies_in_it(
     assert lost
     assert kept
 
-    # As many as the folder cannot hold: the producer sees no error, since others can.
+    # More than the log directory can hold: the producer sees no error, since others can.
     client = ConfluentClient(cluster.bootstrap)
     sent = [Message(RECORD, partition=lost[n % len(lost)]) for n in range(80)]
     client.produce(topic, sent, idempotent=True)
