@@ -13,7 +13,7 @@ _OPENING = """\
 
 Barnabas uses Kafka's property names and Kafka's file format: `barnabas server --config` reads
 `server.properties`, `--override key=value` sets single values, and topics and running brokers are
-configured by the names that `kafka-configs` uses. Types, defaults and limits are those of Kafka 3.9.
+configured by the names that `kafka-configs` uses. Types, defaults and limits are Kafka 3.9's.
 
 If a broker key is set in several places, the first of these wins: dynamic for this broker, dynamic
 for all brokers, the properties file, the default. A topic key can be set at any time; while it is
