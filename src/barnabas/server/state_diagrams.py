@@ -2,12 +2,17 @@
 
 import enum
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from types import FunctionType
 from typing import Final, NamedTuple
 
-from barnabas.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
+from barnabas.controller.states import (
+    PARTITION_FROM,
+    REPLICA_FROM,
+    PartitionState,
+    ReplicaState,
+    State,
+)
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from barnabas.groups.consumer.consumer_member import MemberState
@@ -90,18 +95,13 @@ def _section(diagram: Diagram) -> Iterator[str]:
     yield "```\n"
 
 
-def _entered_from(
-    table: Mapping[PartitionState, AbstractSet[PartitionState]]
-    | Mapping[ReplicaState, AbstractSet[ReplicaState]],
-) -> tuple[Edge, ...]:
+def _entered_from(table: Mapping[State, AbstractSet[State]]) -> tuple[Edge, ...]:
     """The edges of a table that says from which states each may be entered, in its order."""
-    states: list[enum.Enum] = list(table)
-    entered: Mapping[enum.Enum, AbstractSet[enum.Enum]] = dict(table)
     return tuple(
         Edge(source.value, target.value)
-        for target in states
-        for source in states
-        if source in entered[target]
+        for target in table
+        for source in table
+        if source in table[target]
     )
 
 
@@ -132,7 +132,7 @@ A member's state is part of its record ({_file(MemberState)});
 """
 
 
-def _file(named: type | FunctionType) -> str:
+def _file(named: type | Callable[..., object]) -> str:
     """The file that defines a class or a function, as documents name it."""
     return f"`{named.__module__.removeprefix('barnabas.').replace('.', '/')}.py`"
 
