@@ -1,4 +1,4 @@
-"""Preferred leaders: the tables of docs/stories/preferred-leaders.md are those really printed."""
+"""Leaders come home: what docs/stories/leaders-come-home.md tells is what is really printed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.cluster import Cluster, until
 
 pytestmark = pytest.mark.timeout(300)
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "stories" / "preferred-leaders.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "stories" / "leaders-come-home.md"
 EACH_LEADS: Final = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 
 Capture = pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""The writer of docs/configuration.md, from the tables: `python -m barnabas.config.config_docs`."""
+"""Writes docs/configuration.md from the tables of keys: `python -m barnabas.config.config_docs`."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -11,19 +11,19 @@ from barnabas.config.topic_keys import SYNONYMS, TOPIC_KEYS
 _OPENING = """\
 # Configuration
 
-Barnabas uses Kafka's property names and Kafka's file format: `barnabas server --config` reads
-`server.properties`, `--override key=value` sets single values, and topics and running brokers are
-configured by the names that `kafka-configs` uses. Types, defaults and limits are Kafka 3.9's.
+Barnabas is configured by Kafka's property names, in Kafka's file format: `server.properties` given
+to `barnabas server --config`, single values by `--override key=value`, and topics and running
+brokers by the names that `kafka-configs` uses. Types, defaults and limits are those of Kafka 3.9.
 
-If a broker key is set in several places, the first of these wins: dynamic for this broker, dynamic
-for all brokers, the properties file, the default. A topic key can be set at any time; while it is
-not set, the topic uses the first of its broker keys that has a value.
+Where a broker key is set in several places, the first of these counts: for this broker while it
+runs, for all brokers while they run, in the properties file, the default. A topic key can be set at
+any time; while it is not, the topic takes the value of the first of its broker keys that has one.
 
-*Dynamic* says whether a running broker accepts a new value: for one broker only (per-broker), or
-also for all (cluster-wide). *Acts now* says whether the key has an effect; every other key is
-accepted, validated and described, but its part of the broker does not exist yet.
+*Dynamic* tells whether a running broker takes a new value: for one broker only (per-broker), or
+also for all (cluster-wide). *Acts now* tells whether Barnabas does what the key says; every other
+key is accepted, checked and described, for when its part of the broker comes.
 
-A property that is not a known key is kept, described, and logged at start, with the key that may
+A property that no key has is kept, described, and told in the log at start, with the key that may
 have been meant.
 
 *Written by `python -m barnabas.config.config_docs`; a test keeps it current.*
