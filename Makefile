@@ -1,6 +1,7 @@
 # Set-up, checks, tests, demo and benchmarks. `make` alone lists them.
+# `make test PYTHON=python3.13` has a venv of its own, .venv-python3.13.
 PYTHON ?= python3
-VENV   := .venv
+VENV   := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -9,7 +10,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test long fuzz crash chaos sim demo bench bench-smoke clean
+.PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -22,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(shell find src -name '*.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server.server_run as server, importlib, uvloop; [*map(importlib.import_module, server.api.LATE_MODULES)]'
+	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server.server_run, importlib, uvloop; from barnabas.server.requests.api_handlers import LATE_MODULES; [*map(importlib.import_module, LATE_MODULES)]'
 	@touch $(STAMP)
 
 lock:           ## write requirements.lock anew from pyproject.toml (needs uv)
@@ -39,8 +40,13 @@ format: venv    ## put the code into the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: venv      ## the test suite, as CI runs it
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not long"
+SPREAD := -n 3 --dist loadgroup --no-loadscope-reorder
+
+test: venv      ## the test suite, as CI runs it; with PYTHON=python3.13 under that interpreter
+	$(BIN)/python -m pytest $(SPREAD) -m "not long"
+
+search: venv    ## every property with random examples, ten times as many as `make test` tries
+	BARNABAS_SEARCH=10 $(BIN)/python -m pytest $(SPREAD) --timeout=1800 -m "not long"
 
 long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others
 	$(BIN)/python -m pytest -m long
@@ -68,4 +74,4 @@ bench-smoke: venv ## under two minutes: fails when a ratio to the raw limit fell
 	$(BIN)/barnabas bench guard
 
 clean:          ## remove what the targets made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache

@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from barnabas.base import ports
 from tests.support.broker import BrokerProcess
 
-pytest_plugins = ["tests.support.spreading", "tests.support.zookeeper"]
-
-# How long an example takes says something of the machine, not of what is tested.
-# CI tries the same examples each time, so that red is the fault of a change; people try others.
-settings.register_profile(
-    "any machine",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="BARNABAS_SAME_EXAMPLES" in os.environ,
-)
-settings.load_profile("any machine")
+pytest_plugins = [
+    "tests.support.examples",
+    "tests.support.missing_tools",
+    "tests.support.spreading",
+    "tests.support.zookeeper",
+]
 
 # Each process of a run has ports of its own: one would take what a broker of another has left for a
 # moment, to be started again.

@@ -113,5 +113,11 @@ def test_the_last_line_is_the_answer() -> None:
 
 def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_driver, "ENDS_WITHIN_S", 0.1)
-    with pytest.raises(ClientFailed, match="a client did not end within 0 s"):
+    with pytest.raises(ClientFailed, match="a client did not end within 0 s, with 0 s of CPU time"):
         run(program("import threading; threading.Event().wait()"), {})
+
+
+def test_of_a_program_that_turns_in_circles_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_driver, "ENDS_WITHIN_S", 2.0)
+    with pytest.raises(ClientFailed, match=r"did not end within 2 s, with [12] s of CPU time"):
+        run(program("while True: pass"), {})

@@ -21,6 +21,7 @@ FIRST: Final = (
     "tests/cli/",
     "tests/chaos/",
     "tests/cluster/",
+    "tests/demo/",
     "tests/spark/",
     "tests/clients/",
     "tests/sim/",

@@ -23,6 +23,7 @@ Kafka's own tools, which have no `skew`, `first_s`, `p50_ms` and `p99_ms`, but a
 """
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Driver:
 
 def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
     """One measurement in a process of its own. Raises ClientFailed."""
+    before_s = _cpu_seconds()
     try:
         ended = subprocess.run(
             [*ENDING_WITH_US, *driver.command, json.dumps(spec)],
@@ -66,8 +68,16 @@ def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
             timeout=ENDS_WITHIN_S,
         )
     except subprocess.TimeoutExpired:
-        raise ClientFailed(f"{driver.name} did not end within {ENDS_WITHIN_S:.0f} s") from None
+        # Much CPU time: it turned in circles. Next to none: it waited for the cluster or itself.
+        what = f"{ENDS_WITHIN_S:.0f} s, with {_cpu_seconds() - before_s:.0f} s of CPU time"
+        raise ClientFailed(f"{driver.name} did not end within {what}") from None
     return answer(driver, ended.returncode, ended.stdout, ended.stderr)
+
+
+def _cpu_seconds() -> float:
+    """Of the processes that were started here and have ended."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def answer(driver: Driver, code: int, stdout: str, stderr: str) -> dict[str, Any]:
