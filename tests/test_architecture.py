@@ -2,7 +2,7 @@
 
 import re
 
-from tests.support.documents import SOURCE, defined_in, document
+from tests.support.documents import SOURCE, document, misplaced
 from tests.support.parts import PICTURE, ROW, parts, picture, written
 
 PAGE = document("docs/architecture.md")
@@ -13,8 +13,8 @@ REWRITE = "write it with: python -m tests.support.parts"
 def test_each_step_of_a_request_is_where_the_architecture_says() -> None:
     steps = STEP.findall(PAGE)
     assert len(steps) == len(re.findall(r"^\| \d+ \|", PAGE, re.MULTILINE))
-    for file, name in steps:
-        assert name in defined_in(SOURCE / file), f"{file} has no {name}"
+    wrong = [problem for file, name in steps if (problem := misplaced(file, name))]
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
 def test_the_architecture_begins_with_a_produce() -> None:

@@ -2,20 +2,15 @@
 
 from collections import Counter
 
-from tests.support.documents import SOURCE, defined_in, document, rows
+from tests.support.documents import document, misplaced, rows
 
 PAGE = document("docs/glossary.md")
 MAPPED = rows(PAGE, "Kafka's class")
 
 
 def test_every_mapped_file_exists_and_defines_the_name() -> None:
-    wrong = []
-    for kafka, file, name in MAPPED:
-        path = SOURCE / file.strip("`")
-        if not path.is_file():
-            wrong.append(f"{kafka}: no file {file}")
-        elif name.strip("`") not in defined_in(path):
-            wrong.append(f"{kafka}: {file} does not define {name}")
+    found = {kafka: misplaced(file.strip("`"), name.strip("`")) for kafka, file, name in MAPPED}
+    wrong = [f"{kafka}: {problem}" for kafka, problem in found.items() if problem]
     assert not wrong, "\n" + "\n".join(wrong)
 
 

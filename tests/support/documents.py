@@ -59,6 +59,19 @@ def _targets(statement: ast.stmt) -> list[ast.Name]:
     return [target for target in assigned if isinstance(target, ast.Name)]
 
 
+def misplaced(file: str, name: str) -> str | None:
+    """What is wrong with `file` being said to define `name`, and where the name is instead."""
+    path = SOURCE / file
+    if path.is_file() and name in defined_in(path):
+        return None
+    elsewhere = [
+        other.relative_to(SOURCE).as_posix()
+        for other in sorted(SOURCE.rglob("*.py"))
+        if name in defined_in(other)
+    ]
+    return f"{file} does not define {name}; defined in: {', '.join(elsewhere[:5]) or 'no file'}"
+
+
 def names_in(text: str) -> list[str]:
     """The words in code font that look like identifiers."""
     return [each for each in re.findall(r"`([^`]+)`", text) if re.fullmatch(r"[A-Za-z_]\w*", each)]
