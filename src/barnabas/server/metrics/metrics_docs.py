@@ -8,7 +8,7 @@ from barnabas.server.metrics.metric_table import METRICS, Metric
 _OPENING: Final = """\
 # Metrics
 
-A broker tells Prometheus what it knows of itself, on `/metrics`, if it is given a port for that:
+A broker serves metrics for Prometheus on `/metrics` if it is given a port:
 
 ```sh
 barnabas server --metrics 127.0.0.1:9192
@@ -16,14 +16,14 @@ curl http://127.0.0.1:9192/metrics
 ```
 
 or, in `server.properties`, `barnabas.metrics.listener=127.0.0.1:9192`. `barnabas cluster` gives
-each broker a port of its own, 1000 above the one for clients (or any other, if that one is in use),
-and prints it. Whoever reaches the port can read the metrics and do nothing else; do not open it to
-the world.
+each broker a metrics port, its client port plus 1000 (or any other, if that one is in use), and
+prints it. Whoever reaches the port can read the metrics and do nothing else; do not expose it to
+the internet.
 
 ## For Prometheus
 
-A `prometheus.yml` for the three brokers of `barnabas cluster`, with what is worth an alert in
-`barnabas.rules.yml` beside it:
+A `prometheus.yml` for the three brokers of `barnabas cluster`, with alerts in `barnabas.rules.yml`
+beside it:
 
 ```yaml
 scrape_configs:
@@ -53,7 +53,7 @@ groups:
         expr: barnabas_offline_log_folders > 0
 ```
 
-How long the slowest hundredth of Produce requests waits for the other replicas, in seconds:
+The time that the slowest hundredth of Produce requests waits for the other replicas, in seconds:
 
 ```
 histogram_quantile(0.99, sum by (le) (
@@ -63,19 +63,19 @@ histogram_quantile(0.99, sum by (le) (
 
 ## Every metric
 
-*In Kafka* is the name that Apache Kafka has for the same thing in JMX; a rate there is a counter
-here, as `rate()` is Prometheus's work. Beside these there are the `process_` metrics that all
-programs have which use Prometheus's library.
+*In Kafka* is the JMX name of the same metric in Apache Kafka; a rate there is a counter here,
+because Prometheus computes `rate()`. In addition there are the `process_` metrics of Prometheus's
+client library.
 """
 
 _CLOSING: Final = """
 ## What it costs
 
-Values are read from the broker's parts when they are asked for, on its loop, which takes some ten
-microseconds for each partition: ask every 15 seconds, not every second. Only requests are counted
-as they come: a tenth to a quarter of a microsecond each. Those that are served without being read
-anew, since they are like the one before, are timed once in 16 reads from the socket, and each time
-stands for 16; all others are timed each.
+A scrape reads the values from the broker's parts, on its event loop, which takes about ten
+microseconds per partition: scrape every 15 seconds, not every second. Only requests are counted as
+they arrive: a tenth to a quarter of a microsecond each. Requests on the fast path, which begin like
+the one before, are timed once in 16 reads from the socket, and each time stands for 16; all other
+requests are timed individually.
 
 *Written by `python -m barnabas.server.metrics.metrics_docs`; a test keeps it current.*
 """
@@ -83,7 +83,7 @@ stands for 16; all others are timed each.
 
 def metrics_page() -> str:
     rows = "\n".join(_row(metric) for metric in METRICS.values())
-    head = "| metric | type | labels | what it tells | in Kafka |\n|---|---|---|---|---|\n"
+    head = "| metric | type | labels | meaning | in Kafka |\n|---|---|---|---|---|\n"
     return f"{_OPENING}\n{head}{rows}\n{_CLOSING}"
 
 
