@@ -19,7 +19,7 @@ from barnabas.base.offload import Offload
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, Updated
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.delayed.partition_purgatories import Delayed
