@@ -100,7 +100,7 @@ class Taking:
             ports.throttle.record(len(batches))
         self._remove_later(followed.removal)
         if followed.offsets_moved:
-            ports.offsets_moved(follower)
+            ports.delayed.on_high_watermark(follower.topic_partition)
 
     async def _flush(self, followings: Sequence[Following]) -> None:
         """As `flush.messages` asks, before the next fetch tells the leader how far we are."""
