@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.failures import FailureChannel
-from barnabas.server.fetching.fetch_partition import NamedPartitions
+from barnabas.server.fetching.cached_partitions import NamedPartitions
 from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.server.network.bad_size import bad_size
 from barnabas.server.network.connection_ports import Registry, Serve
