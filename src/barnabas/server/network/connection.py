@@ -22,7 +22,7 @@ from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStat
 from barnabas.server.network.connection_ports import Registry, Serve
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
-from barnabas.server.network.receive_buffer import BadFrameSize, ReceiveBuffer
+from barnabas.server.network.receive_buffer import LARGE, BadFrameSize, ReceiveBuffer
 from barnabas.server.network.reply_queue import ReplyQueue
 from barnabas.server.network.sending import SocketWriter
 from barnabas.server.requests.fast_path import SEND_AT, Shortcut, serve_known
@@ -49,6 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         "_last",
         "_loop",
         "_max_request_bytes",
+        "_now",
         "_out",
         "_queue",
         "_queued",
@@ -87,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._registry = registry
         self._max_request_bytes = max_request_bytes
         self._loop = loop
+        self._now = loop.time
         self._failures = failures
         self._state = ConnectionState.NEW
         self._writer: SocketWriter | None = None
@@ -130,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._state in (ConnectionState.CLOSING, ConnectionState.CLOSED)
 
     def idle_seconds(self) -> float:
-        return self._loop.time() - self.last_active
+        return self._now() - self.last_active
 
     def remember(self, frame: memoryview, size: int, shortcut: "Shortcut") -> None:
         """See `KnownRequests`."""
@@ -147,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._on(ConnectionEvent.CONNECTED)
         self._writer = SocketWriter(transport)
-        self.last_active = self._loop.time()
+        self.last_active = self._now()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.host, self.port = peer[0], peer[1]
@@ -171,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         received = self._received
         received.end += nbytes
-        self.last_active = self._loop.time()
+        self.last_active = self._now()
         was_filled = received.end == received.capacity
         if self._state is _SERVING:
             self._serve_frames()
@@ -187,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._on(ConnectionEvent.WRITES_DRAINED)
         self._last.send.add(self._statistics.stopwatch() - self._blocked_since)
-        self.last_active = self._loop.time()
+        self.last_active = self._now()
         self._go_on()
 
     # -- frames --------------------------------------------------------------
@@ -202,7 +204,9 @@ class Connection(asyncio.BufferedProtocol):
         refusal = None
         try:
             while self._state is _SERVING and not (self._queue and self._is_held()):
-                if not ((self._known.size and self._serve_known()) or self._serve_next()):
+                if self._known.size and self._serve_known():
+                    continue
+                if received.end - received.start < 4 or not self._serve_next():
                     break
         except BadFrameSize as e:
             refusal = str(e)
@@ -210,7 +214,8 @@ class Connection(asyncio.BufferedProtocol):
             refusal = self._why_refused(e)
         if self._repeats:
             self._count_repeats()
-        self._give()
+        if self._out:
+            self._give()
         if refusal is not None:
             self._refuse(refusal)
         statistics.received_bytes += received.start - before
@@ -232,7 +237,9 @@ class Connection(asyncio.BufferedProtocol):
         if not served:
             return False
         self._repeats += served
-        received.serve_to(start, last_size)
+        received.start = start
+        if last_size >= LARGE:
+            received.note_large(last_size)
         if pending is not None:
             self._wait_for(pending)
             return True
@@ -243,11 +250,11 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._queue) > 0
 
     def _serve_next(self) -> bool:
-        """Serve one request the long way; False if there is none, or others have their turn."""
+        """Serve one request the long way; False if it is not whole, or others have their turn."""
         received = self._received
         if self._state is not _SERVING:
             return False
-        if self._sent >= MOST_IN_A_ROW and received.end - received.start >= 4:
+        if self._sent >= MOST_IN_A_ROW:
             # A client that reads as fast as it is answered would have the loop for itself.
             self._go_on_soon()
             return False
@@ -336,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(refusal.why)
             self._queue.abandon()
             return
-        self.last_active = self._loop.time()
+        self.last_active = self._now()
         if not self._queue:
             self._send_ready()
         received = self._received

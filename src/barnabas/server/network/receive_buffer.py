@@ -67,14 +67,14 @@ class ReceiveBuffer:
         after: int = start + 4 + size
         if after > self.end:
             return None
-        self.serve_to(after, size)
+        self.start = after
+        if size >= LARGE:
+            self.note_large(size)
         return self.view[start + 4 : after]
 
-    def serve_to(self, start: int, last_size: int) -> None:
-        """All frames before `start` are served, the last of which had this size."""
-        self.start = start
-        if last_size >= LARGE:
-            self._last_large = last_size + 4
+    def note_large(self, size: int) -> None:
+        """The last frame that was served is large, and so may be the next one."""
+        self._last_large = size + 4
 
     def next_api(self) -> int | None:
         """The API key of the next request, if that much is received."""
