@@ -18,9 +18,9 @@ class Metadata(Protocol):
 
 
 class Replicas:
-    """By topic and partition; a plain tuple is as good a key as a TopicPartition.
+    """A map by topic and partition; a plain tuple is as good a key as a TopicPartition.
 
-    To iterate is to go over the leaders.
+    Iterating goes over the leaders.
     """
 
     def __init__(self, metadata: Metadata | None = None) -> None:
@@ -40,7 +40,7 @@ class Replicas:
             raise BrokerError(self.why_not(topic, partition)) from None
 
     def why_not(self, topic: str, partition: int) -> ErrorCode:
-        """What to answer for a partition that has no leader here."""
+        """The error code for a partition that has no leader here."""
         if (topic, partition) in self._offline:
             return ErrorCode.kafka_storage_error
         if (topic, partition) in self._followers:
@@ -56,11 +56,11 @@ class Replicas:
         return self._followers.get((topic, partition))
 
     def get(self, topic_partition: TopicPartition) -> Replica | None:
-        """Whichever role it has here."""
+        """The replica in either role."""
         return self._leaders.get(topic_partition) or self._followers.get(topic_partition)
 
     def put(self, replica: Replica) -> None:
-        """Let the partition have this role, and no other that it had."""
+        """Give the partition this role in place of the one it had."""
         self.remove(replica.topic_partition)
         if isinstance(replica, LeaderReplica):
             self._leaders[replica.topic_partition] = replica
@@ -68,7 +68,7 @@ class Replicas:
             self._followers[replica.topic_partition] = replica
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Its log folder failed: nobody is served from it until the next start."""
+        """Its log directory failed: it is not served until the next start."""
         self.remove(topic_partition)
         self._offline.add(topic_partition)
 
@@ -81,7 +81,7 @@ class Replicas:
 
     @property
     def records_appended(self) -> int:
-        """How many records producers have added to partitions while they were led here."""
+        """How many records producers have appended to partitions while they were led here."""
         now = sum(leader.records_appended for leader in self._leaders.values())
         return self._appended_before + now
 
@@ -100,7 +100,7 @@ class Replicas:
         return [*self._leaders.values(), *self._followers.values()]
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """How far each partition is known to be committed."""
+        """The high watermark of each partition."""
         return {replica.topic_partition: replica.high_watermark for replica in self.all()}
 
     def __iter__(self) -> Iterator[LeaderReplica]:

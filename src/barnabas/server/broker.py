@@ -13,7 +13,7 @@ from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.groups.group_coordinator import GroupCoordinator
@@ -25,7 +25,7 @@ class ControlledParts:
 
     registration: Registration
     metadata: MetadataCache
-    partitions: Partitions
+    partitions: PartitionRoles
     topics: Topics
     configs: Configs
     groups: GroupCoordinator

@@ -35,7 +35,7 @@ class RunningBroker:
     broker: Broker
     endpoints: list[Listener]
     failed: "asyncio.Future[BaseException]"
-    metrics: Address | None  # where Prometheus may ask, if anywhere
+    metrics: Address | None  # of the metrics listener, if there is one
     _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
@@ -50,7 +50,7 @@ class RunningBroker:
 
 
 async def start(config: BrokerConfig, environment: Environment | None = None) -> RunningBroker:
-    """A broker that clients can use when this returns.
+    """Start a broker; clients can use it when this returns.
 
     Raises  ConfigError, DiskFault, ZnodeError: nothing is left running
     """

@@ -27,7 +27,7 @@ from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.session_renewal import SessionRenewal
@@ -50,7 +50,7 @@ from barnabas.server.maintenance.log_cleaner import LogCleaner
 from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection_quotas import ConnectionQuotas
-from barnabas.server.network.socket_server import Listeners
+from barnabas.server.network.socket_server import SocketServer
 from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
@@ -177,7 +177,7 @@ class Node:
                 self.environment.safeguards,
             )
         )
-        self.partitions = Partitions(
+        self.partitions = PartitionRoles(
             self.broker_id,
             self.logs,
             self.replicas,
@@ -288,7 +288,7 @@ class Node:
             self._time,
         )
         dispatch, intercept = self._dispatch(), self.environment.intercept
-        self.listeners = Listeners(
+        self.listeners = SocketServer(
             dispatch if intercept is None else intercept(dispatch),
             self.quotas,
             self.timer,

@@ -1,4 +1,4 @@
-"""A broker that is asked to stop first asks the controller to let others lead what it leads."""
+"""Controlled shutdown: a stopping broker asks the controller to move its leaderships away."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ async def hand_over(
     ask_own: AskOwn,
     received: asyncio.Event,
 ) -> bool:
-    """Whether all leaderships were handed over, or there is nobody to take them.
+    """Return whether all leaderships were handed over, or no other broker is left.
 
     Tries as often as is configured, and gives up then: the broker stops anyway. A
     control request, which may change the metadata, sets `received`.
@@ -77,7 +77,7 @@ async def _ask(
 async def _ask_own(
     request: ControlledShutdownRequest, config: BrokerConfig, ask_own: AskOwn
 ) -> ControlledShutdownResponse:
-    """It waits for the coordination tree however long that does not answer; a stop does not."""
+    """Ask the controller in this process, which may wait for the tree; a stop does not."""
     timeout_s = config.int("controller.socket.timeout.ms") / 1000
     try:
         async with asyncio.timeout(timeout_s):

@@ -12,7 +12,7 @@ from barnabas.replication.follower.fetcher import ReplicaFetchers
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.settings import limits
 
@@ -30,7 +30,7 @@ class DynamicConfigs:
         leader_throttle: ReplicationThrottle,
         follower_throttle: ReplicationThrottle,
         fetchers: ReplicaFetchers,
-        partitions: Partitions,
+        partitions: PartitionRoles,
         controller: Controller,
     ) -> None:
         self._configs = configs

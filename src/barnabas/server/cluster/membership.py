@@ -1,4 +1,4 @@
-"""A broker's place in the coordination tree: its session, its cluster's id, its registration."""
+"""The registration of a broker in the coordination tree, its session, and the cluster's id."""
 
 import asyncio
 import logging
@@ -32,8 +32,6 @@ from barnabas.znodes.tree import (
 
 log = logging.getLogger("barnabas.membership")
 
-# How long to wait before what ZooKeeper did not answer is asked again.
-RETRY_S: Final = 0.2
 # ZooKeeper looks for expired sessions only from time to time.
 EXPIRY_MARGIN_S: Final = 5.0
 
@@ -41,9 +39,9 @@ EXPIRY_MARGIN_S: Final = 5.0
 async def join(
     config: BrokerConfig, environment: Environment, disk: Disk, ending: AsyncExitStack
 ) -> Coordination:
-    """A session with ZooKeeper or, if none is configured, with the tree that lies in `disk`.
+    """A session with ZooKeeper or, if none is configured, with the embedded tree on `disk`.
 
-    All that brokers expect in the tree is there when this returns.
+    On return the tree has all persistent paths.
 
     Raises  ConfigError, if another process has the tree, or ZooKeeper is not reached
     """
@@ -91,7 +89,7 @@ def _open_own(disk: Disk, offload: Offload, ending: AsyncExitStack) -> Coordinat
 
 
 async def _leave(coordination: Coordination) -> None:
-    """End the session; on a dead disk the next start does what is left of it."""
+    """End the session; on a dead disk the next start does the rest."""
     try:
         await coordination.close()
     except (DiskFault, ZnodeError) as fault:
@@ -199,9 +197,9 @@ class Registration:
         )
 
     async def _outlive(self, path: str) -> None:
-        """Wait until the node of an earlier session is gone: ours, if we were killed a moment ago.
+        """Wait until the znode of an earlier session is gone: ours, if we were killed a moment ago.
 
-        Raises  ConfigError, if it stays for longer than a session lives without its broker
+        Raises  ConfigError, if it outlives the session timeout
         """
         changed = asyncio.Event()
 

@@ -49,7 +49,7 @@ class Fetching(Protocol):
     def stop(self, partition: TopicPartition, /) -> None: ...
 
 
-class Partitions:
+class PartitionRoles:
     """Refuses the requests of past controllers; each partition of the others has its own result."""
 
     def __init__(

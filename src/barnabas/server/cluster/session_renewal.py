@@ -11,7 +11,7 @@ from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import BrokerImage
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.znodes.tree import Coordination, SessionExpired, SessionState
 
 log = logging.getLogger("barnabas.membership")
@@ -27,7 +27,7 @@ class SessionRenewal:
         self,
         coordination: Coordination,
         registration: Registration,
-        partitions: Partitions,
+        partitions: PartitionRoles,
         controller: Controller,
         config_admin: ConfigAdmin,
         config_changes: ConfigChanges,

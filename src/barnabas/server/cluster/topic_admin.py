@@ -1,8 +1,8 @@
-"""Topics as clients ask for them: checked here, written to the tree, and then awaited.
+"""CreateTopics, CreatePartitions and DeleteTopics: checked, written to the tree, then awaited.
 
-Whoever is asked only writes what is wanted into the coordination tree, in Kafka's layout; the
-controller sees it there and makes it so. What it has done comes back as metadata, and that is
-what a client's answer waits for.
+The broker that gets the request only writes it into the coordination tree, in Kafka's layout; the
+controller sees it there and carries it out. The result comes back as metadata, and the response to
+the client waits for that.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A DeleteRecords that waits until the logs of all living replicas begin where it asked for."""
+"""A DeleteRecords that waits until the logs of all live replicas begin at its offsets."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from barnabas.replication.replicas import Replicas
 
 
 class Deletion:
-    """What came of one partition; `code` is None as long as replicas have not all followed."""
+    """The result for one partition; `code` is None until all replicas have followed."""
 
     __slots__ = ("_leader", "_offset", "code", "low_watermark")
 
@@ -37,7 +37,7 @@ class Deletion:
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Ends when every partition is decided; those that are not when its time is over timed out."""
+    """Ends when every partition is decided; those undecided at its deadline have timed out."""
 
     __slots__ = ("_deletions", "_replicas", "done")
 

@@ -1,7 +1,7 @@
-"""The progress of followers, as their fetches report it, and the throttle that makes them wait.
+"""The progress of followers, as their fetches report it, and the throttle that delays them.
 
-A follower has all before the offset that it fetches. Every fetch of a session reports that of all
-its partitions, whether or not the request names them: of those that rest, `Follower.rest` does.
+A follower has all records before the offset that it fetches. Every fetch of a session reports that
+for all its partitions, named or not: for those that rest, `Follower.rest` does.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from barnabas.wire.fetch.fetch_codec import FetchPartition
 
 
 class FollowerFetches:
-    """Takes note of what followers have, before they are answered."""
+    """Records what followers have, before they get a response."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class FollowerFetches:
     def on_fetch(
         self, replica: int, wanted: Iterable[tuple[LeaderReplica, FetchPartition]]
     ) -> None:
-        """Move on what can be moved, and notify those who wait for it.
+        """Advance high and low watermarks, and wake the requests that wait for them.
 
         A partition for which the fetch will be refused changes nothing.
         """
@@ -57,9 +57,9 @@ class FollowerFetches:
             self._delayed.on_low_watermark(key)
 
     def must_wait(self, leader: LeaderReplica, replica: int) -> bool:
-        """Whether a follower gets nothing for now, since those like it got enough.
+        """Whether a follower gets nothing for now, since the throttle is exceeded.
 
-        Those in sync never wait: it would be the producers that wait for them.
+        Followers in sync never wait: producers would wait for them.
         """
         return (
             replica not in leader.isr
@@ -68,13 +68,13 @@ class FollowerFetches:
         )
 
     def on_sent(self, topic: str, partition: int, size: int) -> None:
-        """Count what a follower was given, in sync or not."""
+        """Count what a follower was sent, in sync or not."""
         if self._throttle.is_throttled(topic, partition):
             self._throttle.record(size)
 
 
 def _is_sound(leader: LeaderReplica, replica: int, partition: FetchPartition) -> bool:
-    """Whether the fetch will not be refused: then what it tells of the follower is so."""
+    """Whether the fetch will not be refused: only then is what it reports true."""
     log, offset, last_epoch = leader.log, partition.fetch_offset, partition.last_fetched_epoch
     if not (leader.has_follower(replica) and log.log_start_offset <= offset <= log.log_end_offset):
         return False

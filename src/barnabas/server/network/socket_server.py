@@ -18,7 +18,7 @@ from barnabas.server.network.open_connections import OpenConnections
 log = logging.getLogger("barnabas.listeners")
 
 
-class Listeners:
+class SocketServer:
     """Opens and closes the listeners; each connection that they accept serves itself."""
 
     def __init__(
