@@ -30,7 +30,7 @@ NOTIFICATIONS_KEPT: Final = 100
 
 
 class Resource(NamedTuple):
-    """What is configured: a topic by name, a broker by id, all brokers by the empty name."""
+    """A resource with properties: a topic by name, a broker by id, all brokers by no name."""
 
     type: int
     name: str
@@ -215,7 +215,7 @@ class ConfigAdmin:
     # -- the tree ------------------------------------------------------------
 
     async def _write_topic(self, name: str, config: Mapping[str, str]) -> None:
-        """Keep a topic's properties, unless it was deleted meanwhile: its node is not made anew."""
+        """Store a topic's properties, unless it was deleted meanwhile: never create its znode."""
         entity = paths.topic_entity(name)
         try:
             await self._coordination.set(paths.config_path(entity), layout.encode_config(config))
@@ -227,7 +227,7 @@ class ConfigAdmin:
         await self._notify(entity)
 
     async def _write(self, entity: ConfigEntity, config: Mapping[str, str]) -> None:
-        """Keep the properties, then tell all brokers to look, as Kafka's order is."""
+        """Store the properties, then notify all brokers, in Kafka's order."""
         path, data = paths.config_path(entity), layout.encode_config(config)
         try:
             await self._coordination.create(path, data, make_parents=True)
@@ -239,8 +239,8 @@ class ConfigAdmin:
         await self._coordination.create(
             paths.CONFIG_CHANGE, layout.encode_config_change(entity), sequential=True
         )
-        told = await self._coordination.children(paths.CONFIG_CHANGES)
-        if old := [f"{paths.CONFIG_CHANGES}/{name}" for name in told[:-NOTIFICATIONS_KEPT]]:
+        names = await self._coordination.children(paths.CONFIG_CHANGES)
+        if old := [f"{paths.CONFIG_CHANGES}/{name}" for name in names[:-NOTIFICATIONS_KEPT]]:
             with suppress(NoNode):  # another broker was faster
                 await self._coordination.multi([Delete(path) for path in old])
 

@@ -51,7 +51,7 @@ class ConfigChanges:
             try:
                 await self._read_news()
             except SessionExpired:
-                pass  # whoever begins the next session calls `start` again, and reads all
+                pass  # the next session calls `start` again, and reads all
             except LawBroken:
                 raise
             except BarnabasError as e:

@@ -96,7 +96,7 @@ class MetadataCache:
         return self._by_id.get(topic_id)
 
     def name_of(self, topic_id: uuid.UUID) -> str | None:
-        """The topic's name, also of one that clients are not told of yet."""
+        """The topic's name, also of one that the metadata does not have yet."""
         known = self._by_id.get(topic_id)
         return self._new_ids.get(topic_id) if known is None else known.name
 
@@ -149,8 +149,8 @@ class MetadataCache:
             elif known is not None:
                 self.forget(known.name)
                 gone.append(known)
-        told = (topic.topic_name for topic in update.topic_states)
-        return Updated(tuple(name for name in told if name in self._by_name), tuple(gone))
+        named = (topic.topic_name for topic in update.topic_states)
+        return Updated(tuple(name for name in named if name in self._by_name), tuple(gone))
 
     def put(self, topic: TopicImage) -> None:
         """Know `topic`, in place of what was known of it."""
@@ -181,9 +181,9 @@ class MetadataCache:
             self._by_id.pop(topic.topic_id, None)
 
 
-def _is_another(known: TopicImage, told: UpdateMetadataTopicState) -> bool:
-    """Whether a topic only has the name of the one that is known."""
-    ids = (known.topic_id, told.topic_id)
+def _is_another(known: TopicImage, named: UpdateMetadataTopicState) -> bool:
+    """Whether a topic has only its name in common with the known one."""
+    ids = (known.topic_id, named.topic_id)
     return None not in ids and ids[0] != ids[1]
 
 

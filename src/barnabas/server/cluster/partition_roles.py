@@ -77,7 +77,7 @@ class PartitionRoles:
         self._safeguards = environment.safeguards
         self._failures = failures
         self.controller_epoch = 0
-        # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
+        # Then no new leader is followed: it would add us to its ISR, and wait for us in vain.
         self.is_stopping = False
         self._one_at_a_time = asyncio.Lock()
         # Leader and partition epochs of what was led when the session ended: what is older is late.
@@ -85,7 +85,7 @@ class PartitionRoles:
         self._changed: list[TopicPartition] = []
 
     def check_controller(self, epoch: int) -> None:
-        """Go by the newest one. Raises BrokerError(stale_controller_epoch) for a past one."""
+        """Accept the newest controller. Raises BrokerError(stale_controller_epoch) for others."""
         if epoch < self.controller_epoch and self._safeguards.controller_epoch_fence:
             raise BrokerError(
                 ErrorCode.stale_controller_epoch,
@@ -96,7 +96,7 @@ class PartitionRoles:
     # -- LeaderAndIsr --------------------------------------------------------
 
     async def become(self, request: LeaderAndIsrRequest, check: Check = lambda: None) -> Codes:
-        """Lead and follow as told, each partition on its own.
+        """Carry out a LeaderAndIsr, each partition on its own.
 
         `check` raises BrokerError if the request is no longer for this broker: its session may
         end at any await.
@@ -136,10 +136,10 @@ class PartitionRoles:
     def _become(
         self, leadership: Leadership, sources: Mapping[BrokerId, tuple[str, int]]
     ) -> tuple[str, ErrorCode]:
-        """The role that was taken, if it is another than before, and how that went."""
+        """The new role, empty if it is the same as before, and the error code."""
         partition = leadership.topic_partition
         try:
-            # It becomes a folder's name, and anybody may have sent it.
+            # It becomes the name of a directory, and anybody may have sent it.
             check_topic_name(partition.topic)
             if partition.partition < 0 or self._broker_id not in leadership.replicas:
                 return "", ErrorCode.unknown_topic_or_partition
@@ -160,10 +160,10 @@ class PartitionRoles:
             return "", ErrorCode.kafka_storage_error
 
     def _is_news(self, leadership: Leadership) -> bool:
-        """Whether it is not older than what this broker led by before its session ended."""
+        """Whether it is not older than this broker's leadership before its session ended."""
         partition = leadership.topic_partition
-        told = (leadership.leader_epoch, leadership.partition_epoch)
-        if not leadership.is_new and told < self._led.get(partition, told):
+        epochs = (leadership.leader_epoch, leadership.partition_epoch)
+        if not leadership.is_new and epochs < self._led.get(partition, epochs):
             return False
         self._led.pop(partition, None)
         return True
@@ -217,14 +217,14 @@ class PartitionRoles:
             self._changed.append(partition)
         assert isinstance(known, FollowerReplica)
         known.on_leadership(leadership)
-        # Also told again to one that follows already: its leader may listen elsewhere now.
+        # Also for a replica that follows already: its leader may have another address now.
         source = sources.get(leadership.leader)
         if source is not None and not self.is_stopping:
             self._fetching.follow(known, *source)
         return "follower" if is_new_role else ""
 
     def _log(self, leadership: Leadership) -> Log:
-        """The partition's log, made if need be.
+        """The partition's log, created if need be.
 
         Raises  BrokerError(kafka_storage_error, inconsistent_topic_id), DiskFault
         """
@@ -234,7 +234,7 @@ class PartitionRoles:
         config = self._configs.topic(partition.topic)
         found = self._logs.get(partition)
         if found is None:
-            # It may lie in a folder that has failed: to begin anew would hide what it holds.
+            # It may be in a log directory that failed: an empty log would hide its records.
             if self._logs.offline and not leadership.is_new:
                 self._replicas.take_offline(partition)
                 raise BrokerError(ErrorCode.kafka_storage_error)
@@ -263,7 +263,7 @@ class PartitionRoles:
     def _high_watermark(
         self, known: LeaderReplica | FollowerReplica | None, partition_log: Log
     ) -> Offset:
-        """What was known to be committed, in this role or as the last checkpoint has it."""
+        """The high watermark of the replica before, or of the last checkpoint."""
         if known is not None:
             return known.high_watermark
         stored = self._logs.high_watermarks.get(partition_log.partition, 0)
@@ -273,7 +273,7 @@ class PartitionRoles:
     # -- StopReplica ---------------------------------------------------------
 
     async def stop(self, request: StopReplicaRequest) -> Codes:
-        """Stop replicas, and delete those that are to go: no power failure brings them back then.
+        """Carry out a StopReplica; a deleted replica does not come back after a power failure.
 
         Raises  BrokerError(stale_controller_epoch), nothing changed
         """
@@ -325,7 +325,7 @@ class PartitionRoles:
         if not state.delete_partition:
             return ErrorCode.none
         if self._logs.get(partition) is None:
-            # It may lie in a folder that failed, and would be back with it.
+            # It may be in a log directory that failed, and would be back with it.
             return ErrorCode.kafka_storage_error if self._logs.offline else ErrorCode.none
         return self._delete(partition)
 

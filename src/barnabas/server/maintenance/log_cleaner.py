@@ -1,8 +1,8 @@
 """The log cleaner: compacts the dirtiest logs while the broker serves.
 
-What is to be done is decided on the loop, the files are read and written on threads, a buffer at a
-time, and what was written takes its place in the log on the loop again. So a log may be appended
-to and read meanwhile; if it is truncated or deleted, its cleaning is void.
+Decisions are made on the loop, a thread reads and writes the files a buffer at a time, and the loop
+swaps the cleaned segments in. So a log may be appended to and read meanwhile; if it is truncated or
+deleted, its cleaning is void.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Removals(Protocol):
 
 @dataclass(slots=True)
 class CleanerStatistics:
-    """What the cleaner has done since the broker started, and what it is at."""
+    """What the cleaner has done since the broker started, and what it does now."""
 
     running: dict[TopicPartition, Cleaning] = field(default_factory=dict)
     uncleanable: dict[TopicPartition, Log] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Void(BarnabasError):
 
 
 class LogCleaner:
-    """Cleans as many logs at a time as there are threads; a log that cannot be is left alone."""
+    """Cleans as many logs at a time as it has threads; a log that cannot be cleaned is skipped."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class LogCleaner:
         return decide_filthiest(candidates)
 
     def begin(self, chosen: LogToClean) -> Cleaning | None:
-        """A pass over the chosen log, less what retention lets go; None if little is left then."""
+        """A pass over the chosen log after retention; None if little is left to clean then."""
         partition_log, now_ms = chosen.log, self._clock.now_ms()
         replica = self._replicas.get(partition_log.partition)
         assert replica is not None, "it was chosen among them"
