@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ParamSpec
 from uuid import UUID
 
-from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
@@ -27,6 +26,7 @@ from barnabas.replication.leadership import Leadership
 from barnabas.replication.throttle import ReplicationThrottle
 from tests.log.batches import CONFIG, NOW
 from tests.replication.scripted_leader import Led, ScriptedLeader
+from tests.support.recorded_failures import RecordedFailures
 
 P = ParamSpec("P")
 
@@ -96,13 +96,13 @@ class Setting:
         config: TopicConfig = CONFIG,
     ) -> None:
         self.settings = settings
+        self.epoch = 5
         self.config = config
         self.leader_logs = open_logs(folder / "leader", config)
         self.logs = open_logs(folder / "follower", config)
         self.leader = ScriptedLeader()
         self.offload = WatchedOffload()
-        self.faults: list[DiskFault] = []
-        self.broken: list[LawBroken] = []
+        self.failures = RecordedFailures()
         self.moved: list[TopicPartition] = []
         self.on_moved: Callable[[TopicPartition], None] = self.moved.append
         self.throttle = ReplicationThrottle(FOLLOWER, asyncio.get_running_loop().time)
@@ -113,15 +113,23 @@ class Setting:
                 clock=StoppedClock(),
                 offload=self.offload,
                 throttle=self.throttle,
-                settings=lambda: self.settings,
-                broker_epoch=lambda: 5,
-                remove_later=Removal.run,
-                offsets_moved=lambda follower: self.on_moved(follower.topic_partition),
-                disk_failed=self._disk_failed,
-                fail=self.broken.append,
+                config=self,
+                registration=self,
+                removals=self,
+                delayed=self,
+                failures=self.failures,
                 safeguards=safeguards or Safeguards(),
             )
         )
+
+    def fetcher(self) -> FetcherSettings:
+        return self.settings
+
+    def remove_later(self, removal: Removal) -> None:
+        removal.run()
+
+    def on_high_watermark(self, key: tuple[str, int]) -> None:
+        self.on_moved(TopicPartition(*key))
 
     async def __aenter__(self) -> "Setting":
         await self.leader.start()
@@ -130,12 +138,9 @@ class Setting:
     async def __aexit__(self, *_: object) -> None:
         await self.fetchers.close()
         await self.leader.stop()
-        assert not self.broken
+        assert not self.failures.broken
         self.leader_logs.release()
         self.logs.release()
-
-    def _disk_failed(self, fault: DiskFault) -> None:
-        self.faults.append(fault)
 
     def lead(self, partition: TopicPartition = ORDERS, epoch: int = 0) -> Led:
         identity = topic_id(partition.topic)

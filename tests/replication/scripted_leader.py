@@ -21,7 +21,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.log.log import Log
-from barnabas.server.fetching.fetch_partition import Wanted
+from barnabas.server.fetching.cached_partitions import CachedPartition
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import (
@@ -35,6 +35,7 @@ from barnabas.wire.fetch.fetch_codec import (
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.schema import NO_THROTTLE, read_as_sent, write_response
 from tests.log.batches import NOW, batch_of
+from tests.support.stopped_time import StoppedTime
 
 _HEAD = struct.Struct(">hhih")
 
@@ -100,7 +101,7 @@ class Led:
 class ScriptedLeader:
     def __init__(self) -> None:
         self.led: dict[TopicPartition, Led] = {}
-        self.sessions = FetchSessions(100, 60_000, Random(1), lambda: 0.0)
+        self.sessions = FetchSessions(100, 60_000, Random(1), StoppedTime())
         self.requests: list[FetchRequest] = []
         self.seen: Counter[ApiKey] = Counter()
         self.changed = asyncio.Event()
@@ -195,20 +196,22 @@ class ScriptedLeader:
         version: int,
         correlation_id: int,
         context: FetchContext,
-        found: list[tuple[Wanted, PartitionFetched]],
+        found: list[tuple[CachedPartition, PartitionFetched]],
     ) -> list[bytes | bytearray | memoryview]:
-        context.answering()
+        self.sessions.complete(context)
         topics = [
             TopicFetched(None, wanted.topic, [each])
             for wanted, each in found
-            if isinstance(wanted.topic, UUID) and context.worth_sending(wanted, each)
+            if isinstance(wanted.topic, UUID) and context.is_worth_sending(wanted, each)
         ]
+        for wanted, each in found:
+            context.on_sent(wanted, each)
         return write_fetch(version, correlation_id, topics, session_id=context.session_id)
 
     def _is_news(self, each: PartitionFetched) -> bool:
         return bool(each.records or each.code or each.diverging_epoch)
 
-    def _look(self, wanted: Wanted) -> PartitionFetched:
+    def _look(self, wanted: CachedPartition) -> PartitionFetched:
         asked = wanted.partition
         for partition, led in self.led.items():
             if (led.topic_id, partition.partition) == (wanted.topic, asked.partition):

@@ -24,7 +24,7 @@ from barnabas.server import compose, node
 from barnabas.server.cluster.topic_admin import NewTopic
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.fetching.fetch_sessions import FetchSessions
-from barnabas.server.network.socket_server import Listeners
+from barnabas.server.network.socket_server import SocketServer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import request_type, response_type
@@ -245,7 +245,7 @@ class Insight:
     """A running broker, and those of its parts that count what is under way."""
 
     running: compose.RunningBroker = field(init=False)
-    listeners: Listeners = field(init=False)
+    listeners: SocketServer = field(init=False)
     timer: Timer = field(init=False)
     delayed: Delayed = field(init=False)
     sessions: FetchSessions = field(init=False)
@@ -281,7 +281,7 @@ class Insight:
         """Wait until no connection, wait, timer or task of a request is left."""
         for client in self.clients:
             await client.close()
-        await until(lambda: len(self.listeners) == 0)
+        await until(lambda: len(self.listeners.connections) == 0)
         await until(lambda: (self.delayed.waiting, self.delayed.watched) == (0, 0))
         await until(lambda: len(self.timer) == 0)
 
@@ -308,7 +308,7 @@ async def broker(folder: Path, **properties: object) -> AsyncIterator[Insight]:
         return remember
 
     with (
-        patch.object(node, "Listeners", seen("listeners", Listeners)),
+        patch.object(node, "SocketServer", seen("listeners", SocketServer)),
         patch.object(node, "Timer", seen("timer", Timer)),
         patch.object(node, "FetchSessions", seen("sessions", FetchSessions)),
         patch.object(node, "Delayed", seen("delayed", Delayed)),

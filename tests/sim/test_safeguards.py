@@ -17,7 +17,7 @@ from barnabas.log.logs import Logs
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.log.batches import CONFIG, fill, open_partition
@@ -75,8 +75,9 @@ def test_a_leader_does_not_overwrite_in_sync_replicas_that_it_has_not_seen(
 @pytest.mark.parametrize("in_force", BOTH)
 def test_a_controller_of_the_past_is_refused(in_force: bool) -> None:
     safeguards = Safeguards(controller_epoch_fence=in_force)
-    parts: list[Any] = [ME, *(Mock() for _ in range(12)), safeguards]
-    partitions = Partitions(*parts)
+    environment = Mock(safeguards=safeguards)
+    parts: list[Any] = [ME, *(Mock() for _ in range(7)), environment, Mock()]
+    partitions = PartitionRoles(*parts)
     partitions.check_controller(5)
     if in_force:
         with pytest.raises(BrokerError) as refused:

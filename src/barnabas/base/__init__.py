@@ -1,1 +1,1 @@
-"""Ids, errors, laws, configuration and the seams (clock, randomness, disk, threads)."""
+"""Ids, errors, laws, failures, and the seams to the machine: clock, randomness, threads."""

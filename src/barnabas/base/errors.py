@@ -1,14 +1,14 @@
-"""What can go wrong, by who can act on it.
+"""The errors of Barnabas, by who can act on them.
 
     BarnabasError
     ├── BrokerError      a client or operator can act on it; carries Kafka's error code
-    ├── DiskFault        a log folder failed; its owner takes it offline
+    ├── DiskFault        a log directory failed; the broker takes it offline
     ├── PeerGone         the other side of a connection went away
     ├── ConfigError      a property has a value it cannot have
     └── LawBroken        a bug of ours; the process stops and recovers from its log
 
 A BrokerError becomes an error code in one place, the handler that answers;
-all others become events for their owner.
+all others become events for their owner, by the failure channel or by an exception.
 """
 
 from barnabas.base.kio_quietly import ErrorCode
@@ -38,7 +38,7 @@ class BrokerError(BarnabasError):
 
 
 class DiskFault(BarnabasError):
-    """Reading or writing a log folder failed; nothing in it can be trusted until it is reopened."""
+    """Reading or writing a log directory failed; it is not used until the next start."""
 
     def __init__(self, folder: str, cause: OSError) -> None:
         super().__init__(f"{folder}: {cause.strerror or cause}")

@@ -1,4 +1,4 @@
-"""The names by which brokers, partitions, producers and positions are known."""
+"""Ids of brokers, partitions and producers, epochs and offsets."""
 
 from typing import NamedTuple, NewType
 
@@ -13,7 +13,7 @@ NO_LEADER_EPOCH = LeaderEpoch(-1)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; prints as Kafka names its folder."""
+    """One partition of one topic; prints as Kafka names its directory."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Work that would block the loop (fsync, cold reads, deletions), as a seam."""
+"""Blocking work (fsync, cold reads, deletions), done away from the loop."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Ports for servers that are started a moment after their port was chosen, or on it again later."""
+"""Free TCP ports for servers that bind them a moment later, or again after a restart."""
 
 import os
 import socket

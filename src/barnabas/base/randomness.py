@@ -1,4 +1,4 @@
-"""Randomness, as a seam: the simulation seeds it, production does not."""
+"""Randomness: the simulation seeds it, production does not."""
 
 import random
 import uuid

@@ -1,4 +1,4 @@
-"""The rules that keep records safe, each of which a test can switch off to see what it is for."""
+"""The safeguards of records; a test can switch each off, to prove that the checkers notice."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
-    """All in force, unless someone wants to watch a cluster lose or mix up records without one."""
+    """All are in force; without one, a cluster may lose or mix up records."""
 
     epoch_truncation: bool = True  # else followers truncate to their high watermark
     isr_version_check: bool = True  # else a leader overwrites an ISR that it has not seen

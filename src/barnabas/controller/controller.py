@@ -12,6 +12,7 @@ from typing import Any, Final, overload
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, ErrorCode, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller import events
@@ -56,7 +57,7 @@ _AFTER_FAILURE_S: Final = 1
 class Controller:
     """Stands for election from `start` to `stop`; the broker owns `coordination`.
 
-    The broker puts SessionRenewed once it is registered in a new session. `on_fatal` receives a
+    The broker puts SessionRenewed once it is registered in a new session. `failures` receives a
     broken law, after which the controller handles no more events.
     """
 
@@ -70,13 +71,13 @@ class Controller:
         settings: Callable[[], ControllerSettings],
         connect: Connect,
         local: Local,
-        on_fatal: Callable[[BaseException], None],
+        failures: FailureChannel,
         inter_broker_listener: str = "PLAINTEXT",
     ) -> None:
         self._coordination = coordination
         self._clock = clock
         self._dependencies = ControllerDependencies(
-            broker_id, settings, random, connect, local, on_fatal, inter_broker_listener
+            broker_id, settings, random, connect, local, failures, inter_broker_listener
         )
         self._queue = EventQueue()
         self._elected: controller_election.ElectedEpoch | None = None
@@ -228,7 +229,7 @@ class Controller:
 
     def _on_end(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._dependencies.on_fatal(error)
+            self._dependencies.failures.fatal(error)
 
     # -- election ------------------------------------------------------------
 

@@ -11,10 +11,10 @@ for n, the timer would read n - 1, and arm the same call again.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask, TimingWheel
 
 # Earlier than any deadline: tasks that are added while tasks run do not arm the loop.
@@ -46,11 +46,11 @@ class Timer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        on_fatal: Callable[[LawBroken], None] | None = None,
+        failures: FailureChannel | None = None,
     ) -> None:
-        """`on_fatal` receives a broken law, which the loop's handler must not swallow."""
+        """`failures` receives a broken law, which the loop's handler must not swallow."""
         self._loop = loop
-        self._on_fatal = on_fatal
+        self._failures = failures
         self._wheel = TimingWheel(whole_ms_passed(loop.time()))
         self._handle: asyncio.TimerHandle | None = None
         self._armed_ms = NEVER_MS
@@ -87,9 +87,9 @@ class Timer:
         self._disarm()
 
     def report(self, error: Exception, task: object) -> None:
-        """Report an error of a task to the loop's handler; a broken law also to `on_fatal`."""
-        if isinstance(error, LawBroken) and self._on_fatal is not None:
-            self._on_fatal(error)
+        """Report an error of a task to the loop's handler; a broken law also to `failures`."""
+        if isinstance(error, LawBroken) and self._failures is not None:
+            self._failures.fatal(error)
         message = f"{type(task).__name__} raised {type(error).__name__} in the purgatory"
         self._loop.call_exception_handler({"message": message, "exception": error})
 

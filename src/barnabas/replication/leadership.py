@@ -1,4 +1,4 @@
-"""What the controller last said of one partition: who leads it, since when, who holds it."""
+"""The leadership of one partition, as the last LeaderAndIsr has it."""
 
 import uuid
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
-"""The partitions that this broker holds: a map, and the one answer for those it does not lead."""
+"""The replicas on this broker by partition, and the error code for those it does not lead."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
@@ -10,15 +11,21 @@ from barnabas.replication.leader.leader_replica import LeaderReplica
 Replica = LeaderReplica | FollowerReplica
 
 
-class Replicas:
-    """By topic and partition; a plain tuple is as good a key as a TopicPartition.
+class Metadata(Protocol):
+    def has_partition(self, topic: str, partition: int, /) -> bool:
+        """Whether the cluster has such a partition."""
+        ...
 
-    To iterate is to go over the leaders.
+
+class Replicas:
+    """A map by topic and partition; a plain tuple is as good a key as a TopicPartition.
+
+    Iterating goes over the leaders.
     """
 
-    def __init__(self, is_elsewhere: Callable[[str, int], bool] = lambda *_: False) -> None:
-        """`is_elsewhere` tells whether the cluster has a partition that is not held here."""
-        self._is_elsewhere = is_elsewhere
+    def __init__(self, metadata: Metadata | None = None) -> None:
+        """`metadata` knows the partitions that other brokers hold."""
+        self._metadata = metadata
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}
         self.leader_of = self._leaders.get  # `find`, by a key that is there already
         self._followers: dict[tuple[str, int], FollowerReplica] = {}
@@ -33,10 +40,12 @@ class Replicas:
             raise BrokerError(self.why_not(topic, partition)) from None
 
     def why_not(self, topic: str, partition: int) -> ErrorCode:
-        """What to answer for a partition that has no leader here."""
+        """The error code for a partition that has no leader here."""
         if (topic, partition) in self._offline:
             return ErrorCode.kafka_storage_error
-        if (topic, partition) in self._followers or self._is_elsewhere(topic, partition):
+        if (topic, partition) in self._followers:
+            return ErrorCode.not_leader_or_follower
+        if self._metadata is not None and self._metadata.has_partition(topic, partition):
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
 
@@ -47,11 +56,11 @@ class Replicas:
         return self._followers.get((topic, partition))
 
     def get(self, topic_partition: TopicPartition) -> Replica | None:
-        """Whichever role it has here."""
+        """The replica in either role."""
         return self._leaders.get(topic_partition) or self._followers.get(topic_partition)
 
     def put(self, replica: Replica) -> None:
-        """Let the partition have this role, and no other that it had."""
+        """Give the partition this role in place of the one it had."""
         self.remove(replica.topic_partition)
         if isinstance(replica, LeaderReplica):
             self._leaders[replica.topic_partition] = replica
@@ -59,7 +68,7 @@ class Replicas:
             self._followers[replica.topic_partition] = replica
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Its log folder failed: nobody is served from it until the next start."""
+        """Its log directory failed: it is not served until the next start."""
         self.remove(topic_partition)
         self._offline.add(topic_partition)
 
@@ -72,7 +81,7 @@ class Replicas:
 
     @property
     def records_appended(self) -> int:
-        """How many records producers have added to partitions while they were led here."""
+        """How many records producers have appended to partitions while they were led here."""
         now = sum(leader.records_appended for leader in self._leaders.values())
         return self._appended_before + now
 
@@ -91,7 +100,7 @@ class Replicas:
         return [*self._leaders.values(), *self._followers.values()]
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """How far each partition is known to be committed."""
+        """The high watermark of each partition."""
         return {replica.topic_partition: replica.high_watermark for replica in self.all()}
 
     def __iter__(self) -> Iterator[LeaderReplica]:

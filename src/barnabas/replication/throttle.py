@@ -1,8 +1,7 @@
-"""Replication throttles (KIP-73): how fast some replicas may be copied, on either side.
+"""Replication throttles (KIP-73): the rate at which some replicas are copied, on either side.
 
-Which ones is told by topic, as `partition:broker` pairs or `*`; how fast by broker, for all of
-them together. Whoever asks leaves out replicas that are in sync: a throttle must not make them
-fall out.
+A topic lists its throttled replicas, as `partition:broker` pairs or `*`; a broker has one rate for
+all of them. Callers exempt replicas that are in sync: a throttle must not make them fall out.
 """
 
 from collections import deque
@@ -45,7 +44,7 @@ class WindowedRate:
 
 
 class ReplicationThrottle:
-    """One side of it, the leader's or the follower's, on one broker."""
+    """The throttle of leaders, or of followers, on one broker."""
 
     def __init__(self, broker_id: BrokerId, now: Callable[[], float]) -> None:
         self._broker_id = broker_id
@@ -54,7 +53,7 @@ class ReplicationThrottle:
         self.bytes_per_second = NO_LIMIT
 
     def set_topic(self, topic: str, replicas: Sequence[str]) -> None:
-        """Take what `*.replication.throttled.replicas` of the topic says now."""
+        """Apply the topic's `*.replication.throttled.replicas`."""
         throttled = decide_throttled(replicas, self._broker_id)
         if throttled is None or throttled:
             self._topics[topic] = throttled
@@ -75,7 +74,7 @@ class ReplicationThrottle:
         return self._rate.per_second()
 
     def record(self, size: int) -> None:
-        """Note what was copied for a throttled replica, in sync or not."""
+        """Count bytes that were copied for a throttled replica, in sync or not."""
         self._rate.record(size)
 
 

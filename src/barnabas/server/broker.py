@@ -1,43 +1,51 @@
 """The parts of one broker that its handlers use."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.config_admin import ConfigAdmin
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """Built by compose.py, bottom up; none of the parts knows it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledParts:
+    """The parts that the requests of a controller change; the controller is none of them."""
+
+    registration: Registration
+    metadata: MetadataCache
+    partitions: PartitionRoles
+    topics: Topics
+    configs: Configs
+    groups: GroupCoordinator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker(ControlledParts):
+    """Built by node.py, bottom up; none of the parts knows it."""
 
     broker_id: BrokerId
     clock: Clock
-    registration: Registration
-    metadata: MetadataCache
     replicas: Replicas
-    partitions: Partitions
     logs: Logs
-    topics: Topics
-    configs: Configs
+    config_admin: ConfigAdmin
     producer_ids: ProducerIds
     controller: Controller
-    groups: GroupCoordinator
-    disk_failed: Callable[[DiskFault], None]
+    failures: FailureChannel
 
     def check_controller(self) -> None:
-        """Raises BrokerError(not_controller) unless this broker is it."""
+        """Raises BrokerError(not_controller) unless this broker is the controller."""
         if not self.controller.is_active:
             raise BrokerError(
                 ErrorCode.not_controller, "This is not the correct controller for this cluster."

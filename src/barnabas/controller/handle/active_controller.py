@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId
 from barnabas.base.randomness import Random
 from barnabas.controller.context import Context
@@ -37,7 +38,7 @@ class ControllerDependencies:
     random: Random
     connect: Connect
     local: Local
-    on_fatal: Callable[[BaseException], None]
+    failures: FailureChannel
     inter_broker_listener: str = "PLAINTEXT"
 
 
@@ -61,7 +62,7 @@ class ActiveController:
             connect=dependencies.connect,
             local=dependencies.local,
             on_answer=put,
-            on_fatal=dependencies.on_fatal,
+            failures=dependencies.failures,
             timeout_s=lambda: dependencies.settings().request_timeout_s,
         )
         self.performer = Performer(

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster; Metadata is answered from it."""
+"""The metadata cache: brokers, topics and leaders, as the controller sent them last."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ INTERNAL_TOPICS: Final = frozenset(
 )
 NO_LEADER: Final = BrokerId(-1)
 NO_CONTROLLER: Final = BrokerId(-1)
-# Told in place of a leader for the partitions of a topic that is being deleted.
+# The leader in an UpdateMetadata for partitions of a topic that is being deleted.
 LEADER_DURING_DELETE: Final = -2
 
 
@@ -65,7 +65,7 @@ class TopicImage:
 
 
 class Updated(NamedTuple):
-    """What an UpdateMetadata changed: topics told of anew, and topics that are gone."""
+    """The changes of an UpdateMetadata: topics that it named, and topics that are gone."""
 
     topics: tuple[str, ...]
     gone: "tuple[TopicImage, ...]"
@@ -73,7 +73,7 @@ class Updated(NamedTuple):
 
 @dataclass(slots=True)
 class MetadataCache:
-    """The whole image, replaced topic by topic as the controller tells of it."""
+    """Each UpdateMetadata replaces the brokers, and the topics that it names."""
 
     cluster_id: str
     controller: BrokerId = NO_CONTROLLER
@@ -85,6 +85,9 @@ class MetadataCache:
     def topic(self, name: str) -> TopicImage | None:
         return self._by_name.get(name)
 
+    def is_alive(self, broker: BrokerId) -> bool:
+        return broker in self.brokers
+
     def has_partition(self, topic: str, partition: int) -> bool:
         known = self._by_name.get(topic)
         return known is not None and partition in known.partitions
@@ -93,7 +96,7 @@ class MetadataCache:
         return self._by_id.get(topic_id)
 
     def name_of(self, topic_id: uuid.UUID) -> str | None:
-        """The topic's name, also of one that clients are not told of yet."""
+        """The topic's name, also of one that the metadata does not have yet."""
         known = self._by_id.get(topic_id)
         return self._new_ids.get(topic_id) if known is None else known.name
 
@@ -111,27 +114,27 @@ class MetadataCache:
         return [broker for broker in self.brokers.values() if listener in broker.endpoints]
 
     def error_of(self, partition: PartitionImage, listener: str) -> ErrorCode:
-        """What clients of a listener that ask for the partition are told beside the rest."""
+        """The error code of a partition for clients of this listener."""
         leader = self.brokers.get(partition.leader)
         if leader is None:
             return ErrorCode.leader_not_available
         return ErrorCode.none if listener in leader.endpoints else ErrorCode.listener_not_found
 
     def replicas_gone(self, partition: PartitionImage) -> tuple[BrokerId, ...]:
-        """The replicas that nobody can reach: their broker is down or their folder failed."""
+        """The offline replicas: their broker is down, or their log directory failed."""
         return tuple(
             b for b in partition.replicas if b in partition.offline or b not in self.brokers
         )
 
     def apply(self, update: UpdateMetadataRequest) -> Updated:
-        """Know what the controller tells; partitions that it does not name stay as they are."""
+        """Apply an UpdateMetadata; partitions that it does not name stay as they are."""
         self.controller = BrokerId(update.controller_id)
         self.brokers = {image.broker_id: image for image in map(_broker, update.live_brokers)}
         gone: list[TopicImage] = []
         for topic in update.topic_states:
             known = self._by_name.get(topic.topic_name)
             if known is not None and _is_another(known, topic):
-                # Deleted and made anew, unheard: nothing of the former is true of this one.
+                # Deleted and created again unnoticed: nothing of the old topic holds for the new.
                 self.forget(known.name)
                 gone.append(known)
                 known = None
@@ -146,8 +149,8 @@ class MetadataCache:
             elif known is not None:
                 self.forget(known.name)
                 gone.append(known)
-        told = (topic.topic_name for topic in update.topic_states)
-        return Updated(tuple(name for name in told if name in self._by_name), tuple(gone))
+        named = (topic.topic_name for topic in update.topic_states)
+        return Updated(tuple(name for name in named if name in self._by_name), tuple(gone))
 
     def put(self, topic: TopicImage) -> None:
         """Know `topic`, in place of what was known of it."""
@@ -160,7 +163,7 @@ class MetadataCache:
             self._new_ids.pop(topic.topic_id, None)
 
     def take_offline(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Tell at once that a replica's folder has failed; the controller's word comes later."""
+        """Mark a replica offline at once: its log directory failed. The controller follows."""
         topic = self._by_name.get(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             return
@@ -178,9 +181,9 @@ class MetadataCache:
             self._by_id.pop(topic.topic_id, None)
 
 
-def _is_another(known: TopicImage, told: UpdateMetadataTopicState) -> bool:
-    """Whether a topic only has the name of the one that is known."""
-    ids = (known.topic_id, told.topic_id)
+def _is_another(known: TopicImage, named: UpdateMetadataTopicState) -> bool:
+    """Whether a topic has only its name in common with the known one."""
+    ids = (known.topic_id, named.topic_id)
     return None not in ids and ids[0] != ids[1]
 
 

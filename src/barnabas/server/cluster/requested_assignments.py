@@ -1,4 +1,4 @@
-"""Which broker holds which partition, as a client wants it: refused if it cannot be."""
+"""Checks of the replica assignments that a client asks for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

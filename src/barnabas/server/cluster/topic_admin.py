@@ -1,8 +1,8 @@
-"""Topics as clients ask for them: checked here, written to the tree, and then awaited.
+"""CreateTopics, CreatePartitions and DeleteTopics: checked, written to the tree, then awaited.
 
-Whoever is asked only writes what is wanted into the coordination tree, in Kafka's layout; the
-controller sees it there and makes it so. What it has done comes back as metadata, and that is
-what a client's answer waits for.
+The broker that gets the request only writes it into the coordination tree, in Kafka's layout; the
+controller sees it there and carries it out. The result comes back as metadata, and the response to
+the client waits for that.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from barnabas.controller.decide.replica_assignment import Racks, assign, assign_
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server.cluster import requested_assignments as assignments
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache, TopicImage
 from barnabas.server.cluster.requested_assignments import Assignment
 from barnabas.server.cluster.topic_names import check_topic_name, colliding
@@ -42,13 +42,13 @@ from barnabas.znodes.tree import (
 log = logging.getLogger("barnabas.topics")
 
 DEFAULT: Final = -1
-# For so long the answer to a deletion waits, beyond Kafka's, for the name to be free again.
+# The response to a DeleteTopics waits so long, beyond Kafka's, for the name to be free again.
 FINISHED_WITHIN_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What a client asks for; -1 leaves the number to the broker."""
+    """A topic of a CreateTopics request; -1 leaves the number to the broker."""
 
     name: str
     partitions: int = DEFAULT
@@ -67,7 +67,7 @@ class Made:
 
 
 class Topics:
-    """Asks the controller, by way of the tree, for topics to be made, grown and deleted."""
+    """Asks the controller, by way of the tree, to create, grow and delete topics."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Topics:
         return Made(wanted.name, topic_id, assignment)
 
     async def _write_new(self, wanted: NewTopic, topic: TopicAssignment) -> None:
-        """The properties and the topic in one transaction: whoever sees one finds the other."""
+        """The properties and the topic in one transaction: a reader of one finds the other."""
         path = paths.config_path(paths.topic_entity(wanted.name))
         data = layout.encode_config(wanted.overrides)
         create = CreateNode(paths.topic_path(wanted.name), layout.encode_topic(topic))
@@ -143,7 +143,7 @@ class Topics:
         return dict(sorted(assignment.items()))
 
     async def _check_no_node(self, name: str) -> None:
-        """Refuse a topic that the tree has, though clients are not told of it.
+        """Refuse a topic that the tree has, though the metadata does not.
 
         The mark goes last: only without it a deletion will not take what is written now.
         """
@@ -180,7 +180,7 @@ class Topics:
     async def _racks(self) -> Racks:
         """Of the brokers to choose from: those we know of, but for one that has just left.
 
-        The controller may not have told of that yet, and a partition there would have no leader.
+        The metadata may still have that one, and a partition there would have no leader.
         """
         registered = await self._coordination.children(paths.BROKER_IDS)
         known = self._metadata.brokers.items()
@@ -329,7 +329,7 @@ class Topics:
 
 
 class MetadataAwaited(DelayedOperation):
-    """A client's answer that waits until the metadata says something of a topic."""
+    """A response that waits until the metadata has a topic in some state."""
 
     def __init__(self, holds: Callable[[], bool]) -> None:
         super().__init__()
@@ -340,7 +340,7 @@ class MetadataAwaited(DelayedOperation):
         return self._holds()
 
     def on_complete(self) -> None:
-        if not self.came.done():  # else whoever waited was cancelled
+        if not self.came.done():  # else the request was cancelled
             self.came.set_result(self._holds())
 
 

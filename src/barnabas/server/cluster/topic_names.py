@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which of them would be confused in metrics."""
+"""Legal topic names, and collisions of names in metrics."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a client is told when the coordination tree could not be read or written."""
+"""Error codes for requests that need the coordination tree while it does not answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,8 @@
-"""A Produce with acks=all that waits until all in-sync replicas have what was appended.
+"""A Produce with acks=all that waits until all in-sync replicas have its batches.
 
 A batch is acknowledged only in the tenure in which it was appended, once the high watermark is
 past it. If this broker followed another in between, the batch may have been truncated: the
-producer is told to look for the leader, and sends again.
+producer gets NOT_LEADER_OR_FOLLOWER, and sends it again.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class Awaited:
 
 
 class DelayedProduce(DelayedOperation):
-    """Answers when every batch is decided; those that are not when its time is over timed out."""
+    """Responds when every batch is decided; those undecided at its deadline have timed out."""
 
     __slots__ = ("_awaited", "_replicas", "_respond", "pending")
 

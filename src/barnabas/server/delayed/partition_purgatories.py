@@ -1,9 +1,8 @@
-"""The requests that wait for something to happen in a partition, and who is told when it has.
+"""The purgatories of requests that wait for an event in a partition.
 
-Consumers wait for the high watermark, followers for the end of the log; producers that want all
-in-sync replicas to have a batch wait for the high watermark, too, and whoever deletes records
-for the low watermark. Each kind has its own purgatory, so that an append to a partition with
-followers looks at none of those that it cannot help.
+Consumers wait for the high watermark, followers for the end of the log; producers with acks=all
+wait for the high watermark, too, and DeleteRecords for the low watermark. Each kind has its own
+purgatory: an append to a partition with followers checks none of the requests it cannot complete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ class Delayed:
 
     @property
     def watched(self) -> int:
-        """How many partitions they wait for, all told."""
+        """How many partitions they wait for, in all."""
         return sum(purgatory.watched for purgatory in self)
 
     def on_append(self, key: Key) -> None:
@@ -47,19 +46,19 @@ class Delayed:
         self.followers.check_and_complete(key)  # it is sent with their next answer
 
     def on_log_start(self, key: Key) -> None:
-        """The log here begins later than before: readers learn of it with their next fetch."""
+        """The log start offset moved: the next response to each reader has it."""
         self.consumers.check_and_complete(key)
         self.followers.check_and_complete(key)
 
     def on_low_watermark(self, key: Key) -> None:
-        """The log of a follower begins later than before."""
+        """The log start offset of a follower moved."""
         self.deletions.check_and_complete(key)
 
     def on_partition(self, key: Key) -> None:
-        """Anything else changed: who leads it, who is in sync, or whether it is here at all."""
+        """Anything else changed: the leader, the ISR, or whether the replica is here at all."""
         self.on_partitions((key,))
 
     def on_partitions(self, keys: Sequence[Key]) -> None:
-        """The same for several; a request that waits for many of them is looked at once."""
+        """The same for several; a request that waits for many of them is checked once."""
         for purgatory in self:
             purgatory.check_all(keys)

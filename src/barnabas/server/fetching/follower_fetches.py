@@ -1,13 +1,14 @@
-"""The progress of followers, as their fetches report it, and the throttle that makes them wait.
+"""The progress of followers, as their fetches report it, and the throttle that delays them.
 
-A follower has all before the offset that it fetches. Every fetch of a session reports that of all
-its partitions, whether or not the request names them: of those that rest, `Follower.rest` does.
+A follower has all records before the offset that it fetches. Every fetch of a session reports that
+for all its partitions, named or not: for those that rest, `Follower.rest` does.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from barnabas.base.clock import MonotonicTime
 from barnabas.base.errors import BrokerError
-from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed.partition_purgatories import Delayed
@@ -15,29 +16,28 @@ from barnabas.wire.fetch.fetch_codec import FetchPartition
 
 
 class FollowerFetches:
-    """Takes note of what followers have, before they are answered."""
+    """Records what followers have, before they get a response."""
 
     def __init__(
         self,
         delayed: Delayed,
         throttle: ReplicationThrottle,
-        submit: Callable[[LeaderReplica, IsrChange], None],
-        now_ms: Callable[[], float],
+        isr: IsrTracker,
+        time: MonotonicTime,
     ) -> None:
-        """`submit` brings a change of the in-sync replicas to the tree; `now_ms` never jumps."""
         self._delayed = delayed
         self._throttle = throttle
-        self._submit = submit
-        self._now_ms = now_ms
+        self._isr = isr
+        self._time = time
 
     def on_fetch(
         self, replica: int, wanted: Iterable[tuple[LeaderReplica, FetchPartition]]
     ) -> None:
-        """Move on what can be moved, and notify those who wait for it.
+        """Advance high and low watermarks, and wake the requests that wait for them.
 
         A partition for which the fetch will be refused changes nothing.
         """
-        now_ms = self._now_ms()
+        now_ms = self._time.now_ms()
         committed, started = [], []
         for leader, partition in wanted:
             if not _is_sound(leader, replica, partition):
@@ -46,7 +46,7 @@ class FollowerFetches:
                 replica, partition.fetch_offset, partition.log_start_offset, now_ms
             )
             if change is not None:
-                self._submit(leader, change)
+                self._isr.submit(leader, change)
             if moved:
                 committed.append(leader.topic_partition)
             if log_start_moved:
@@ -57,9 +57,9 @@ class FollowerFetches:
             self._delayed.on_low_watermark(key)
 
     def must_wait(self, leader: LeaderReplica, replica: int) -> bool:
-        """Whether a follower gets nothing for now, since those like it got enough.
+        """Whether a follower gets nothing for now, since the throttle is exceeded.
 
-        Those in sync never wait: it would be the producers that wait for them.
+        Followers in sync never wait: producers would wait for them.
         """
         return (
             replica not in leader.isr
@@ -68,13 +68,13 @@ class FollowerFetches:
         )
 
     def on_sent(self, topic: str, partition: int, size: int) -> None:
-        """Count what a follower was given, in sync or not."""
+        """Count what a follower was sent, in sync or not."""
         if self._throttle.is_throttled(topic, partition):
             self._throttle.record(size)
 
 
 def _is_sound(leader: LeaderReplica, replica: int, partition: FetchPartition) -> bool:
-    """Whether the fetch will not be refused: then what it tells of the follower is so."""
+    """Whether the fetch will not be refused: only then is what it reports true."""
     log, offset, last_epoch = leader.log, partition.fetch_offset, partition.last_fetched_epoch
     if not (leader.has_follower(replica) and log.log_start_offset <= offset <= log.log_end_offset):
         return False

@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from (KIP-392), as `replica.selector.class` says."""
+"""The replica selector (KIP-392): the preferred read replica of a consumer in a rack."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ RACK_AWARE: Final = _PACKAGE + "RackAwareReplicaSelector"
 
 
 def read_replica_selector(name: str | None, metadata: MetadataCache) -> "RackAware | None":
-    """None: every consumer reads from the leader. Raises ConfigError for other people's classes."""
+    """None: every consumer reads from the leader. Raises ConfigError for any other class."""
     if name is None or name == LEADER:
         return None
     if name == RACK_AWARE:

@@ -1,7 +1,7 @@
 """DeleteTopics (20): topics go, with their data.
 
 Version notes. Up to version 5 topics are a list of names; from 6 each is named or given by id.
-Before version 3 clients do not know TOPIC_DELETION_DISABLED and are told INVALID_REQUEST.
+Before version 3 clients do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST.
 """
 
 import asyncio

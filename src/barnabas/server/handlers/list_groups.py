@@ -1,6 +1,7 @@
 """ListGroups (16): the groups that this broker coordinates.
 
-Version notes. From version 4 on states are told and can be asked for; from 5 on types.
+Version notes. From version 4 on the response has states, and a request can ask for some of them;
+from 5 on also types.
 """
 
 from kio.schema.list_groups.v5.request import ListGroupsRequest

@@ -2,7 +2,7 @@
 
 Version notes. The offset of the largest timestamp can be asked for from version 7, the
 earliest local offset from 8; the last tiered one, from 9, is never there. Before version 5
-OFFSET_NOT_AVAILABLE was not known, and is told as LEADER_NOT_AVAILABLE.
+OFFSET_NOT_AVAILABLE was not known, and is sent as LEADER_NOT_AVAILABLE.
 
 Replicas are told of the whole log, consumers of what is committed. A new leader may know less of
 that than the one before told its consumers, until its followers have reached the start of its
@@ -27,7 +27,7 @@ from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 CONSUMER: Final = -1
-DEBUGGING: Final = -2  # whoever asks as this is answered by followers, too
+DEBUGGING: Final = -2  # followers answer this one, too
 
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
@@ -88,7 +88,7 @@ def _partition(
     except BrokerError as e:
         return _failed(asked, e.code)
     except DiskFault as fault:
-        broker.disk_failed(fault)
+        broker.failures.disk_failed(fault)
         return _failed(asked, ErrorCode.kafka_storage_error)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
@@ -109,7 +109,7 @@ def _replica(broker: Broker, topic: str, partition: int, replica_id: int) -> tup
 
 
 def _may_go_back(reading: Reading, timestamp: int, upto: Offset) -> bool:
-    """Whether what a consumer would be told is bounded by a high watermark that lags."""
+    """Whether the answer for a consumer is bounded by a high watermark that lags."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
         return False
     return timestamp == LATEST or _find(reading, timestamp, upto) == NOT_FOUND
@@ -136,7 +136,7 @@ def _epoch(reading: Reading, timestamp: int, offset: int) -> int:
 
 
 def _find(reading: Reading, timestamp: int, upto: Offset) -> tuple[int, int]:
-    """Timestamp and offset, as the client is told them; (-1, -1) if there is none below `upto`."""
+    """Timestamp and offset, as they are sent; (-1, -1) if there is none below `upto`."""
     log = reading.log
     if timestamp == LATEST:
         return -1, upto

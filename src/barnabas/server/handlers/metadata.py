@@ -49,7 +49,7 @@ def handle(
     )
     if call.version < 12 and any(t.topic_id is not None or t.name is None for t in asked):
         return _response(broker, request, call, map(_not_by_id, asked))
-    # A topic that is named twice is told once.
+    # A topic that is named twice is in the response once.
     asked = tuple(dict.fromkeys(asked))
     if may_create and any(_is_missing(broker, topic) for topic in asked):
         return _create_and_respond(broker, request, asked, call)

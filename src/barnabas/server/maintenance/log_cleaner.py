@@ -1,20 +1,21 @@
 """The log cleaner: compacts the dirtiest logs while the broker serves.
 
-What is to be done is decided on the loop, the files are read and written on threads, a buffer at a
-time, and what was written takes its place in the log on the loop again. So a log may be appended
-to and read meanwhile; if it is truncated or deleted, its cleaning is void.
+Decisions are made on the loop, a thread reads and writes the files a buffer at a time, and the loop
+swaps the cleaned segments in. So a log may be appended to and read meanwhile; if it is truncated or
+deleted, its cleaning is void.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.background_work import Removal
@@ -45,9 +46,21 @@ class CleanerSettings(NamedTuple):
     backoff_ms: int
 
 
+class CleanerConfig(Protocol):
+    def cleaner(self) -> CleanerSettings:
+        """The settings of now."""
+        ...
+
+
+class Removals(Protocol):
+    """See `delayed_removals`."""
+
+    def remove_later(self, removal: Removal, /) -> None: ...
+
+
 @dataclass(slots=True)
 class CleanerStatistics:
-    """What the cleaner has done since the broker started, and what it is at."""
+    """What the cleaner has done since the broker started, and what it does now."""
 
     running: dict[TopicPartition, Cleaning] = field(default_factory=dict)
     uncleanable: dict[TopicPartition, Log] = field(default_factory=dict)
@@ -71,7 +84,7 @@ class _Void(BarnabasError):
 
 
 class LogCleaner:
-    """Cleans as many logs at a time as there are threads; a log that cannot be is left alone."""
+    """Cleans as many logs at a time as it has threads; a log that cannot be cleaned is skipped."""
 
     def __init__(
         self,
@@ -79,19 +92,17 @@ class LogCleaner:
         replicas: Replicas,
         clock: Clock,
         offload: Offload,
-        settings: Callable[[], CleanerSettings],
-        remove_later: Callable[[Removal], None],
-        disk_failed: Callable[[DiskFault], None],
-        fail: Callable[[LawBroken], None],
+        config: CleanerConfig,
+        removals: Removals,
+        failures: FailureChannel,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._clock = clock
         self._offload = offload
-        self._settings = settings
-        self._remove_later = remove_later
-        self._disk_failed = disk_failed
-        self._fail = fail
+        self._config = config
+        self._removals = removals
+        self._failures = failures
         self._stopping = asyncio.Event()
         self._schedule: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -116,19 +127,19 @@ class LogCleaner:
             try:
                 self._start_due()
             except DiskFault as fault:
-                self._disk_failed(fault)
+                self._failures.disk_failed(fault)
             except LawBroken as broken:
-                self._fail(broken)
+                self._failures.fatal(broken)
             except Exception:
                 log.exception("looking for a log to clean failed")
             await asyncio.wait(
                 {stopping, *self._tasks},
-                timeout=self._settings().backoff_ms / 1000,
+                timeout=self._config.cleaner().backoff_ms / 1000,
                 return_when=asyncio.FIRST_COMPLETED,
             )
 
     def _start_due(self) -> None:
-        while len(self._tasks) < self._settings().threads and (chosen := self.decide()):
+        while len(self._tasks) < self._config.cleaner().threads and (chosen := self.decide()):
             cleaning = self.begin(chosen)
             if cleaning is not None:
                 task = asyncio.ensure_future(self.clean(chosen.log, cleaning))
@@ -157,18 +168,18 @@ class LogCleaner:
         return decide_filthiest(candidates)
 
     def begin(self, chosen: LogToClean) -> Cleaning | None:
-        """A pass over the chosen log, less what retention lets go; None if little is left then."""
+        """A pass over the chosen log after retention; None if little is left to clean then."""
         partition_log, now_ms = chosen.log, self._clock.now_ms()
         replica = self._replicas.get(partition_log.partition)
         assert replica is not None, "it was chosen among them"
         deletable = partition_log.deletable_segments(now_ms, replica.high_watermark)
         if removal := partition_log.delete_segments(deletable, now_ms):
-            self._remove_later(removal)
+            self._removals.remove_later(removal)
             chosen = decide_cleanable(partition_log, replica.last_stable_offset, now_ms)
             if not chosen.is_due:
                 return None
         self._tell_if_reset(chosen)
-        settings = self._settings()
+        settings = self._config.cleaner()
         memory = settings.dedupe_buffer_size // settings.threads
         cleaning = Cleaning(
             plan_cleaning(chosen, now_ms),
@@ -206,9 +217,9 @@ class LogCleaner:
             self.statistics.voided += 1
             log.info("cleaning void partition=%s", partition)
         elif isinstance(error, DiskFault):
-            self._disk_failed(error)
+            self._failures.disk_failed(error)
         elif isinstance(error, LawBroken):
-            self._fail(error)
+            self._failures.fatal(error)
         else:
             self.statistics.uncleanable[partition] = partition_log
             trace = None if isinstance(error, BarnabasError) else error
@@ -223,7 +234,7 @@ class LogCleaner:
         try:
             await self._offload(cleaning.discard)
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
         del self.statistics.running[partition_log.partition]
 
     async def _pass(self, partition_log: Log, cleaning: Cleaning) -> None:
@@ -251,7 +262,7 @@ class LogCleaner:
     async def _throttle(self, size: int) -> None:
         """Wait until all cleanings together have read and written no faster than they may."""
         now = asyncio.get_running_loop().time()
-        rate = self._settings().io_max_bytes_per_second
+        rate = self._config.cleaner().io_max_bytes_per_second
         self._free_at = max(self._free_at, now) + size / rate
         if self._free_at - now > 0.001:
             with suppress(TimeoutError):
@@ -270,7 +281,7 @@ class LogCleaner:
             await self._offload(swap.sync)
         finally:
             delay_ms = partition_log.config.file_delete_delay_ms
-            self._remove_later(Removal(partition_log.disk, swap.deleted, delay_ms))
+            self._removals.remove_later(Removal(partition_log.disk, swap.deleted, delay_ms))
 
     def _note(self, partition_log: Log, cleaning: Cleaning, seconds: float) -> None:
         total, done = self.statistics, cleaning.statistics

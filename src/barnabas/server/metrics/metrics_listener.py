@@ -1,6 +1,6 @@
-"""The HTTP port that Prometheus scrapes: GET /metrics, and nothing else worth speaking of.
+"""The metrics listener: an HTTP port that serves GET /metrics to Prometheus.
 
-A connection is good for one request and has a deadline for all of it, so whoever is slow, silent
+A connection serves one request, with one deadline for all of it. So a client that is slow, silent
 or speaks another protocol holds one of few places for a few seconds, and no more.
 """
 

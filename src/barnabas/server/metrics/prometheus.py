@@ -1,4 +1,4 @@
-"""What a broker tells Prometheus, in its form; imported only where somebody wants to know."""
+"""The metrics of a broker in Prometheus' format; only a broker with a listener imports it."""
 
 from collections.abc import Iterator
 from itertools import accumulate

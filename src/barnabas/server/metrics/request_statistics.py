@@ -1,7 +1,7 @@
-"""What requests there were, how long each phase of them took, how they failed: plain numbers.
+"""Request statistics: counts, times of each phase, error codes.
 
-They are counted on the way of every request, so counting must cost next to nothing: no locks, no
-objects of a metrics library, and of requests that a shortcut serves only some are timed.
+Every request is counted, so counting must cost next to nothing: no locks, no objects of a metrics
+library, and of requests that a shortcut serves only some are timed.
 """
 
 from collections import Counter, defaultdict
@@ -13,8 +13,7 @@ from typing import Any, Final
 from barnabas.base.clock import Stopwatch, machine_stopwatch
 from barnabas.wire.schema import Message
 
-# Of reads from a socket that bring nothing but requests for one shortcut, one in so many is timed
-# and stands for all of them.
+# One in so many reads that hold only repeated requests is timed, and stands for all of them.
 TIMED_ONE_IN: Final = 16
 
 # The first bucket takes what is below 1.024 microseconds; each goes twice as far as the one before.
@@ -85,7 +84,7 @@ class RequestStatistics:
         self.refused = 0  # requests that nobody could answer
 
     def count_errors(self, key: int, response: Message) -> None:
-        """Count each error that a response tells of."""
+        """Count each error code of a response."""
         errors = self.by_api[key].errors
         for code in error_codes(response):
             errors[code] += 1

@@ -1,4 +1,4 @@
-"""Which operations a client may do, as the answers tell it: all, as nobody is refused anything."""
+"""The authorized operations in responses: all of them, since nothing is refused."""
 
 from typing import Final
 

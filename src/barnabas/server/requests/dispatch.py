@@ -1,4 +1,4 @@
-"""From a frame to the handler of its API: reads the request header, checks the version.
+"""The dispatcher: reads the request header of a frame, checks its version, calls the handler.
 
 Two kinds of handlers. A *frame handler* (Produce, Fetch) is given the frame and answers
 in bytes: it is on the hot path. A *message handler* is given the request as a kio entity
@@ -32,7 +32,7 @@ class UnsupportedRequest(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who asks, how: what a message handler may know beside the request."""
+    """The context of a request, for message handlers: its version, client and connection."""
 
     version: int
     sent: Message  # the request in the client's own version
@@ -67,7 +67,7 @@ class Dispatch:
         self._statistics = statistics
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
-        """Serve one frame; see `serving.Serve`."""
+        """Serve one frame; see `connection_ports.Serve`."""
         try:
             key, version, correlation_id, length = _HEADER.unpack_from(frame)
         except struct.error:

@@ -1,4 +1,4 @@
-"""What a handler gives back: an answer now, an answer later, or none at all."""
+"""The reply of a handler: a response now, a response later, or none at all."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.laws import law
 from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.znodes.tree import ConnectionLoss, SessionExpired
@@ -44,8 +45,8 @@ class Pending:
         """Give the answer, or say why there is none."""
         law(self.given is None, "SRV-1 a request is answered once")
         self.given = answer
-        # Whoever is told knows of us, too. Held on to, all of it, with the memory of the log that
-        # is sent, would wait for the collector, and requests for that one.
+        # The receiver refers to us, too. That cycle, with the memory of the log that is sent, would
+        # live until the garbage collector runs, and requests would wait for that.
         receiver, self._receiver, self._on_abandoned = self._receiver, None, None
         if receiver is not None:
             receiver(answer)
@@ -66,10 +67,10 @@ class Pending:
 
 
 class Work:
-    """What is being done behind pending answers, whether or not their clients still wait."""
+    """The tasks behind pending answers, whether or not their clients still wait."""
 
-    def __init__(self, on_fatal: Callable[[LawBroken], None]) -> None:
-        self._on_fatal = on_fatal
+    def __init__(self, failures: FailureChannel) -> None:
+        self._failures = failures
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -89,9 +90,9 @@ class Work:
         try:
             answer = await making
         except LawBroken as broken:
-            self._on_fatal(broken)
+            self._failures.fatal(broken)
         except (ConnectionLoss, SessionExpired) as lost:
-            # Who asked does so again on another connection; the tree may be back by then.
+            # The client asks again on another connection; the tree may be back by then.
             answer = Refusal(f"the coordination service does not answer: {lost}")
         except Exception:
             log.exception("request failed %s", what)
@@ -100,7 +101,7 @@ class Work:
                 pending.answer(answer)
 
     async def finished(self) -> None:
-        """Return when all is done that was begun."""
+        """Return when no task is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

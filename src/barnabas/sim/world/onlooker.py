@@ -6,7 +6,7 @@ from uuid import UUID
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.replication.leader.leader_replica import LeaderReplica
-from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.sim.world.machine import Machine
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.nodes import Nodes
@@ -34,7 +34,7 @@ class Onlooker:
         # How much of a partition was ever committed, and in which epoch that was seen.
         self._committed: dict[tuple[TopicPartition, UUID | None], tuple[int, int]] = {}
         # Which controller's epoch each broker went by, in which of its lives.
-        self._obeyed: dict[str, tuple[Partitions, int]] = {}
+        self._obeyed: dict[str, tuple[PartitionRoles, int]] = {}
 
     # -- the tree ------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Onlooker:
         if leader.high_watermark > most:
             self._committed[at, leader.topic_id] = leader.high_watermark, epoch
 
-    def _disobedience(self, name: str, partitions: Partitions) -> Iterator[str]:
+    def _disobedience(self, name: str, partitions: PartitionRoles) -> Iterator[str]:
         life, epoch = self._obeyed.get(name, (partitions, 0))
         if life is partitions and partitions.controller_epoch < epoch:
             yield f"{name} obeys a past controller: {partitions.controller_epoch} after {epoch}"
