@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.coordinator.result import Answer, ArmTimer, CancelTimer, CoordinatorRecord, Effect
 from barnabas.groups.assignors.assignors import NOTHING, Assignment
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
@@ -36,7 +37,6 @@ from barnabas.groups.consumer.consumer_records import (
 from barnabas.groups.consumer.consumer_replay import apply_record
 from barnabas.groups.consumer.consumer_turn import SESSION, ConsumerTurn
 from barnabas.groups.consumer.target_assignment import names_by_id
-from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, Effect, LogRecord
 from barnabas.groups.records.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -58,7 +58,7 @@ _PENDING: Final = "pending"
 
 def upgraded_group(
     classic: ClassicGroup, settings: ConsumerSettings, topics: Topics
-) -> tuple[ConsumerGroup, list[LogRecord]]:
+) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
     """The consumer group that it is to become, and the records that make it so.
 
     Members keep their ids, their generation as epoch, and what they were assigned last.
@@ -155,7 +155,9 @@ def _upgraded(member: Member, classic: ClassicGroup, assigned: Assignment) -> Co
     return ConsumerMember(member.member_id, said, epoch, epoch, assigned=assigned)
 
 
-def _records_of(group_id: str, epoch: int, members: list[ConsumerMember]) -> list[LogRecord]:
+def _records_of(
+    group_id: str, epoch: int, members: list[ConsumerMember]
+) -> list[CoordinatorRecord]:
     return [
         *(member_record(group_id, member) for member in members),
         epoch_record(group_id, epoch),

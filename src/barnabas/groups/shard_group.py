@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now, Waiter
 from barnabas.groups.classic.classic_messages import (
     CommitClaim,
     HeartbeatRequest,
@@ -20,7 +21,6 @@ from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatRequest,
     DescribedConsumerGroup,
 )
-from barnabas.groups.outcome import LogRecord, Now, Outcome, Waiter
 from barnabas.groups.records.group_records import GroupRecord
 
 
@@ -55,7 +55,7 @@ class ShardGroup(Protocol):
     def listed(self) -> ListedGroup:
         """A line about it."""
 
-    def tombstones(self) -> tuple[LogRecord, ...]:
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
         """What removes it from the log, but for its offsets."""
 
 
@@ -72,7 +72,7 @@ class ConsumerSide(Protocol):
 
     def consumer_heartbeat(
         self, group: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
-    ) -> Outcome[ConsumerHeartbeatReply]:
+    ) -> CoordinatorResult[ConsumerHeartbeatReply]:
         """To any kind of group, or to one that does not exist."""
 
     def describe(self, group: ShardGroup | None, group_id: str) -> DescribedConsumerGroup: ...
@@ -83,20 +83,24 @@ class ConsumerSide(Protocol):
 
     def join(
         self, group: ShardGroup, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
-    ) -> Outcome[JoinReply]: ...
+    ) -> CoordinatorResult[JoinReply]: ...
 
     def sync(
         self, group: ShardGroup, request: SyncRequest, waiter: Waiter, now: Now
-    ) -> Outcome[SyncReply]: ...
+    ) -> CoordinatorResult[SyncReply]: ...
 
     def heartbeat(
         self, group: ShardGroup, request: HeartbeatRequest, now: Now
-    ) -> Outcome[ErrorCode]: ...
+    ) -> CoordinatorResult[ErrorCode]: ...
 
-    def leave(self, group: ShardGroup, request: LeaveRequest, now: Now) -> Outcome[LeaveReply]: ...
+    def leave(
+        self, group: ShardGroup, request: LeaveRequest, now: Now
+    ) -> CoordinatorResult[LeaveReply]: ...
 
-    def on_loaded(self, group: ShardGroup, now: Now) -> Outcome[None]: ...
+    def on_loaded(self, group: ShardGroup, now: Now) -> CoordinatorResult[None]: ...
 
-    def on_unloaded(self, group: ShardGroup, now: Now) -> Outcome[None]: ...
+    def on_unloaded(self, group: ShardGroup, now: Now) -> CoordinatorResult[None]: ...
 
-    def on_timer(self, group: ShardGroup, key: tuple[str, ...], now: Now) -> Outcome[None]: ...
+    def on_timer(
+        self, group: ShardGroup, key: tuple[str, ...], now: Now
+    ) -> CoordinatorResult[None]: ...

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.laws import law
+from barnabas.coordinator.result import CoordinatorRecord, Waiter
 from barnabas.groups.classic.classic_member import Member
 from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
@@ -22,7 +23,6 @@ from barnabas.groups.classic.classic_messages import (
 )
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.classic.classic_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from barnabas.groups.outcome import LogRecord, Waiter
 from barnabas.groups.records.classic_group_record import GroupMetadata
 from barnabas.groups.records.group_records import encode
 
@@ -285,5 +285,5 @@ class ClassicGroup:
     def listed(self) -> ListedGroup:
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
 
-    def tombstones(self) -> tuple[LogRecord, ...]:
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
         return (encode(GroupMetadata(self.group_id)),)

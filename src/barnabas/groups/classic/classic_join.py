@@ -9,6 +9,7 @@ import logging
 from dataclasses import replace
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorResult, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
 from barnabas.groups.classic.classic_messages import NO_MEMBER_ID, JoinReply, JoinRequest, SyncReply
@@ -19,23 +20,22 @@ from barnabas.groups.classic.classic_rebalance import (
 from barnabas.groups.classic.classic_record import replaced_record
 from barnabas.groups.classic.classic_state import GroupState
 from barnabas.groups.classic.classic_turn import Turn
-from barnabas.groups.outcome import Outcome, Waiter
 
 log = logging.getLogger(__name__)
 
 
 def decide_join(
     turn: Turn, request: JoinRequest, new_member_id: str, waiter: Waiter
-) -> Outcome[JoinReply]:
+) -> CoordinatorResult[JoinReply]:
     """`new_member_id` is for those that have none; `waiter` for those that wait for the others."""
     group = turn.group
     member_id = request.member_id
     if not _has_room(group, member_id, turn.settings.max_size):
         turn.remove(member_id, JoinReply(ErrorCode.group_max_size_reached))
         complete_join_if_all_joined(turn)
-        return turn.outcome(JoinReply(ErrorCode.group_max_size_reached))
+        return turn.result(JoinReply(ErrorCode.group_max_size_reached))
     if not group.supports(request.protocol_type, request.protocols):
-        return turn.outcome(JoinReply(ErrorCode.inconsistent_group_protocol, member_id))
+        return turn.result(JoinReply(ErrorCode.inconsistent_group_protocol, member_id))
     if member_id == NO_MEMBER_ID:
         return _join_without_id(turn, request, new_member_id, waiter)
     if member_id in group.pending_members and request.group_instance_id is None:
@@ -43,7 +43,7 @@ def decide_join(
         return _add(turn, request, member_id, waiter)
     error = group.check_member(member_id, request.group_instance_id)
     if error is not ErrorCode.none:
-        return turn.outcome(JoinReply(error, member_id))
+        return turn.result(JoinReply(error, member_id))
     return _rejoin(turn, request, waiter)
 
 
@@ -58,7 +58,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 def _join_without_id(
     turn: Turn, request: JoinRequest, new_member_id: str, waiter: Waiter
-) -> Outcome[JoinReply]:
+) -> CoordinatorResult[JoinReply]:
     group = turn.group
     if request.group_instance_id is not None:
         old_id = group.static_members.get(request.group_instance_id)
@@ -67,11 +67,13 @@ def _join_without_id(
     elif request.must_know_its_id:
         group.pending_members[new_member_id] = None
         turn.arm("pending", request.session_timeout_ms, new_member_id)
-        return turn.outcome(JoinReply(ErrorCode.member_id_required, new_member_id))
+        return turn.result(JoinReply(ErrorCode.member_id_required, new_member_id))
     return _add(turn, request, new_member_id, waiter)
 
 
-def _add(turn: Turn, request: JoinRequest, member_id: str, waiter: Waiter) -> Outcome[JoinReply]:
+def _add(
+    turn: Turn, request: JoinRequest, member_id: str, waiter: Waiter
+) -> CoordinatorResult[JoinReply]:
     group = turn.group
     if not group.members:
         group.protocol_type = request.protocol_type
@@ -83,10 +85,10 @@ def _add(turn: Turn, request: JoinRequest, member_id: str, waiter: Waiter) -> Ou
     # attempt would leave a member behind. So this attempt ends at some time; a live one repeats it.
     turn.arm("session", turn.settings.new_member_join_timeout_ms, member_id)
     rebalance_or_complete_join(turn, f"new member {member_id}; {request.reason or 'no reason'}")
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
-def _rejoin(turn: Turn, request: JoinRequest, waiter: Waiter) -> Outcome[JoinReply]:
+def _rejoin(turn: Turn, request: JoinRequest, waiter: Waiter) -> CoordinatorResult[JoinReply]:
     """A known member joins again: for a rebalance, as leader to cause one, or to ask what is on."""
     group = turn.group
     member = group.members[request.member_id]
@@ -95,17 +97,17 @@ def _rejoin(turn: Turn, request: JoinRequest, waiter: Waiter) -> Outcome[JoinRep
     completing = group.state is GroupState.COMPLETING_REBALANCE
     if is_same and (completing or (group.state is GroupState.STABLE and not leads)):
         # It may not have heard the answer to its join.
-        return turn.outcome(turn.joined(member.member_id))
+        return turn.result(turn.joined(member.member_id))
     group.put(replace(_member(request, member.member_id), assignment=member.assignment))
     turn.wait_to_join(member.member_id, waiter)
     reason = request.reason or ("the leader joins again" if leads else "it joins again")
     rebalance_or_complete_join(turn, f"member {member.member_id}; {reason}")
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
 def _replace_static(
     turn: Turn, request: JoinRequest, old_id: str, new_id: str, waiter: Waiter
-) -> Outcome[JoinReply]:
+) -> CoordinatorResult[JoinReply]:
     group = turn.group
     old = group.members[old_id]
     member = replace(_member(request, new_id), assignment=old.assignment)
@@ -126,12 +128,12 @@ def _replace_static(
     turn.arm_session(member)
     turn.wait_to_join(new_id, waiter)
     rebalance_or_complete_join(turn, f"static member {request.group_instance_id} is back")
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
 def _replace_quietly(
     turn: Turn, request: JoinRequest, old: Member, member: Member
-) -> Outcome[JoinReply]:
+) -> CoordinatorResult[JoinReply]:
     """Keep the assignment under the new id, known once it is in the log; nobody else takes note.
 
     A leader is told not to assign anew; one whose version does not know of that is told that its
@@ -152,7 +154,7 @@ def _replace_quietly(
             for each in group.as_joined()
         )
         reply = replace(reply, leader=member.member_id, members=members, skip_assignment=True)
-    return turn.outcome(reply)
+    return turn.result(reply)
 
 
 def _fence(turn: Turn, old_id: str) -> None:

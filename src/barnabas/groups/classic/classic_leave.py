@@ -3,6 +3,7 @@
 import logging
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
     JoinReply,
@@ -16,12 +17,11 @@ from barnabas.groups.classic.classic_rebalance import (
     rebalance_or_complete_join,
 )
 from barnabas.groups.classic.classic_turn import Turn
-from barnabas.groups.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
 
-def decide_leave(turn: Turn, request: LeaveRequest) -> Outcome[LeaveReply]:
+def decide_leave(turn: Turn, request: LeaveRequest) -> CoordinatorResult[LeaveReply]:
     """Each is told for itself whether it could leave; one rebalance begins for all who did."""
     before = len(turn.group.members)
     errors = [_leave(turn, member) for member in request.members]
@@ -33,7 +33,7 @@ def decide_leave(turn: Turn, request: LeaveRequest) -> Outcome[LeaveReply]:
         LeftMember(member.member_id, member.group_instance_id, error)
         for member, error in zip(request.members, errors, strict=True)
     )
-    return turn.outcome(LeaveReply(members=left))
+    return turn.result(LeaveReply(members=left))
 
 
 def _leave(turn: Turn, leaving: LeavingMember) -> ErrorCode:

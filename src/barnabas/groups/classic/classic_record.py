@@ -6,11 +6,11 @@ The record holds the protocol that was chosen, and of each member what it offere
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import NO_ASSIGNMENT, Member
 from barnabas.groups.classic.classic_messages import OfferedProtocol
 from barnabas.groups.classic.classic_state import GroupEvent, GroupState
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.classic_group_record import (
     NO_TIMEOUT,
     NO_TIMESTAMP,
@@ -21,7 +21,7 @@ from barnabas.groups.records.classic_group_record import (
 from barnabas.groups.records.group_records import encode
 
 
-def deserted_record(group: ClassicGroup, wall_ms: int) -> LogRecord:
+def deserted_record(group: ClassicGroup, wall_ms: int) -> CoordinatorRecord:
     """The group without members, in its next generation."""
     return _record(
         group.group_id,
@@ -38,7 +38,7 @@ def deserted_record(group: ClassicGroup, wall_ms: int) -> LogRecord:
 
 def assigned_record(
     group: ClassicGroup, assignments: Mapping[str, bytes], wall_ms: int
-) -> LogRecord:
+) -> CoordinatorRecord:
     """The group with what its leader assigned; who was forgotten has nothing."""
     members = [
         replace(member, assignment=assignments.get(member.member_id, NO_ASSIGNMENT))
@@ -47,7 +47,7 @@ def assigned_record(
     return _record_of_members(group, members, group.leader_id, wall_ms)
 
 
-def replaced_record(group: ClassicGroup, old_id: str, member: Member) -> LogRecord:
+def replaced_record(group: ClassicGroup, old_id: str, member: Member) -> CoordinatorRecord:
     """The group with the static member under its new id; it became stable when it did."""
     members = [member if m.member_id == old_id else m for m in group.members.values()]
     leader = member.member_id if group.leader_id == old_id else group.leader_id
@@ -113,7 +113,7 @@ def _member(protocol: str | None, stored: MemberMetadata) -> Member:
 
 def _record_of_members(
     group: ClassicGroup, members: Iterable[Member], leader: str | None, timestamp_ms: int
-) -> LogRecord:
+) -> CoordinatorRecord:
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -137,5 +137,5 @@ def _record_of_members(
     return _record(group.group_id, value)
 
 
-def _record(group_id: str, value: GroupMetadataValue) -> LogRecord:
+def _record(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
     return encode(GroupMetadata(group_id, value))

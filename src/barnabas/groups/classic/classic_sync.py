@@ -7,6 +7,7 @@ The broker does not read assignments: members that revoke first and take over in
 import logging
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import Answer, CoordinatorResult, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import NO_ASSIGNMENT
 from barnabas.groups.classic.classic_messages import (
@@ -22,26 +23,25 @@ from barnabas.groups.classic.classic_rebalance import (
 from barnabas.groups.classic.classic_record import assigned_record
 from barnabas.groups.classic.classic_state import GroupState
 from barnabas.groups.classic.classic_turn import Turn
-from barnabas.groups.outcome import Answer, Outcome, Waiter
 
 log = logging.getLogger(__name__)
 
 
-def decide_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> Outcome[SyncReply]:
+def decide_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> CoordinatorResult[SyncReply]:
     """Followers wait for the leader; its assignment is written, and then everyone hears theirs."""
     group = turn.group
     error = _check_sync(group, request)
     if error is not ErrorCode.none:
-        return turn.outcome(SyncReply(error))
+        return turn.result(SyncReply(error))
     group.pending_sync.pop(request.member_id, None)
     if not group.pending_sync:
         turn.cancel("sync")
     if group.state is GroupState.STABLE:
-        return turn.outcome(turn.assigned(group.members[request.member_id].assignment))
+        return turn.result(turn.assigned(group.members[request.member_id].assignment))
     turn.wait_to_sync(request.member_id, waiter)
     if group.leader_id == request.member_id:
         _assign(turn, request)
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
 def _check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
@@ -78,7 +78,7 @@ def _assign(turn: Turn, request: SyncRequest) -> None:
         turn.arm_session(group.members[member_id])
 
 
-def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> Outcome[ErrorCode]:
+def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
     group = turn.group
     error = group.check_member_of(
         request.generation_id, request.member_id, request.group_instance_id
@@ -87,7 +87,7 @@ def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> Outcome[ErrorCode
         turn.arm_session(group.members[request.member_id])
         if group.state is GroupState.PREPARING_REBALANCE:
             error = ErrorCode.rebalance_in_progress
-    return turn.outcome(error)
+    return turn.result(error)
 
 
 def on_session_timer(turn: Turn, member_id: str) -> None:

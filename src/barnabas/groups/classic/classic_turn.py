@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic.classic_group import ClassicGroup
-from barnabas.groups.classic.classic_member import Member
-from barnabas.groups.classic.classic_messages import JoinReply, SyncReply
-from barnabas.groups.outcome import (
+from barnabas.coordinator.result import (
     Answer,
     ArmTimer,
     CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
     Effect,
-    LogRecord,
     Now,
-    Outcome,
     Waiter,
 )
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.classic.classic_member import Member
+from barnabas.groups.classic.classic_messages import JoinReply, SyncReply
 
 Reply = TypeVar("Reply")
 
@@ -43,7 +43,7 @@ class Turn:
     group: ClassicGroup
     settings: ClassicSettings
     now: Now
-    records: list[LogRecord] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
     def arm(self, kind: str, delay_ms: float, *of_member: str) -> None:
@@ -112,13 +112,13 @@ class Turn:
             assignment=assignment,
         )
 
-    def outcome(self, reply: Reply | Waiter) -> Outcome[Reply]:
+    def result(self, reply: Reply | Waiter) -> CoordinatorResult[Reply]:
         """What was gathered; whoever is answered in its own turn did not wait."""
         answers: Mapping[Waiter, Answer] = {
             effect.waiter: effect for effect in self.effects if isinstance(effect, Answer)
         }
         own = answers.get(reply) if isinstance(reply, Waiter) else None
         if own is None:
-            return Outcome(reply, tuple(self.records), tuple(self.effects))
+            return CoordinatorResult(reply, tuple(self.records), tuple(self.effects))
         others = tuple(effect for effect in self.effects if effect is not own)
-        return Outcome(cast(Reply, own.reply), tuple(self.records), others)
+        return CoordinatorResult(cast(Reply, own.reply), tuple(self.records), others)

@@ -12,13 +12,13 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.assignors.assignors import EMPTY, Assignment
 from barnabas.groups.classic.classic_messages import CommitClaim, ListedGroup
 from barnabas.groups.classic.classic_subscription import CONSUMER_PROTOCOL_TYPE
 from barnabas.groups.consumer.consumer_member import ConsumerMember, as_assignment, member_state
 from barnabas.groups.consumer.consumer_records import group_tombstones
 from barnabas.groups.consumer.consumer_regex import TopicRegex
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -133,7 +133,7 @@ class ConsumerGroup:
     def listed(self) -> ListedGroup:
         return ListedGroup(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state.value, "consumer")
 
-    def tombstones(self) -> tuple[LogRecord, ...]:
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
         return group_tombstones(self.group_id, self.members)
 
     # -- what the log tells ---------------------------------------------------------------------

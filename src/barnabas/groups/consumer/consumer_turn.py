@@ -9,6 +9,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from barnabas.coordinator.result import (
+    ArmTimer,
+    CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
+    Effect,
+    Now,
+)
 from barnabas.groups.assignors.assignors import Assignment
 from barnabas.groups.consumer.consumer_group import ConsumerGroup
 from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
@@ -28,7 +36,6 @@ from barnabas.groups.consumer.target_assignment import (
     decide_targets,
     subscribed_topics,
 )
-from barnabas.groups.outcome import ArmTimer, CancelTimer, Effect, LogRecord, Now, Outcome
 from barnabas.groups.records.consumer_group_records import TopicMetadata
 
 log = logging.getLogger(__name__)
@@ -50,11 +57,11 @@ class ConsumerTurn:
     settings: ConsumerSettings
     topics: Topics
     now: Now
-    records: list[LogRecord] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
-    def outcome(self, reply: Reply) -> Outcome[Reply]:
-        return Outcome(reply, tuple(self.records), tuple(self.effects))
+    def result(self, reply: Reply) -> CoordinatorResult[Reply]:
+        return CoordinatorResult(reply, tuple(self.records), tuple(self.effects))
 
     def arm(self, kind: str, member_id: str, delay_ms: float) -> None:
         key = (kind, self.group.group_id, member_id)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
     Expired,
@@ -22,7 +23,6 @@ from barnabas.groups.offsets.offset_messages import (
     TopicResults,
 )
 from barnabas.groups.offsets.pending_offsets import PendingOffsets
-from barnabas.groups.outcome import LogRecord, Outcome
 from barnabas.groups.records.offset_record import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -30,7 +30,7 @@ from barnabas.groups.records.offset_record import (
     commit_record,
     key_prefix,
 )
-from barnabas.groups.records.record_schema import LONGEST_STRING
+from barnabas.wire.message_codec import LONGEST_STRING
 
 NO_RETENTION = -1
 _END_OF_TIME_MS = 2**63 - 1  # the latest time that a record can tell
@@ -108,12 +108,12 @@ class Offsets:
         topics: Iterable[TopicCommits],
         wall_ms: int,
         retention_ms: int = NO_RETENTION,
-    ) -> Outcome[OffsetsReply]:
+    ) -> CoordinatorResult[OffsetsReply]:
         """Each partition for itself; old clients may say how long all of it shall be kept."""
         expire_ms = NO_TIMESTAMP
         if retention_ms != NO_RETENTION:
             expire_ms = min(wall_ms + retention_ms, _END_OF_TIME_MS)
-        records: list[LogRecord] = []
+        records: list[CoordinatorRecord] = []
         results = []
         for topic, commits in topics:
             prefix = key_prefix(group_id, topic)
@@ -128,7 +128,7 @@ class Offsets:
                 records.append(commit_record(prefix, partition, value))
                 result.append(PartitionResult(partition, _NONE))
             results.append(TopicResults(topic, result))
-        return Outcome(OffsetsReply(results), tuple(records))
+        return CoordinatorResult(OffsetsReply(results), tuple(records))
 
     def _is_too_large(self, metadata: str) -> bool:
         """Kafka counts the units of UTF-16; a record holds no more than its own longest string."""
@@ -172,7 +172,7 @@ class Offsets:
 
     def decide_delete(
         self, group_id: str, topics: Iterable[AskedTopic], is_subscribed: Callable[[str], bool]
-    ) -> Outcome[OffsetsReply]:
+    ) -> CoordinatorResult[OffsetsReply]:
         """What is not there is deleted already; what members subscribe to stays."""
         gone: list[TopicPartition] = []
         results = []
@@ -185,7 +185,7 @@ class Offsets:
             )
             if not subscribed:
                 gone += self._known(group_id, {topic: partitions})
-        return Outcome(OffsetsReply(results), _tombstones(group_id, gone))
+        return CoordinatorResult(OffsetsReply(results), _tombstones(group_id, gone))
 
     # -- what time and others bring about ----------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Offsets:
             return wall_ms >= value.expire_timestamp_ms
         return wall_ms - since_ms >= self.settings.retention_ms
 
-    def decide_delete_all(self, group_id: str) -> tuple[LogRecord, ...]:
+    def decide_delete_all(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
         """What removes every offset of the group, pending ones too."""
         gone = [
             TopicPartition(topic, partition)
@@ -228,7 +228,7 @@ class Offsets:
 
     def decide_partitions_deleted(
         self, partitions: Iterable[TopicPartition]
-    ) -> tuple[LogRecord, ...]:
+    ) -> tuple[CoordinatorRecord, ...]:
         """What removes the offsets that any group has of partitions that are no more."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in dict.fromkeys(partitions):
@@ -261,7 +261,7 @@ def _fetched(known: dict[int, CommittedOffset], partitions: Iterable[int]) -> li
     ]
 
 
-def _tombstones(group_id: str, gone: Iterable[TopicPartition]) -> tuple[LogRecord, ...]:
+def _tombstones(group_id: str, gone: Iterable[TopicPartition]) -> tuple[CoordinatorRecord, ...]:
     return tuple(
         commit_record(key_prefix(group_id, topic), partition, None) for topic, partition in gone
     )

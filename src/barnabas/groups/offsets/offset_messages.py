@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.outcome import LogRecord
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.records.offset_record import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 NO_OFFSET = -1
@@ -88,7 +88,7 @@ class FetchReply(NamedTuple):
 class Expired(NamedTuple):
     """What removes the offsets of a group that are too old, and whether that leaves it none."""
 
-    records: tuple[LogRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     leaves_none: bool
 
 

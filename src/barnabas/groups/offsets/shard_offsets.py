@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Effect, Now
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.classic.classic_state import GroupState
@@ -20,7 +21,6 @@ from barnabas.groups.offsets.offset_messages import (
     OffsetsReply,
     TopicCommits,
 )
-from barnabas.groups.outcome import Effect, LogRecord, Now, Outcome
 from barnabas.groups.shard_group import ShardGroup
 
 _KEEP_ALIVE = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
@@ -42,12 +42,12 @@ class ShardOffsets:
         topics: Iterable[TopicCommits],
         now: Now,
         retention_ms: int = NO_RETENTION,
-    ) -> Outcome[OffsetsReply]:
+    ) -> CoordinatorResult[OffsetsReply]:
         """A member of a classic group that commits is heard of: its session begins anew."""
         group = self._groups.get(claim.group_id)
         error = _check_without_group(claim) if group is None else group.check_commit(claim)
         if error is not ErrorCode.none:
-            return Outcome(OffsetsReply(error=error))
+            return CoordinatorResult(OffsetsReply(error=error))
         decided = self._offsets.decide_commit(claim.group_id, topics, now.wall_ms, retention_ms)
         return replace(decided, effects=self._keep_alive(group, claim, now))
 
@@ -78,26 +78,30 @@ class ShardOffsets:
             return FetchReply(error=error)
         return self._offsets.fetch(group_id, topics, require_stable)
 
-    def delete(self, group_id: str, topics: Iterable[AskedTopic]) -> Outcome[OffsetsReply]:
+    def delete(
+        self, group_id: str, topics: Iterable[AskedTopic]
+    ) -> CoordinatorResult[OffsetsReply]:
         """Delete single offsets, but none of topics that members are subscribed to."""
         group = self._groups.get(group_id)
         error = ErrorCode.group_id_not_found if group is None else group.check_offset_delete()
         if group is None or error is not ErrorCode.none:
-            return Outcome(OffsetsReply(error=error))
+            return CoordinatorResult(OffsetsReply(error=error))
         return self._offsets.decide_delete(group_id, topics, group.is_subscribed_to)
 
-    def expire(self, now: Now) -> Outcome[None]:
+    def expire(self, now: Now) -> CoordinatorResult[None]:
         """Remove offsets that nobody needed for long, and empty groups that have none left."""
-        records: list[LogRecord] = []
+        records: list[CoordinatorRecord] = []
         for group_id, group in self._groups.items():
             expired = self._offsets.decide_expire(group_id, group, now.wall_ms)
             records += expired.records
             if expired.leaves_none and group.is_empty:
                 records += group.tombstones()
-        return Outcome(None, tuple(records))
+        return CoordinatorResult(None, tuple(records))
 
-    def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> Outcome[None]:
-        return Outcome(None, self._offsets.decide_partitions_deleted(partitions))
+    def on_partitions_deleted(
+        self, partitions: Iterable[TopicPartition]
+    ) -> CoordinatorResult[None]:
+        return CoordinatorResult(None, self._offsets.decide_partitions_deleted(partitions))
 
 
 def _check_without_group(claim: CommitClaim) -> ErrorCode:

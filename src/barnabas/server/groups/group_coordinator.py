@@ -30,9 +30,9 @@ from barnabas.server.groups.offsets_topic import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.result import CoordinatorResult, Now
     from barnabas.groups.consumer.consumer_groups import ConsumerGroups
-    from barnabas.groups.outcome import Now, Outcome
-    from barnabas.groups.shard import Shard
+    from barnabas.groups.shard import GroupCoordinatorShard
     from barnabas.server.groups.group_imports import ActiveShard, GroupParts
 
 log = logging.getLogger("barnabas.groups")
@@ -118,7 +118,11 @@ class GroupCoordinator:
 
     # -- requests ------------------------------------------------------------
 
-    async def ask(self, group_id: str, decide: "Callable[[Shard, Now], Outcome[Reply]]") -> Reply:
+    async def ask(
+        self,
+        group_id: str,
+        decide: "Callable[[GroupCoordinatorShard, Now], CoordinatorResult[Reply]]",
+    ) -> Reply:
         """The answer of the group's shard, when what it rests on is committed.
 
         Raises  BrokerError(not_coordinator, coordinator_load_in_progress,
@@ -137,7 +141,7 @@ class GroupCoordinator:
             raise BrokerError(ErrorCode.coordinator_load_in_progress)
         return active
 
-    def shards(self) -> "Iterable[Shard]":
+    def shards(self) -> "Iterable[GroupCoordinatorShard]":
         """Every shard that is served here.
 
         Raises  BrokerError(coordinator_load_in_progress), while one of them is being loaded

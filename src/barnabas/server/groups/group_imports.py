@@ -10,7 +10,7 @@ from barnabas.groups.classic.classic_turn import ClassicSettings
 from barnabas.groups.consumer.consumer_groups import ConsumerGroups
 from barnabas.groups.consumer.consumer_messages import ConsumerSettings, MigrationPolicy, Topic
 from barnabas.groups.offsets.offset_messages import OffsetSettings
-from barnabas.groups.shard import Shard
+from barnabas.groups.shard import GroupCoordinatorShard
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.groups.group_loading import load
 from barnabas.server.groups.group_shards import ActiveShard
@@ -26,8 +26,10 @@ class GroupParts:
         self._random = random
         self.consumers = ConsumerGroups(_consumer(config), random, lambda: _topics(metadata))
 
-    def new_shard(self) -> Shard:
-        return Shard(_classic(self._config), _offsets(self._config), self._random, self.consumers)
+    def new_shard(self) -> GroupCoordinatorShard:
+        return GroupCoordinatorShard(
+            _classic(self._config), _offsets(self._config), self._random, self.consumers
+        )
 
 
 def _topics(metadata: MetadataCache) -> dict[str, Topic]:

@@ -8,9 +8,8 @@ from typing import Final
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset
 from barnabas.base.offload import Offload
-from barnabas.groups.outcome import LogRecord
-from barnabas.groups.records.group_records import MalformedRecord
-from barnabas.groups.shard import Shard
+from barnabas.coordinator.result import CoordinatorRecord, MalformedRecord
+from barnabas.groups.shard import GroupCoordinatorShard
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.wire.records.batch import BatchHeader, headers
 from barnabas.wire.records.records import ControlType, read_marker, read_records
@@ -23,7 +22,7 @@ AT_ONCE: Final = 500
 
 async def load(
     leader: LeaderReplica,
-    shard: Shard,
+    shard: GroupCoordinatorShard,
     is_wanted: Callable[[], bool],
     offload: Offload,
     buffer_size: int,
@@ -51,7 +50,7 @@ async def load(
     return count
 
 
-async def _replay(batch: bytes, header: BatchHeader, shard: Shard) -> int:
+async def _replay(batch: bytes, header: BatchHeader, shard: GroupCoordinatorShard) -> int:
     if header.is_control:
         if (marker := read_marker(batch)) is not None:
             shard.replay_end_of_transaction(
@@ -63,7 +62,7 @@ async def _replay(batch: bytes, header: BatchHeader, shard: Shard) -> int:
     for at, record in enumerate(records, 1):
         if record.key is not None:
             try:
-                shard.replay(LogRecord(record.key, record.value), producer_id)
+                shard.replay(CoordinatorRecord(record.key, record.value), producer_id)
             except MalformedRecord as e:
                 log.warning("record of groups passed over offset=%d why=%s", record.offset, e)
         if at % AT_ONCE == 0:

@@ -14,8 +14,16 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, LogRecord, Now, Outcome, Waiter
-from barnabas.groups.shard import Shard
+from barnabas.coordinator.result import (
+    Answer,
+    ArmTimer,
+    CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
+    Now,
+    Waiter,
+)
+from barnabas.groups.shard import GroupCoordinatorShard
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
@@ -57,7 +65,7 @@ class ActiveShard:
     def __init__(
         self,
         partition: TopicPartition,
-        shard: Shard,
+        shard: GroupCoordinatorShard,
         replicas: Replicas,
         delayed: Delayed,
         timer: Timer,
@@ -91,7 +99,9 @@ class ActiveShard:
 
     # -- requests ------------------------------------------------------------
 
-    async def ask(self, decide: Callable[[Shard, Now], Outcome[Reply]]) -> Reply:
+    async def ask(
+        self, decide: Callable[[GroupCoordinatorShard, Now], CoordinatorResult[Reply]]
+    ) -> Reply:
         """The answer to a request, when what it rests on is committed.
 
         Raises  BrokerError(not_coordinator, coordinator_not_available), if that cannot be
@@ -100,15 +110,15 @@ class ActiveShard:
         await self._flush()
         return reply
 
-    def carry_out(self, outcome: Outcome[Reply]) -> "asyncio.Future[Reply]":
+    def carry_out(self, result: CoordinatorResult[Reply]) -> "asyncio.Future[Reply]":
         """Do all that was decided. Does not suspend; the answer comes later."""
-        outcome = self._written_down(outcome)
+        result = self._written_down(result)
         reply: asyncio.Future[Reply] = self._loop.create_future()
-        if isinstance(outcome.reply, Waiter):
-            self._waiting[outcome.reply] = reply
+        if isinstance(result.reply, Waiter):
+            self._waiting[result.reply] = reply
         else:
-            self._give(reply, outcome.reply)
-        for effect in outcome.effects:
+            self._give(reply, result.reply)
+        for effect in result.effects:
             match effect:
                 case ArmTimer(key, at_loop_ms):
                     self._arm(key, at_loop_ms)
@@ -120,21 +130,21 @@ class ActiveShard:
                         self._give(waiting, said)
         return reply
 
-    def _written_down(self, outcome: Outcome[Reply]) -> Outcome[Reply]:
-        """The outcome with its records in the log and in force, or what is done instead."""
-        if not outcome.records:
-            return outcome
+    def _written_down(self, result: CoordinatorResult[Reply]) -> CoordinatorResult[Reply]:
+        """The result with its records in the log and in force, or what is done instead."""
+        if not result.records:
+            return result
         try:
-            for part in _parts(outcome.records):
+            for part in _parts(result.records):
                 self._append(part)
                 for record in part:
                     self.shard.replay(record)
         except BrokerError as e:
             log.warning("group records not written partition=%s why=%s", self.partition, e)
-            return self.shard.on_append_failed(outcome, told(e.code), self.now())
-        return outcome
+            return self.shard.on_append_failed(result, told(e.code), self.now())
+        return result
 
-    def _append(self, records: Sequence[LogRecord]) -> None:
+    def _append(self, records: Sequence[CoordinatorRecord]) -> None:
         leader = self._replicas.leader(*self.partition)
         leader.check_in_sync()
         now_ms = self._clock.now_ms()
@@ -228,9 +238,9 @@ class ActiveShard:
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _parts(records: Sequence[LogRecord]) -> Iterator[Sequence[LogRecord]]:
+def _parts(records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
     """All of them at once, if they fit into a batch; what expires may be very much."""
-    part: list[LogRecord] = []
+    part: list[CoordinatorRecord] = []
     size = 0
     for record in records:
         part.append(record)

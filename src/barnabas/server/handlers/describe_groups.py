@@ -12,8 +12,8 @@ from kio.schema.describe_groups.v5.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
-from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
 from barnabas.server.requests.dispatch import Call
@@ -36,7 +36,9 @@ async def handle(
 
 async def _described(broker: Broker, group_id: str) -> classic_messages.DescribedGroup:
     try:
-        return await broker.groups.ask(group_id, lambda shard, _: Outcome(shard.describe(group_id)))
+        return await broker.groups.ask(
+            group_id, lambda shard, _: CoordinatorResult(shard.describe(group_id))
+        )
     except BrokerError as e:
         return classic_messages.DescribedGroup(group_id, state="", error=e.code)
 

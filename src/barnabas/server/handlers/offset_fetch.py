@@ -18,13 +18,13 @@ from kio.schema.offset_fetch.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
     FetchedOffset,
     FetchedTopic,
     FetchReply,
 )
-from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
@@ -64,7 +64,7 @@ async def _fetch(broker: Broker, asked: Any, require_stable: bool) -> FetchReply
     try:
         return await broker.groups.ask(
             asked.group_id,
-            lambda shard, _: Outcome(
+            lambda shard, _: CoordinatorResult(
                 shard.offsets.fetch(asked.group_id, topics, member_id, member_epoch, require_stable)
             ),
         )

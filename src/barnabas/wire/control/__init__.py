@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.control.control_schema import at_version
+from barnabas.wire.message_schema import at_version
 
 # The module of each in this folder; its types are named after it.
 _MODULES: Final = {

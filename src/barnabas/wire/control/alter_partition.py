@@ -6,7 +6,7 @@ Version notes. Version 1 added `leader_recovery_state` to both messages.
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     ERROR_CODE,
     INT8,
     INT32,

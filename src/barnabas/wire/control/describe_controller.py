@@ -6,7 +6,7 @@ Kafka has no such API. Its number is far from Kafka's own, and ApiVersions never
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import ERROR_CODE, STRING, Entity
+from barnabas.wire.message_schema import ERROR_CODE, STRING, Entity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

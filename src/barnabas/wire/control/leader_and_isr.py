@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     BOOL,
     ERROR_CODE,
     INT8,

@@ -6,7 +6,7 @@ Version notes. Version 4 added `is_kraft_controller`; answers never changed.
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     BOOL,
     ERROR_CODE,
     INT32,
