@@ -31,6 +31,7 @@ from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import Coordination
 from tests.purgatory.virtual_loop import VirtualLoop
+from tests.support.recorded_failures import RecordedFailures
 
 Scenario: TypeAlias = Callable[["Cluster"], Coroutine[Any, Any, None]]
 PATIENCE_S = 120
@@ -169,7 +170,7 @@ class Node:
         self._expire = cluster.expire
         self.broker = FakeBroker(broker_id)
         self.settings = ControllerSettings(auto_leader_rebalance=False)
-        self.fatal: list[BaseException] = []
+        self.failures = RecordedFailures()
         self.controller = Controller(
             self.broker_id,
             session,
@@ -178,7 +179,7 @@ class Node:
             settings=lambda: self.settings,
             connect=cluster.connect,
             local=self.broker.answer,
-            on_fatal=self.fatal.append,
+            failures=self.failures,
         )
 
     async def register(self, host: str = "here") -> None:
@@ -399,7 +400,7 @@ async def _play(test: Scenario) -> None:
         if cluster.active is not None:
             await cluster.quiet()
             await cluster.agree()
-        assert not any(node.fatal for node in cluster.nodes.values())
+        assert not any(node.failures.broken for node in cluster.nodes.values())
     finally:
         await cluster.stop()
     left = asyncio.all_tasks() - {asyncio.current_task()}

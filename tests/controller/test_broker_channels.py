@@ -42,6 +42,7 @@ from barnabas.wire.schema import Message
 from barnabas.znodes.layout import BrokerRegistration
 from tests.controller.cluster import FakeBroker, FakePeer
 from tests.purgatory.virtual_loop import VirtualLoop
+from tests.support.recorded_failures import RecordedFailures
 
 OWN, OTHER = BrokerId(0), BrokerId(1)
 
@@ -74,14 +75,14 @@ class Setting:
         self.broker = FakeBroker(OTHER)
         self.own = FakeBroker(OWN)
         self.events: list[Event] = []
-        self.fatal: list[BaseException] = []
+        self.failures = RecordedFailures()
         self.timeout_s = 1.0
         self.channels = Channels(
             OWN,
             connect=self.connect,
             local=self.own.answer,
             on_answer=self.events.append,
-            on_fatal=self.fatal.append,
+            failures=self.failures,
             timeout_s=lambda: self.timeout_s,
         )
 
@@ -168,7 +169,7 @@ def test_closing_lets_the_own_broker_finish_what_it_has_begun() -> None:
             connect=Setting().connect,
             local=slowly,
             on_answer=lambda _: None,
-            on_fatal=lambda _: None,
+            failures=RecordedFailures(),
             timeout_s=lambda: 1.0,
         )
         channels.set_brokers(live(OWN))
@@ -192,13 +193,13 @@ def test_a_bug_in_the_own_broker_is_not_passed_over() -> None:
             connect=setting.connect,
             local=broken,
             on_answer=setting.events.append,
-            on_fatal=setting.fatal.append,
+            failures=setting.failures,
             timeout_s=lambda: 1.0,
         )
         channels.set_brokers(live(OWN))
         channels.send({OWN: [numbered(1)]})
         await asyncio.sleep(1)
-        assert isinstance(setting.fatal[0], KeyError)
+        assert isinstance(setting.failures.broken[0], KeyError)
         await channels.close()
 
     in_virtual_time(scenario())

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ParamSpec
 from uuid import UUID
 
-from barnabas.base.errors import DiskFault, LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
@@ -27,6 +26,7 @@ from barnabas.replication.leadership import Leadership
 from barnabas.replication.throttle import ReplicationThrottle
 from tests.log.batches import CONFIG, NOW
 from tests.replication.scripted_leader import Led, ScriptedLeader
+from tests.support.recorded_failures import RecordedFailures
 
 P = ParamSpec("P")
 
@@ -101,8 +101,7 @@ class Setting:
         self.logs = open_logs(folder / "follower", config)
         self.leader = ScriptedLeader()
         self.offload = WatchedOffload()
-        self.faults: list[DiskFault] = []
-        self.broken: list[LawBroken] = []
+        self.failures = RecordedFailures()
         self.moved: list[TopicPartition] = []
         self.on_moved: Callable[[TopicPartition], None] = self.moved.append
         self.throttle = ReplicationThrottle(FOLLOWER, asyncio.get_running_loop().time)
@@ -117,8 +116,7 @@ class Setting:
                 broker_epoch=lambda: 5,
                 remove_later=Removal.run,
                 offsets_moved=lambda follower: self.on_moved(follower.topic_partition),
-                disk_failed=self._disk_failed,
-                fail=self.broken.append,
+                failures=self.failures,
                 safeguards=safeguards or Safeguards(),
             )
         )
@@ -130,12 +128,9 @@ class Setting:
     async def __aexit__(self, *_: object) -> None:
         await self.fetchers.close()
         await self.leader.stop()
-        assert not self.broken
+        assert not self.failures.broken
         self.leader_logs.release()
         self.logs.release()
-
-    def _disk_failed(self, fault: DiskFault) -> None:
-        self.faults.append(fault)
 
     def lead(self, partition: TopicPartition = ORDERS, epoch: int = 0) -> Led:
         identity = topic_id(partition.topic)

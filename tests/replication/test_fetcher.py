@@ -79,7 +79,7 @@ async def test_what_cannot_be_flushed_is_not_told_to_the_leader(tmp_path: Path) 
         here.offload.before = fail
         led.append(1)
         here.leader.tell()
-        await until(lambda: bool(here.faults))
+        await until(lambda: bool(here.failures.faults))
         await until(lambda: not here.fetchers._tasks)
         assert (follower.log.log_end_offset, len(here.leader.requests)) == (1, 1)
 
@@ -254,7 +254,7 @@ async def test_a_partition_whose_disk_fails_takes_no_other_with_it(
         here.follow(follower)
         here.follow(other)
         await until(lambda: other.log.log_end_offset == 1)
-        await until(lambda: here.faults == [DISK_FULL])
+        await until(lambda: here.failures.faults == [DISK_FULL])
         assert follower.log.failure is DISK_FULL
 
 

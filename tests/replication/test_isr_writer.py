@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.errors import LawBroken
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.replication.leader.follower_progress import IsrChange
 from barnabas.replication.leader.isr_writer import ANNOUNCE_EVERY_S, IsrTracker
@@ -19,6 +18,7 @@ from barnabas.znodes.tree import ANY_VERSION, ConnectionLoss, Stat
 from tests.log.batches import NOW, batch_of, open_partition
 from tests.purgatory.virtual_loop import VirtualLoop
 from tests.replication.leading import F2, F3, ME, leadership
+from tests.support.recorded_failures import RecordedFailures
 
 LAG = 1000
 ALL = (ME, F2, F3)
@@ -64,14 +64,14 @@ class Setting:
         )
         self.replicas.put(self.leader)
         self.changed: list[TopicPartition] = []
-        self.broken: list[LawBroken] = []
+        self.failures = RecordedFailures()
         self.tracker = IsrTracker(
             self.session,
             self.replicas,
             self.replicas.find,
             lambda: LAG,
             self.changed.append,
-            self.broken.append,
+            self.failures,
         )
 
     async def write(self, epoch: int, isr: tuple[BrokerId, ...], leader: BrokerId = ME) -> None:
@@ -120,7 +120,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
             setting.tracker.start()
             await scenario(setting)
             await setting.tracker.stop()
-            assert not setting.broken
+            assert not setting.failures.broken
             assert len(asyncio.all_tasks()) == 1
 
         loop.run_until_complete(whole())

@@ -28,6 +28,7 @@ from tests.server.raw import (
     read_response,
     with_broker,
 )
+from tests.support.recorded_failures import RecordedFailures
 from tests.support.served import ADVERTISED
 
 
@@ -59,13 +60,9 @@ def served(dispatch: Dispatch, sent: bytes, registry: Nobody | None = None) -> A
     return dispatch(memoryview(sent)[4:], a_connection(registry or Nobody()))
 
 
-def unexpected(broken: LawBroken) -> None:
-    raise broken
-
-
 def versions_dispatch(handler: Any, work: Work | None = None) -> Dispatch:
     handlers = {ApiKey.API_VERSIONS: handler}
-    doing = Work(unexpected) if work is None else work
+    doing = Work(RecordedFailures(expects_none=True)) if work is None else work
     return Dispatch({}, handlers, api_versions.unsupported, doing, RequestStatistics())
 
 
@@ -113,7 +110,11 @@ async def all_versions(client: RawClient) -> None:
 def test_a_version_that_is_not_served_is_refused_by_every_other_api(key: ApiKey) -> None:
     async def scenario() -> None:
         dispatch = Dispatch(
-            {}, {key: ok}, api_versions.unsupported, Work(unexpected), RequestStatistics()
+            {},
+            {key: ok},
+            api_versions.unsupported,
+            Work(RecordedFailures(expects_none=True)),
+            RequestStatistics(),
         )
         for version in (APIS[key].lowest - 1, APIS[key].highest + 1, 32767, -32768):
             with pytest.raises(UnsupportedRequest, match=f"{key.name} version {version}"):
@@ -139,7 +140,11 @@ def test_what_has_a_handler_is_told_of_but_for_our_own_api() -> None:
             ApiKey.METADATA: ok,
         }
         dispatch = Dispatch(
-            {}, handlers, api_versions.unsupported, Work(unexpected), RequestStatistics()
+            {},
+            handlers,
+            api_versions.unsupported,
+            Work(RecordedFailures(expects_none=True)),
+            RequestStatistics(),
         )
         told = read_response(
             ApiKey.API_VERSIONS, 0, served(dispatch, frame(ApiKey.API_VERSIONS, 0, b""))[4:]
@@ -242,11 +247,11 @@ def test_a_broken_law_stops_the_broker_also_when_the_request_had_to_wait() -> No
         raise LawBroken("LOG-1")
 
     async def scenario() -> None:
-        broken: list[LawBroken] = []
+        failures = RecordedFailures()
         sent = frame(ApiKey.API_VERSIONS, 0, b"")
-        answer = await delivered(served(versions_dispatch(handler, Work(broken.append)), sent))
+        answer = await delivered(served(versions_dispatch(handler, Work(failures)), sent))
         assert isinstance(answer, Refusal)
-        assert len(broken) == 1
+        assert len(failures.broken) == 1
 
     on_uvloop(scenario())
 
@@ -259,7 +264,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
         return ok(_, call)
 
     async def scenario() -> None:
-        work = Work(unexpected)
+        work = Work(RecordedFailures(expects_none=True))
         pending = served(versions_dispatch(handler, work), frame(ApiKey.API_VERSIONS, 0, b""))
         pending.abandon()
         gate.set()

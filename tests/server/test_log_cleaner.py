@@ -10,7 +10,7 @@ from typing import ParamSpec
 
 import pytest
 
-from barnabas.base.errors import DiskFault, LawBroken
+from barnabas.base.errors import DiskFault
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import InlineOffload, T
 from barnabas.base.randomness import Random
@@ -23,6 +23,7 @@ from barnabas.server.maintenance.log_cleaner import CleanerSettings, LogCleaner
 from tests.log.batches import NOW
 from tests.log.compaction import COMPACT, append_pairs, pairs_of
 from tests.replication.leading import sole_leader
+from tests.support.recorded_failures import RecordedFailures
 
 P = ParamSpec("P")
 
@@ -63,8 +64,7 @@ class Setting:
         self.logs = Logs([RealDisk(str(folder))], clock=StoppedClock(), random=Random(1))
         self.replicas = Replicas()
         self.removals: list[Removal] = []
-        self.faults: list[DiskFault] = []
-        self.broken: list[LawBroken] = []
+        self.failures = RecordedFailures()
         self.offload = MeddlingOffload()
         self.settings = settings
         self.partitions = [TopicPartition(f"topic-{n}", 0) for n in range(topics)]
@@ -77,8 +77,7 @@ class Setting:
             self.offload,
             lambda: self.settings,
             self.removals.append,
-            self.faults.append,
-            self.broken.append,
+            self.failures,
         )
 
     def create(self, partition: TopicPartition) -> Log:
@@ -181,7 +180,7 @@ async def test_a_log_that_cannot_be_cleaned_is_told_once_and_left_alone(
     assert "log cannot be cleaned partition=topic-0-0 cause=" in told[0]
     assert len(pairs_of(here.log(1))) < 15
     assert not left(tmp_path, ".cleaned")
-    assert not here.faults
+    assert not here.failures.faults
     # A topic of the same name is another log.
     here.logs.delete(here.partitions[0])
     here.create(here.partitions[0])
@@ -201,7 +200,7 @@ async def test_a_truncation_voids_the_cleaning_at_any_step(tmp_path: Path, step:
     assert all(offset < 30 for offset, _, _ in pairs_of(log))
     assert not left(tmp_path, ".cleaned")
     assert not left(tmp_path, ".swap")
-    assert not here.faults
+    assert not here.failures.faults
     append_pairs(log, [("after", "x")])
     log.roll(NOW)
     log.flush(NOW)
@@ -226,7 +225,7 @@ async def test_a_partition_deleted_and_made_again_meanwhile_is_not_touched(
     assert here.cleaner.statistics.voided == 1
     assert len(pairs_of(here.log())) == 60
     assert not list((tmp_path / str(partition)).glob("*.cleaned"))
-    assert not here.faults
+    assert not here.failures.faults
     assert not here.cleaner.statistics.uncleanable
 
 
@@ -267,9 +266,9 @@ async def test_a_disk_that_fails_is_told_to_its_owner(tmp_path: Path) -> None:
 
     here.offload.at[4] = fail
     assert await here.clean_once()
-    assert len(here.faults) == 1
+    assert len(here.failures.faults) == 1
     assert not here.cleaner.statistics.uncleanable
-    assert not here.broken
+    assert not here.failures.broken
 
 
 @on_a_loop

@@ -15,6 +15,7 @@ from tests.replication.following import QUICK, StoppedClock, bytes_of, open_logs
 from tests.replication.leading import F2, ME
 from tests.server.followed import BROKER, lead
 from tests.server.raw import Insight, batch, produce, until, with_broker
+from tests.support.recorded_failures import RecordedFailures
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -35,13 +36,9 @@ class SecondBroker:
                 broker_epoch=lambda: -1,
                 remove_later=Removal.run,
                 offsets_moved=lambda _: None,
-                disk_failed=self._fail,
-                fail=self._fail,
+                failures=RecordedFailures(expects_none=True),
             )
         )
-
-    def _fail(self, error: Exception) -> None:
-        raise error
 
     def follow(self, insight: Insight, epoch: int) -> FollowerReplica:
         image = insight.running.broker.metadata.topic("orders")

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Work
 from barnabas.znodes.tree import ConnectionLoss, SessionExpired
+from tests.support.recorded_failures import RecordedFailures
 
 
 @pytest.mark.parametrize("lost", [ConnectionLoss("/config/topics/t"), SessionExpired("/brokers")])
@@ -22,7 +23,7 @@ def test_a_request_that_needs_the_tree_ends_its_connection_while_there_is_none(
         raise lost
 
     async def scenario() -> None:
-        work, pending, told = Work(lambda _: None), Pending(), list[Answer | Refusal]()
+        work, pending, told = Work(RecordedFailures()), Pending(), list[Answer | Refusal]()
         pending.deliver_to(told.append)
         work.answer(pending, "api=LEADER_AND_ISR", failing())
         await work.finished()

@@ -11,6 +11,7 @@ from typing import Any, Final, overload
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, ErrorCode, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.controller import controller_election, events
@@ -50,7 +51,7 @@ _AFTER_FAILURE_S: Final = 1
 class Controller:
     """Stands for election from `start` to `stop`; `coordination` belongs to the broker.
 
-    The broker puts SessionRenewed when it is registered in a new session. `on_fatal` hears of a
+    The broker puts SessionRenewed when it is registered in a new session. `failures` gets a
     broken law, after which nothing here goes on.
     """
 
@@ -64,13 +65,13 @@ class Controller:
         settings: Callable[[], ControllerSettings],
         connect: Connect,
         local: Local,
-        on_fatal: Callable[[BaseException], None],
+        failures: FailureChannel,
         inter_broker_listener: str = "PLAINTEXT",
     ) -> None:
         self._coordination = coordination
         self._clock = clock
         self._around = Surroundings(
-            broker_id, settings, random, connect, local, on_fatal, inter_broker_listener
+            broker_id, settings, random, connect, local, failures, inter_broker_listener
         )
         self._queue = EventQueue()
         self._elected: controller_election.Elected | None = None
@@ -218,7 +219,7 @@ class Controller:
 
     def _on_end(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._around.on_fatal(error)
+            self._around.failures.fatal(error)
 
     # -- election ------------------------------------------------------------
 

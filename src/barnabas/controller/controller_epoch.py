@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId
 from barnabas.base.randomness import Random
 from barnabas.controller.context import Context
@@ -37,7 +38,7 @@ class Surroundings:
     random: Random
     connect: Connect
     local: Local
-    on_fatal: Callable[[BaseException], None]
+    failures: FailureChannel
     inter_broker_listener: str = "PLAINTEXT"
 
 
@@ -58,7 +59,7 @@ class Reign:
             connect=around.connect,
             local=around.local,
             on_answer=put,
-            on_fatal=around.on_fatal,
+            failures=around.failures,
             timeout_s=lambda: around.settings().request_timeout_s,
         )
         self.performer = Performer(

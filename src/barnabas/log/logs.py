@@ -1,7 +1,7 @@
 """All partitions that a broker holds, over its log folders (`log.dirs`)."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -223,14 +223,20 @@ class Logs:
 
     # Partitions
 
-    def create(self, partition: TopicPartition, topic_id: UUID | None, config: TopicConfig) -> Log:
-        """Begin an empty log in the folder that has the fewest.
+    def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID | None,
+        config: TopicConfig,
+        failed: Collection[str] = (),
+    ) -> Log:
+        """Begin an empty log in the log directory that has the fewest, none of the `failed`.
 
-        Raises  BrokerError(kafka_storage_error), nothing changed, if all folders are offline
+        Raises  BrokerError(kafka_storage_error), nothing changed, if all of them are offline
                 DiskFault
         """
         law(partition not in self._logs, "LOG-4 a partition has one log", partition=partition)
-        online = self._online()
+        online = [each for each in self._online() if each.disk.folder not in failed]
         if not online:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log folders are offline")
         folder = online[0]

@@ -12,10 +12,10 @@ now and then: the loop would call for n, we would read n - 1, and ask for the sa
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask, TimingWheel
 
 # Earlier than any deadline: while tasks run, those that they add do not arm the loop.
@@ -47,11 +47,11 @@ class Timer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        on_fatal: Callable[[LawBroken], None] | None = None,
+        failures: FailureChannel | None = None,
     ) -> None:
-        """`on_fatal` is told of a broken law, which is not for the loop to pass over."""
+        """`failures` gets the broken laws, which no exception handler may pass over."""
         self._loop = loop
-        self._on_fatal = on_fatal
+        self._failures = failures
         self._wheel = TimingWheel(whole_ms_passed(loop.time()))
         self._handle: asyncio.TimerHandle | None = None
         self._armed_ms = NEVER_MS
@@ -89,8 +89,8 @@ class Timer:
 
     def report(self, error: Exception, task: object) -> None:
         """Tell the loop's exception handler what a task raised."""
-        if isinstance(error, LawBroken) and self._on_fatal is not None:
-            self._on_fatal(error)
+        if isinstance(error, LawBroken) and self._failures is not None:
+            self._failures.fatal(error)
         message = f"{type(task).__name__} raised {type(error).__name__} in the purgatory"
         self._loop.call_exception_handler({"message": message, "exception": error})
 

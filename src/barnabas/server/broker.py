@@ -1,10 +1,10 @@
 """The parts of one broker that its handlers use."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
@@ -34,7 +34,7 @@ class Broker:
     producer_ids: ProducerIds
     controller: Controller
     groups: GroupCoordinator
-    disk_failed: Callable[[DiskFault], None]
+    failures: FailureChannel
 
     def check_controller(self) -> None:
         """Raises BrokerError(not_controller) unless this broker is it."""

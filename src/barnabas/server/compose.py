@@ -9,6 +9,7 @@ from typing import Self
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
@@ -66,12 +67,8 @@ def _machine(ending: AsyncExitStack) -> Seams:
 async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> RunningBroker:
     check_protocols(config)
     metrics_at = metrics_address(config)
-    failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-
-    def fail(error: BaseException) -> None:
-        if not failed.done():
-            failed.set_result(error)
-
+    failures = FailureChannel(asyncio.get_running_loop())
+    failed = failures.fatal_error
     disks = [seams.disk(folder) for folder in config.log_dirs()]
     coordination = await join(config, seams, disks[0], ending)
     logs = Logs(
@@ -86,7 +83,7 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     logs.acquire(broker_id, cluster_id)
     ending.callback(logs.release)
 
-    node = Node(config, seams, coordination, logs, broker_id, cluster_id, fail)
+    node = Node(config, seams, coordination, logs, broker_id, cluster_id, failures)
     ending.callback(node.timer.close)
     ending.push_async_callback(node.config_changes.stop)
     await node.load()

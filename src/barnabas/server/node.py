@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
@@ -92,18 +93,18 @@ class Node:
         logs: Logs,
         broker_id: BrokerId,
         cluster_id: str,
-        fail: Callable[[BaseException], None],
+        failures: FailureChannel,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._broker_id = broker_id
         self._config = config
         self._seams = seams
         self._coordination = coordination
-        self._fail = fail
+        self._failures = failures
         self._now_ms = lambda: loop.time() * 1000
         self.logs = logs
-        self.timer = Timer(loop, fail)
-        self.work = Work(fail)
+        self.timer = Timer(loop, failures)
+        self.work = Work(failures)
         self._delayed = Delayed(self.timer)
         self._metadata = MetadataCache(cluster_id)
         self._replicas = Replicas(self._metadata.has_partition)
@@ -124,8 +125,7 @@ class Node:
             seams.clock,
             seams.offload,
             intervals(config),
-            self._disk_failed,
-            fail,
+            failures,
             producer_expiration_ms=lambda: self._configs.broker.int("producer.id.expiration.ms"),
             expire_offsets=lambda: self.groups.expire(),
         )
@@ -136,8 +136,7 @@ class Node:
             seams.offload,
             lambda: cleaner_settings(self._configs.broker),
             self.housekeeping.remove_later,
-            self._disk_failed,
-            fail,
+            failures,
         )
         self.isr = IsrTracker(
             coordination,
@@ -145,7 +144,7 @@ class Node:
             self._replicas.find,
             lambda: self._configs.broker.int("replica.lag.time.max.ms"),
             self._delayed.on_partition,
-            fail,
+            failures,
             seams.safeguards,
         )
         self._registration = Registration(
@@ -168,8 +167,7 @@ class Node:
                 lambda: self._registration.epoch,
                 self.housekeeping.remove_later,
                 lambda follower: self._delayed.on_high_watermark(follower.topic_partition),
-                self._disk_failed,
-                fail,
+                failures,
                 seams.safeguards,
             )
         )
@@ -185,7 +183,7 @@ class Node:
             roles_changed=self._roles_changed,
             topic_known=self._metadata.know_id,
             remove_later=self.housekeeping.remove_later,
-            disk_failed=self._disk_failed,
+            failures=failures,
             offload=seams.offload,
             safeguards=seams.safeguards,
         )
@@ -202,7 +200,7 @@ class Node:
             settings=lambda: controller_settings(self._configs.broker),
             connect=self._connect,
             local=self._tell_own,
-            on_fatal=fail,
+            failures=failures,
             inter_broker_listener=config.inter_broker_listener_name(),
         )
         self.broker = Broker(
@@ -218,7 +216,7 @@ class Node:
             producer_ids=ProducerIds(coordination, broker_id),
             controller=self.controller,
             groups=self.groups,
-            disk_failed=self._disk_failed,
+            failures=failures,
         )
         self._statistics = RequestStatistics(seams.stopwatch)
         self._sessions = FetchSessions(
@@ -232,9 +230,10 @@ class Node:
             dispatch if seams.intercept is None else seams.intercept(dispatch),
             limits(config),
             self.timer,
-            fail,
+            failures,
             self._statistics,
         )
+        failures.deliver_to(self._on_disk_faults)
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -247,8 +246,7 @@ class Node:
             self._seams.clock,
             self._seams.offload,
             self._group_parts,
-            self._disk_failed,
-            self._fail,
+            self._failures,
         )
 
     def _group_parts(self) -> "GroupParts":
@@ -262,7 +260,7 @@ class Node:
             self._seams.clock,
             self._seams.offload,
             self._delayed,
-            self._disk_failed,
+            self._failures,
             self.work,
             self._statistics.by_api[ApiKey.PRODUCE].errors,
         )
@@ -272,7 +270,7 @@ class Node:
             self._delayed,
             FollowerFetches(self._delayed, self._leader_throttle, self.isr.submit, self._now_ms),
             self._config.int("fetch.max.bytes"),
-            self._disk_failed,
+            self._failures,
             read_replica_selector(
                 self._config.optional_str("replica.selector.class"), self._metadata
             ),
@@ -284,7 +282,7 @@ class Node:
             self._delayed,
             collector,
             self._seams.offload,
-            self._disk_failed,
+            self._failures,
             self.work,
             self._statistics.by_api[ApiKey.FETCH].errors,
         )
@@ -455,8 +453,12 @@ class Node:
         if config.unclean_leader_election_enable and self.controller.is_active:
             self.controller.put(UncleanAllowed(name))
 
-    def _disk_failed(self, fault: DiskFault) -> None:
-        """A folder failed: its partitions answer KAFKA_STORAGE_ERROR, all others go on."""
+    def _on_disk_faults(self, faults: Sequence[DiskFault]) -> None:
+        for fault in faults:
+            self._take_offline(fault)
+
+    def _take_offline(self, fault: DiskFault) -> None:
+        """Answer KAFKA_STORAGE_ERROR for the partitions of a log directory that failed."""
         if fault.folder in self.logs.offline:
             return
         log.error("log folder offline folder=%s cause=%s", fault.folder, fault.cause)
@@ -464,7 +466,7 @@ class Node:
             lost = self.logs.take_offline(fault)
         except DiskFault:
             log.error("no log folder is left, the broker stops")
-            self._fail(fault)
+            self._failures.fatal(fault)
             return
         for partition in lost:
             self.fetchers.stop(partition)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import PeerGone
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.events import Event
@@ -163,14 +164,14 @@ class Channels:
         connect: Connect,
         local: Local,
         on_answer: Callable[[Event], None],
-        on_fatal: Callable[[BaseException], None],
+        failures: FailureChannel,
         timeout_s: Callable[[], float],
     ) -> None:
         self._own_id = own_id
         self._connect = connect
         self._local = local
         self._on_answer = on_answer
-        self._on_fatal = on_fatal
+        self._failures = failures
         self._timeout_s = timeout_s
         self._channels: dict[BrokerId, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -213,7 +214,7 @@ class Channels:
     def _on_end(self, task: "asyncio.Task[None]") -> None:
         self._closing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_fatal(error)
+            self._failures.fatal(error)
 
     async def _connect_local(self, broker: LiveBroker) -> ControlPeer:
         return LocalPeer(self._local)

@@ -110,7 +110,7 @@ class FetchLoop:
             self.is_over = True
         except LawBroken as broken:
             self.is_over = True
-            self._ports.fail(broken)
+            self._ports.failures.fatal(broken)
         finally:
             if self._hurry is not None:
                 self._hurry.cancel()

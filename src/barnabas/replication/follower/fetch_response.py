@@ -191,7 +191,7 @@ class Taking:
             try:
                 await self._ports.offload(settling.run)
             except DiskFault as fault:
-                self._ports.disk_failed(fault)
+                self._ports.failures.disk_failed(fault)
             else:
                 settling.done()
 
@@ -216,7 +216,7 @@ class Taking:
                 self._complain(following, error)
         except DiskFault as fault:
             self._followings.remove(following.follower.topic_partition)
-            self._ports.disk_failed(fault)
+            self._ports.failures.disk_failed(fault)
 
     def _complain(self, following: Following, error: BrokerError) -> None:
         """Wait a while before this partition is asked for again, or until the controller speaks."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFault, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import Safeguards
@@ -68,8 +68,7 @@ class FetcherPorts:
     broker_epoch: Callable[[], int]
     remove_later: Callable[[Removal], None]
     offsets_moved: Callable[[FollowerReplica], None]
-    disk_failed: Callable[[DiskFault], None]
-    fail: Callable[[LawBroken], None]
+    failures: FailureChannel
     safeguards: Safeguards = field(default_factory=Safeguards)
     connect: Connect = connect_peer
     statistics: FetcherStatistics = field(default_factory=FetcherStatistics)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from barnabas.base.errors import DiskFault, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.replication.leader.follower_progress import IsrChange
@@ -58,7 +59,7 @@ class IsrTracker:
         find: Callable[[str, int], LeaderReplica | None],
         max_lag_ms: Callable[[], int],
         changed: Callable[[TopicPartition], None],
-        fail: Callable[[LawBroken], None],
+        failures: FailureChannel,
         safeguards: Safeguards = IN_FORCE,
     ) -> None:
         """`leaders` can be gone through again and again, and gives those of now."""
@@ -67,7 +68,7 @@ class IsrTracker:
         self._find = find
         self._max_lag_ms = max_lag_ms
         self._changed = changed
-        self._fail = fail
+        self._failures = failures
         self._safeguards = safeguards
         self._tasks: set[asyncio.Task[None]] = set()
         self._unannounced: dict[TopicPartition, None] = {}
@@ -97,7 +98,7 @@ class IsrTracker:
         try:
             await work
         except LawBroken as broken:
-            self._fail(broken)
+            self._failures.fatal(broken)
 
     # -- shrinking -----------------------------------------------------------
 

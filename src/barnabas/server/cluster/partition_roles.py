@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import IN_FORCE, Safeguards
@@ -65,7 +66,7 @@ class Partitions:
         roles_changed: Callable[[Sequence[TopicPartition]], None],
         topic_known: Callable[[str, uuid.UUID], None],
         remove_later: Callable[[Removal], None],
-        disk_failed: Callable[[DiskFault], None],
+        failures: FailureChannel,
         offload: Offload,
         safeguards: Safeguards = IN_FORCE,
     ) -> None:
@@ -80,7 +81,7 @@ class Partitions:
         self._roles_changed = roles_changed
         self._topic_known = topic_known
         self._remove_later = remove_later
-        self._disk_failed = disk_failed
+        self._failures = failures
         self._offload = offload
         self._safeguards = safeguards
         self.controller_epoch = 0
@@ -163,7 +164,7 @@ class Partitions:
             log.warning("partition refused partition=%s why=%s", partition, e)
             return "", e.code
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
             return "", ErrorCode.kafka_storage_error
 
     def _is_news(self, leadership: Leadership) -> bool:
@@ -258,14 +259,14 @@ class Partitions:
         return found
 
     def _create(self, partition: TopicPartition, leadership: Leadership) -> Log:
-        """A new log, in another folder if one fails."""
+        """A new log, in another log directory if one fails."""
+        config, failed = self._configs.topic(partition.topic), set[str]()
         while True:
             try:
-                return self._logs.create(
-                    partition, leadership.topic_id, self._configs.topic(partition.topic)
-                )
+                return self._logs.create(partition, leadership.topic_id, config, failed)
             except DiskFault as fault:
-                self._disk_failed(fault)
+                failed.add(fault.folder)
+                self._failures.disk_failed(fault)
 
     def _high_watermark(
         self, known: LeaderReplica | FollowerReplica | None, partition_log: Log
@@ -340,7 +341,7 @@ class Partitions:
         try:
             await self._offload(disk.sync)
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
             return False
         return True
 
@@ -348,7 +349,7 @@ class Partitions:
         try:
             self._remove_later(self._logs.delete(partition))
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
             return ErrorCode.kafka_storage_error
         return ErrorCode.none
 

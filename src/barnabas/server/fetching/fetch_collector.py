@@ -5,11 +5,12 @@ client that drains its partitions together never waits for one that stands behin
 first batch of the first of them is sent however large it is, so that no consumer gets stuck.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.log.segment.file_slice import NOTHING, Extent
 from barnabas.replication.leader.leader_replica import LeaderReplica
@@ -85,7 +86,7 @@ class FetchCollector:
         delayed: Delayed,
         follower_fetches: FollowerFetches,
         max_bytes: int,
-        disk_failed: Callable[[DiskFault], None],
+        failures: FailureChannel,
         selector: RackAware | None = None,
     ) -> None:
         self._replicas = replicas
@@ -94,7 +95,7 @@ class FetchCollector:
         self._delayed = delayed
         self._follower_fetches = follower_fetches
         self.max_bytes = max_bytes
-        self._disk_failed = disk_failed
+        self._failures = failures
         self.selector = selector
 
     def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
@@ -176,7 +177,7 @@ class FetchCollector:
             self._fail(found, e.code, fetched)
             return
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
             self._fail(found, ErrorCode.kafka_storage_error, fetched)
             return
         if extent.size <= most or not fetched.size:

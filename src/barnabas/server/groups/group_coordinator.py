@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.purgatory.timer import Timer
@@ -57,8 +58,7 @@ class GroupCoordinator:
         clock: Clock,
         offload: Offload,
         new_parts: Callable[[], "GroupParts"],
-        disk_failed: Callable[[DiskFault], None],
-        fail: Callable[[BaseException], None],
+        failures: FailureChannel,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -69,8 +69,7 @@ class GroupCoordinator:
         self._clock = clock
         self._offload = offload
         self._new_parts = new_parts
-        self._disk_failed = disk_failed
-        self._fail = fail
+        self._failures = failures
         self._codec = codec_of(configs.broker)
         self._active: dict[int, ActiveShard] = {}
         self._tenures: dict[int, object] = {}
@@ -228,7 +227,7 @@ class GroupCoordinator:
             asyncio.get_running_loop(),
             lambda: self._configs.broker.int("offsets.commit.timeout.ms"),
             self._codec,
-            self._disk_failed,
+            self._failures,
             self._offload,
         )
 
@@ -265,7 +264,7 @@ class GroupCoordinator:
     def _load_ended(self, task: "asyncio.Task[None]") -> None:
         self._loads.discard(task)
         if not task.cancelled() and (broken := task.exception()) is not None:
-            self._fail(broken)
+            self._failures.fatal(broken)
 
     async def stop(self) -> None:
         """Coordinate nothing any more; whoever waits is told to look elsewhere."""

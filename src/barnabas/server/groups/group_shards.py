@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.coordinator.result import (
@@ -73,7 +74,7 @@ class ActiveShard:
         loop: asyncio.AbstractEventLoop,
         commit_timeout_ms: Callable[[], int],
         codec: Codec,
-        disk_failed: Callable[[DiskFault], None],
+        failures: FailureChannel,
         offload: Offload,
     ) -> None:
         self.partition = partition
@@ -86,7 +87,7 @@ class ActiveShard:
         self._loop = loop
         self._commit_timeout_ms = commit_timeout_ms
         self._codec = codec
-        self._disk_failed = disk_failed
+        self._failures = failures
         self._offload = offload
         # How far the log is written from here; every answer rests on all of it.
         self._written: Offset = Offset(0)
@@ -174,7 +175,7 @@ class ActiveShard:
         leader.log.on_flushed(flush, self._clock.now_ms())
 
     def _failed(self, fault: DiskFault) -> BrokerError:
-        self._disk_failed(fault)
+        self._failures.disk_failed(fault)
         return BrokerError(told(ErrorCode.kafka_storage_error), str(fault))
 
     # -- answers -------------------------------------------------------------

@@ -65,7 +65,7 @@ def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Deleti
     except BrokerError as e:
         return Deletion(None, Offset(-1), e.code)
     except DiskFault as fault:
-        broker.disk_failed(fault)
+        broker.failures.disk_failed(fault)
         return Deletion(None, Offset(-1), ErrorCode.kafka_storage_error)
 
 

@@ -33,7 +33,7 @@ def _folder(
             raise fault
         space = broker.logs.folders[folder].disk.space()
     except DiskFault as fault:
-        broker.disk_failed(fault)
+        broker.failures.disk_failed(fault)
         return DescribeLogDirsResult(
             error_code=ErrorCode.kafka_storage_error, log_dir=folder, topics=()
         )

@@ -8,11 +8,11 @@ the answer and each partition's own limit its share; see `fetch_collector`.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.offload import Offload
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -56,7 +56,7 @@ class Fetch:
         delayed: Delayed,
         collector: FetchCollector,
         offload: Offload,
-        disk_failed: Callable[[DiskFault], None],
+        failures: FailureChannel,
         work: Work,
         errors: Counter[int],
     ) -> None:
@@ -66,7 +66,7 @@ class Fetch:
         self._delayed = delayed
         self._collector = collector
         self._offload = offload
-        self._disk_failed = disk_failed
+        self._failures = failures
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
         self._work = work
         self._errors = errors  # by code, what partitions and sessions were answered with
@@ -172,7 +172,7 @@ class Fetch:
             return self._unreadable(found, fault)
 
     def _unreadable(self, found: Found, fault: DiskFault) -> bytes:
-        self._disk_failed(fault)
+        self._failures.disk_failed(fault)
         code = int(ErrorCode.kafka_storage_error)
         found.answer = PartitionFetched(found.answer.partition, code)
         return b""

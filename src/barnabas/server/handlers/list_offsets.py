@@ -88,7 +88,7 @@ def _partition(
     except BrokerError as e:
         return _failed(asked, e.code)
     except DiskFault as fault:
-        broker.disk_failed(fault)
+        broker.failures.disk_failed(fault)
         return _failed(asked, ErrorCode.kafka_storage_error)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,

@@ -10,11 +10,12 @@ per-record errors and messages are told from 8.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.offload import Offload
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
@@ -76,7 +77,7 @@ class Produce:
         clock: Clock,
         offload: Offload,
         delayed: Delayed,
-        disk_failed: Callable[[DiskFault], None],
+        failures: FailureChannel,
         work: Work,
         errors: Counter[int],
     ) -> None:
@@ -86,7 +87,7 @@ class Produce:
         self._offload = offload
         self._delayed = delayed
         self._consumers = delayed.consumers.check_and_complete
-        self._disk_failed = disk_failed
+        self._failures = failures
         self._successes: dict[tuple[int, str, int], PlainAnswer] = {}
         self._work = work
         self._errors = errors
@@ -254,7 +255,7 @@ class Produce:
 
     def _refused(self, partition: int, error: BrokerError | DiskFault) -> PartitionProduced:
         if isinstance(error, DiskFault):
-            self._disk_failed(error)
+            self._failures.disk_failed(error)
             return refusal(partition, ErrorCode.kafka_storage_error)
         record_errors = error.record_errors if isinstance(error, InvalidRecords) else ()
         return PartitionProduced(

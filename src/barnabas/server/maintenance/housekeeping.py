@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFault, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.background_work import Removal
@@ -45,8 +46,7 @@ class Housekeeping:
         clock: Clock,
         offload: Offload,
         intervals: Intervals,
-        disk_failed: Callable[[DiskFault], None],
-        fail: Callable[[LawBroken], None],
+        failures: FailureChannel,
         producer_expiration_ms: Callable[[], int],
         expire_offsets: Callable[[], Awaitable[None]],
     ) -> None:
@@ -56,8 +56,7 @@ class Housekeeping:
         self._clock = clock
         self._offload = offload
         self._intervals = intervals
-        self._disk_failed = disk_failed
-        self._fail = fail
+        self._failures = failures
         self._producer_expiration_ms = producer_expiration_ms
         self._expire_offsets = expire_offsets
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,9 +89,9 @@ class Housekeeping:
             try:
                 await duty()
             except DiskFault as fault:
-                self._disk_failed(fault)
+                self._failures.disk_failed(fault)
             except LawBroken as broken:
-                self._fail(broken)
+                self._failures.fatal(broken)
             except Exception:
                 log.exception("housekeeping failed duty=%s", getattr(duty, "__name__", duty))
 
@@ -118,7 +117,7 @@ class Housekeeping:
         try:
             await self._offload(work)
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
             return False
         return True
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.background_work import Removal
@@ -81,8 +82,7 @@ class LogCleaner:
         offload: Offload,
         settings: Callable[[], CleanerSettings],
         remove_later: Callable[[Removal], None],
-        disk_failed: Callable[[DiskFault], None],
-        fail: Callable[[LawBroken], None],
+        failures: FailureChannel,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -90,8 +90,7 @@ class LogCleaner:
         self._offload = offload
         self._settings = settings
         self._remove_later = remove_later
-        self._disk_failed = disk_failed
-        self._fail = fail
+        self._failures = failures
         self._stopping = asyncio.Event()
         self._schedule: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -116,9 +115,9 @@ class LogCleaner:
             try:
                 self._start_due()
             except DiskFault as fault:
-                self._disk_failed(fault)
+                self._failures.disk_failed(fault)
             except LawBroken as broken:
-                self._fail(broken)
+                self._failures.fatal(broken)
             except Exception:
                 log.exception("looking for a log to clean failed")
             await asyncio.wait(
@@ -206,9 +205,9 @@ class LogCleaner:
             self.statistics.voided += 1
             log.info("cleaning void partition=%s", partition)
         elif isinstance(error, DiskFault):
-            self._disk_failed(error)
+            self._failures.disk_failed(error)
         elif isinstance(error, LawBroken):
-            self._fail(error)
+            self._failures.fatal(error)
         else:
             self.statistics.uncleanable[partition] = partition_log
             trace = None if isinstance(error, BarnabasError) else error
@@ -223,7 +222,7 @@ class LogCleaner:
         try:
             await self._offload(cleaning.discard)
         except DiskFault as fault:
-            self._disk_failed(fault)
+            self._failures.disk_failed(fault)
         del self.statistics.running[partition_log.partition]
 
     async def _pass(self, partition_log: Log, cleaning: Cleaning) -> None:

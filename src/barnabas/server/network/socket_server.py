@@ -5,11 +5,12 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.base.errors import ConfigError, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.config.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
@@ -54,14 +55,14 @@ class Listeners:
         serve: Serve,
         limits: Limits,
         timer: Timer,
-        on_fatal: Callable[[LawBroken], None],
+        failures: FailureChannel,
         statistics: RequestStatistics,
     ) -> None:
         self._statistics = statistics
         self._serve = serve
         self._limits = limits
         self._timer = timer
-        self._on_fatal = on_fatal
+        self._failures = failures
         self._servers: list[asyncio.Server] = []
         self._per_ip_overrides: dict[str, int] = {}
         self._connections: dict[Connection, _IdleWatch] = {}
@@ -170,7 +171,7 @@ class Listeners:
             self._all_gone.set()
 
     def fatal(self, broken: LawBroken) -> None:
-        self._on_fatal(broken)
+        self._failures.fatal(broken)
 
 
 class _IdleWatch(TimerTask):

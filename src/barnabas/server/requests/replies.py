@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.base.laws import law
 from barnabas.wire.fetch.fetch_codec import Buffer
 from barnabas.znodes.tree import ConnectionLoss, SessionExpired
@@ -68,8 +69,8 @@ class Pending:
 class Work:
     """What is being done behind pending answers, whether or not their clients still wait."""
 
-    def __init__(self, on_fatal: Callable[[LawBroken], None]) -> None:
-        self._on_fatal = on_fatal
+    def __init__(self, failures: FailureChannel) -> None:
+        self._failures = failures
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -89,7 +90,7 @@ class Work:
         try:
             answer = await making
         except LawBroken as broken:
-            self._on_fatal(broken)
+            self._failures.fatal(broken)
         except (ConnectionLoss, SessionExpired) as lost:
             # Who asked does so again on another connection; the tree may be back by then.
             answer = Refusal(f"the coordination service does not answer: {lost}")
