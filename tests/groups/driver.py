@@ -160,9 +160,6 @@ class Driver:
         for pending, reply in answers:
             pending.give(reply)
 
-    def unload(self) -> None:
-        self._perform(self.shard.on_unloaded(self.now), Pending())
-
     def reloaded(self) -> "Driver":
         """Another broker that leads the same log now."""
         same = {name: getattr(self.settings, name) for name in ClassicSettings.__slots__}

@@ -5,7 +5,7 @@ before it asks for the next decision, so a decision rests on all decisions befor
 fails, `on_append_failed` returns the result that takes its place.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import count
 from typing import TypeVar, cast
 
@@ -76,6 +76,9 @@ class GroupCoordinatorShard:
         self._waiters = map(Waiter, count(1))
         self._loading = True
         self._gave_way: ShardGroup | None = None  # until that is in the log
+
+    def __len__(self) -> int:
+        return len(self.groups)
 
     # -- members of classic groups --------------------------------------------------------------
 
@@ -224,19 +227,20 @@ class GroupCoordinatorShard:
             apply_record(group, told.value)
 
     def on_loaded(self, now: Now) -> CoordinatorResult[None]:
-        """The log was replayed to its end; from now on, records are replayed when appended."""
+        """The log was replayed to its end: members have a session timeout to send a heartbeat."""
         self._loading = False
-        return self._of_all(now, classic_events.on_loaded, self._consumer.on_loaded)
-
-    def on_unloaded(self, now: Now) -> CoordinatorResult[None]:
-        """The partition is led elsewhere: whoever waits hears so, and all groups are dropped."""
-
-        def unload(turn: Turn) -> None:
-            classic_events.on_removed(turn, ErrorCode.not_coordinator)
-
-        result = self._of_all(now, unload, self._consumer.on_unloaded)
-        self.groups.clear()
-        return result
+        records: list[CoordinatorRecord] = []
+        effects: list[Effect] = []
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                turn = self._turn(group, now)
+                classic_events.on_loaded(turn)
+                result = turn.result(None)
+            else:
+                result = self._consumer.on_loaded(group, now)
+            records += result.records
+            effects += result.effects
+        return CoordinatorResult(None, tuple(records), tuple(effects))
 
     def on_append_failed(
         self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
@@ -278,25 +282,6 @@ class GroupCoordinatorShard:
         turn = self._turn(group, now)
         classic_events.on_timer(turn, kind, *of_member)
         return turn.result(None)
-
-    def _of_all(
-        self,
-        now: Now,
-        of_classic: Callable[[Turn], None],
-        of_consumer: Callable[[ShardGroup, Now], CoordinatorResult[None]],
-    ) -> CoordinatorResult[None]:
-        records: list[CoordinatorRecord] = []
-        effects: list[Effect] = []
-        for group in self.groups.values():
-            if isinstance(group, ClassicGroup):
-                turn = self._turn(group, now)
-                of_classic(turn)
-                result = turn.result(None)
-            else:
-                result = of_consumer(group, now)
-            records += result.records
-            effects += result.effects
-        return CoordinatorResult(None, tuple(records), tuple(effects))
 
     def _turn(self, group: ClassicGroup, now: Now) -> Turn:
         return Turn(group, self._settings, now)

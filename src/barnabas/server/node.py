@@ -16,6 +16,7 @@ from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
 from barnabas.controller.io.request_batch import ControlRequest
+from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.purgatory.timer import Timer
@@ -33,6 +34,7 @@ from barnabas.server.cluster.partition_roles import Partitions
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.startup_sync import Briefing
 from barnabas.server.cluster.topic_admin import MetadataAwaited, Topics
+from barnabas.server.coordinators.leader_writer import LeaderWriter
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.environment import Seams
 from barnabas.server.fetching.fetch_collector import FetchCollector
@@ -191,6 +193,13 @@ class Node:
         self._topics = Topics(
             coordination, seams.random, self._configs, logs, self._metadata, self._awaited
         )
+        self._coordinator_ports = CoordinatorPorts(
+            LeaderWriter(self._replicas, self._delayed),
+            self.timer,
+            seams.clock,
+            seams.offload,
+            failures,
+        )
         self.groups = self._group_coordinator()
         self.controller = Controller(
             broker_id,
@@ -241,12 +250,8 @@ class Node:
             self._metadata,
             self._configs,
             self._topics,
-            self._delayed,
-            self.timer,
-            self._seams.clock,
-            self._seams.offload,
+            self._coordinator_ports,
             self._group_parts,
-            self._failures,
         )
 
     def _group_parts(self) -> "GroupParts":

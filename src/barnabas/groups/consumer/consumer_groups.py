@@ -164,12 +164,6 @@ class ConsumerGroups:
                 turn.arm(REVOCATION, member.member_id, member.metadata.rebalance_timeout_ms)
         return turn.result(None)
 
-    def on_unloaded(self, group: ShardGroup, now: Now) -> CoordinatorResult[None]:
-        turn = self._turn(group, now)
-        for member_id in turn.group.members:
-            turn.cancel(member_id)
-        return turn.result(None)
-
     def on_timer(
         self, group: ShardGroup, key: tuple[str, ...], now: Now
     ) -> CoordinatorResult[None]:
