@@ -22,8 +22,8 @@ from barnabas.coordinator.result import (
 )
 from barnabas.groups.classic import classic_events
 from barnabas.groups.classic.classic_group import ClassicGroup
-from barnabas.groups.classic.classic_join import decide_join
-from barnabas.groups.classic.classic_leave import decide_leave
+from barnabas.groups.classic.classic_join import on_join
+from barnabas.groups.classic.classic_leave import on_leave
 from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
     DeleteReply,
@@ -40,7 +40,7 @@ from barnabas.groups.classic.classic_messages import (
 )
 from barnabas.groups.classic.classic_record import apply_record, loaded_group
 from barnabas.groups.classic.classic_state import GroupEvent, GroupState
-from barnabas.groups.classic.classic_sync import decide_heartbeat, decide_sync
+from barnabas.groups.classic.classic_sync import decide_heartbeat, on_sync
 from barnabas.groups.classic.classic_turn import ClassicSettings, Turn
 from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
@@ -112,7 +112,7 @@ class GroupCoordinatorShard:
         """An empty group of the other kind gives way; a group nobody joined is not kept."""
         group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id)
         turn = self._turn(group, now)
-        result = decide_join(turn, request, new_id, waiter)
+        result = on_join(turn, request, new_id, waiter)
         if group is found or group.holds_nothing:
             return result
         self.groups[request.group_id] = group
@@ -126,7 +126,7 @@ class GroupCoordinatorShard:
         if group is None:
             return CoordinatorResult(SyncReply(_missing(request.group_id)))
         if isinstance(group, ClassicGroup):
-            return decide_sync(self._turn(group, now), request, next(self._waiters))
+            return on_sync(self._turn(group, now), request, next(self._waiters))
         return self._consumer.sync(group, request, next(self._waiters), now)
 
     def heartbeat(self, request: HeartbeatRequest, now: Now) -> CoordinatorResult[ErrorCode]:
@@ -146,7 +146,7 @@ class GroupCoordinatorShard:
             members = tuple(LeftMember(*each[:2], unknown) for each in request.members)
             return CoordinatorResult(LeaveReply(members=members))
         if isinstance(group, ClassicGroup):
-            return decide_leave(self._turn(group, now), request)
+            return on_leave(self._turn(group, now), request)
         return self._consumer.leave(group, request, now)
 
     # -- members of consumer groups, and operators -----------------------------------------------

@@ -1,8 +1,7 @@
-"""One classic group: its members, who of them waits, and what they agreed upon.
+"""One classic group: generation, protocol, leader, members, and the requests that wait.
 
-What the log tells (generation, protocol, leader, members and their assignment) is trusted as of
-the last record; who is joining or waiting for an assignment is only in memory, and is lost with
-the shard: clients join again.
+The log holds generation, protocol, leader, members and their assignment as of the last record.
+Members that join, and who waits for an assignment, are soft: clients join again when they are lost.
 """
 
 import logging
@@ -44,7 +43,7 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     topics: frozenset[str] | None = None  # subscribed to; None if it cannot be known
 
-    # Only in memory:
+    # Soft state, only in memory:
     joining: dict[str, Waiter] = field(default_factory=dict)
     syncing: dict[str, Waiter] = field(default_factory=dict)
     new_members: set[str] = field(default_factory=set)  # those that never heard their first reply

@@ -1,8 +1,8 @@
-"""JoinGroup of classic groups: who may become a member, as whom, and whether others must join anew.
+"""JoinGroup of classic groups: new members, members that rejoin, static members that come back.
 
-A dynamic member first gets an id, and joins with it: a client that never comes back with it leaves
-no member behind. A static member that comes back without its id gets a new one and takes its own
-place; the old id is fenced, and as long as the group is stable nobody else is disturbed.
+A dynamic member first gets an id and joins with it, so a client that never comes back leaves no
+member behind. A static member that comes back without its id gets a new one in its old place: the
+old id is fenced, and a stable group does not rebalance.
 """
 
 import logging
@@ -24,10 +24,10 @@ from barnabas.groups.classic.classic_turn import Turn
 log = logging.getLogger(__name__)
 
 
-def decide_join(
+def on_join(
     turn: Turn, request: JoinRequest, new_member_id: str, waiter: Waiter
 ) -> CoordinatorResult[JoinReply]:
-    """`new_member_id` is for those that have none; `waiter` for those that wait for the others."""
+    """`new_member_id` is for a client without one; `waiter` for a member that waits for others."""
     group = turn.group
     member_id = request.member_id
     if not _has_room(group, member_id, turn.settings.max_size):
@@ -48,7 +48,7 @@ def decide_join(
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """While members join, those that come last are too many, however long they were members."""
+    """While members join, the last ones to come are refused, even if they were members before."""
     if group.is_empty:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -81,22 +81,22 @@ def _add(
     group.put(_member(request, member_id))
     group.new_members.add(member_id)
     turn.wait_to_join(member_id, waiter)
-    # It cannot send heartbeats, not knowing its id before the answer, and may have gone: each
-    # attempt would leave a member behind. So this attempt ends at some time; a live one repeats it.
+    # It cannot send heartbeats before the reply tells its id, and may be gone. A timeout keeps its
+    # attempts from leaving members behind; a client that is alive joins again.
     turn.arm("session", turn.settings.new_member_join_timeout_ms, member_id)
     rebalance_or_complete_join(turn, f"new member {member_id}; {request.reason or 'no reason'}")
     return turn.result(waiter)
 
 
 def _rejoin(turn: Turn, request: JoinRequest, waiter: Waiter) -> CoordinatorResult[JoinReply]:
-    """A known member joins again: for a rebalance, as leader to cause one, or to ask what is on."""
+    """A member joins again: for a rebalance, to cause one as leader, or after a lost reply."""
     group = turn.group
     member = group.members[request.member_id]
     is_same = member.protocols == request.protocols
     leads = group.leader_id == member.member_id
     completing = group.state is GroupState.COMPLETING_REBALANCE
     if is_same and (completing or (group.state is GroupState.STABLE and not leads)):
-        # It may not have heard the answer to its join.
+        # The reply to its join may be lost.
         return turn.result(turn.joined(member.member_id))
     group.put(replace(_member(request, member.member_id), assignment=member.assignment))
     turn.wait_to_join(member.member_id, waiter)
@@ -134,10 +134,10 @@ def _replace_static(
 def _replace_quietly(
     turn: Turn, request: JoinRequest, old: Member, member: Member
 ) -> CoordinatorResult[JoinReply]:
-    """Keep the assignment under the new id, known once it is in the log; nobody else takes note.
+    """Keep the assignment under the new id, in force once it is in the log; no rebalance.
 
-    A leader is told not to assign anew; one whose version does not know of that is told that its
-    old self leads, so that it does not take itself for the leader.
+    A leader gets `skip_assignment`. In versions without that field it gets its old id as leader, so
+    it does not assign.
     """
     group = turn.group
     leads = group.leader_id == old.member_id

@@ -1,4 +1,4 @@
-"""LeaveGroup of classic groups: members go, by member id or, static ones, by instance id."""
+"""LeaveGroup of classic groups: by member id, or by instance id for static members."""
 
 import logging
 
@@ -21,8 +21,8 @@ from barnabas.groups.classic.classic_turn import Turn
 log = logging.getLogger(__name__)
 
 
-def decide_leave(turn: Turn, request: LeaveRequest) -> CoordinatorResult[LeaveReply]:
-    """Each is told for itself whether it could leave; one rebalance begins for all who did."""
+def on_leave(turn: Turn, request: LeaveRequest) -> CoordinatorResult[LeaveReply]:
+    """Each member has its own error; one rebalance begins for all that left."""
     before = len(turn.group.members)
     errors = [_leave(turn, member) for member in request.members]
     if len(turn.group.members) < before:

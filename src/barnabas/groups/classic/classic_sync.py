@@ -1,7 +1,7 @@
-"""SyncGroup and Heartbeat of classic groups: the leader's assignment is stored, then handed out.
+"""SyncGroup and Heartbeat of classic groups: the leader's assignment is written, then sent.
 
-The broker does not read assignments: members that revoke first and take over in a second rebalance
-(cooperative ones) are served like any others.
+The broker does not read assignments, so cooperative members, which revoke first and take over in a
+second rebalance, need nothing special.
 """
 
 import logging
@@ -27,8 +27,8 @@ from barnabas.groups.classic.classic_turn import Turn
 log = logging.getLogger(__name__)
 
 
-def decide_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> CoordinatorResult[SyncReply]:
-    """Followers wait for the leader; its assignment is written, and then everyone hears theirs."""
+def on_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> CoordinatorResult[SyncReply]:
+    """Followers wait for the leader; once its assignment is written, each gets its own."""
     group = turn.group
     error = _check_sync(group, request)
     if error is not ErrorCode.none:
@@ -60,7 +60,7 @@ def _check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
 
 
 def _assign(turn: Turn, request: SyncRequest) -> None:
-    """Write the assignment down; whoever waits hears it when it is, and stops waiting then."""
+    """Append the assignment; members that wait get theirs when it is committed."""
     group = turn.group
     forgotten = [each for each in group.members if each not in request.assignments]
     if forgotten:
@@ -74,7 +74,7 @@ def _assign(turn: Turn, request: SyncRequest) -> None:
     for member_id, waiter in group.syncing.items():
         assignment = request.assignments.get(member_id, NO_ASSIGNMENT)
         turn.effects.append(Answer(waiter, turn.assigned(assignment)))
-        # Its session may have ended while it waited for us.
+        # Its session may have timed out while it waited.
         turn.arm_session(group.members[member_id])
 
 
@@ -91,7 +91,7 @@ def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> CoordinatorResult
 
 
 def on_session_timer(turn: Turn, member_id: str) -> None:
-    """Drop a member that was not heard of, unless it is the one who waits for us."""
+    """Remove a member that sent nothing, unless it waits for a reply."""
     group = turn.group
     if member_id not in group.members or group.satisfies_heartbeat(member_id):
         return
@@ -101,7 +101,7 @@ def on_session_timer(turn: Turn, member_id: str) -> None:
 
 
 def on_pending_timer(turn: Turn, member_id: str) -> None:
-    """Expect no longer a client that was given an id and did not join with it."""
+    """Forget the id of a client that did not join with it."""
     if member_id in turn.group.pending_members:
         turn.group.remove(member_id)
         complete_join_if_all_joined(turn)

@@ -1,7 +1,7 @@
-"""One consumer group: its members, its epochs, what each shall have, and who owns what.
+"""One consumer group: members, epochs, target assignment, and the owner of each partition.
 
-All of it follows from records and changes by `apply_*` alone, but for what is marked as being only
-in memory. Records of a compacted log may name what is not known, or remove what is gone already.
+It changes by `apply_*` alone, but for the soft state that is marked. Records of a compacted log may
+name members that are unknown, or remove members that are gone.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ class ConsumerGroup:
     _subscribed: Counter[str] = field(default_factory=Counter)  # how many members want a topic
     _regexes: Counter[str] = field(default_factory=Counter)
 
-    # Only in memory:
+    # Soft state, only in memory:
     is_stale: bool = True  # topics may have changed since they were looked at
     asked_to_rejoin: dict[str, None] = field(default_factory=dict)  # classic members with a timer
 

@@ -1,4 +1,4 @@
-"""The side of a shard that serves consumer groups: each request, timer and change of topics."""
+"""Consumer groups of a shard: requests, timers and changes of topics."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, MutableMapping
@@ -23,8 +23,8 @@ from barnabas.groups.consumer.consumer_group import ConsumerGroup
 from barnabas.groups.consumer.consumer_heartbeat import (
     check_heartbeat,
     decide_absence,
-    decide_heartbeat,
     leaving_member,
+    on_heartbeat,
 )
 from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
 from barnabas.groups.consumer.consumer_messages import (
@@ -68,7 +68,7 @@ class ConsumerGroups:
     def consumer_heartbeat(
         self, group: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
     ) -> CoordinatorResult[ConsumerHeartbeatReply]:
-        """`group` is the one of that name, of whatever kind, None if there is none."""
+        """`group` may be of either kind; None if it does not exist."""
         try:
             check_heartbeat(request, self._settings)
             if request.member_epoch < JOINING:
@@ -80,20 +80,20 @@ class ConsumerGroups:
     def _heartbeat(
         self, found: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
     ) -> CoordinatorResult[ConsumerHeartbeatReply]:
-        """Who joins makes the group, or makes a classic group one of its own kind."""
+        """A member that joins creates the group, or upgrades a classic one."""
         new_id = str(self._random.uuid()) if not request.member_id else ""
         if isinstance(found, ConsumerGroup):
             turn = self._turn(found, now)
-            return turn.result(decide_heartbeat(turn, request, new_id))
+            return turn.result(on_heartbeat(turn, request, new_id))
         if request.member_epoch != JOINING:
             raise _not_found(found, request.group_id)
         if not isinstance(found, ClassicGroup):
             turn = self._turn(ConsumerGroup(request.group_id), now)
-            return turn.result(decide_heartbeat(turn, request, new_id))
+            return turn.result(on_heartbeat(turn, request, new_id))
         group, records = upgraded_group(found, self._settings, self._topics())
         turn = self._turn(group, now)
         turn.records += records
-        reply = decide_heartbeat(turn, request, new_id)
+        reply = on_heartbeat(turn, request, new_id)
         turn.effects += leave_classic(found, turn)
         return turn.result(reply)
 
@@ -117,10 +117,10 @@ class ConsumerGroups:
     def join(
         self, group: ShardGroup, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
     ) -> CoordinatorResult[JoinReply]:
-        """Answered at once: nobody waits for the others."""
+        """Answered at once: no member waits for others."""
         turn = self._turn(group, now)
         try:
-            return turn.result(classic_members.decide_join(turn, request, new_id))
+            return turn.result(classic_members.on_join(turn, request, new_id))
         except BrokerError as refused:
             return CoordinatorResult(JoinReply(refused.code, request.member_id))
 
@@ -129,7 +129,7 @@ class ConsumerGroups:
     ) -> CoordinatorResult[SyncReply]:
         turn = self._turn(group, now)
         try:
-            return turn.result(classic_members.decide_sync(turn, request))
+            return turn.result(classic_members.on_sync(turn, request))
         except BrokerError as refused:
             return CoordinatorResult(SyncReply(refused.code))
 
@@ -138,7 +138,7 @@ class ConsumerGroups:
     ) -> CoordinatorResult[ErrorCode]:
         turn = self._turn(group, now)
         try:
-            return turn.result(classic_members.decide_heartbeat(turn, request))
+            return turn.result(classic_members.on_heartbeat(turn, request))
         except BrokerError as refused:
             return CoordinatorResult(refused.code)
 
@@ -151,11 +151,11 @@ class ConsumerGroups:
     # -- the log, time, and topics --------------------------------------------------------------
 
     def replay(self, groups: MutableMapping[str, ShardGroup], record: GroupRecord) -> None:
-        """Take in a record that is neither a classic group's nor an offset's."""
+        """Apply a record of a consumer group."""
         replay(cast(MutableMapping[str, object], groups), record)
 
     def on_loaded(self, group: ShardGroup, now: Now) -> CoordinatorResult[None]:
-        """Members have a session's time to be heard of; topics may have changed meanwhile."""
+        """Members have a session timeout to send a heartbeat; topics may have changed meanwhile."""
         turn = self._turn(group, now)
         turn.group.is_stale = True
         for member in turn.group.members.values():
@@ -167,7 +167,7 @@ class ConsumerGroups:
     def on_timer(
         self, group: ShardGroup, key: tuple[str, ...], now: Now
     ) -> CoordinatorResult[None]:
-        """A member did not do in time what it had to; what the timer was for may be past."""
+        """A member timed out; the reason of the timer may be gone."""
         turn = self._turn(group, now)
         kind, _, *of_member = key
         member = turn.group.members.get(of_member[0]) if of_member else None
@@ -185,7 +185,7 @@ class ConsumerGroups:
         return turn.result(None)
 
     def on_topics_changed(self, groups: Mapping[str, ShardGroup], changed: Collection[str]) -> None:
-        """Topics appeared, grew or are gone: groups that want them look when next heard of."""
+        """Topics were created, grew or were deleted: groups look at them at the next heartbeat."""
         for group in groups.values():
             if isinstance(group, ConsumerGroup) and any(map(group.may_want, changed)):
                 group.is_stale = True

@@ -1,7 +1,7 @@
-"""One decision about a consumer group under way: the steps that most decisions are made of.
+"""A decision about a consumer group in progress: the steps that decisions are made of.
 
-The group is looked at and not changed: what is decided is written as records, and takes effect
-when those are replayed.
+The group changes when the records of the decision are replayed. Only `is_stale`, which is soft,
+is cleared at once when the topics turn out to be the same.
 """
 
 import logging
