@@ -42,9 +42,12 @@ SWALLOWS_ALL = {
     ): "a duty that failed is due again later",
 }
 
-LONG_FUNCTIONS = {
-    ("src/barnabas/server/node.py", "__init__"): "one broker's parts, one after the other",
-}
+LONG_FUNCTIONS: dict[tuple[str, str], str] = {}
+
+# Callables that go into constructors of the server: constructor parameters and fields that are
+# annotated as Callable, and lambdas passed to a constructor. A part that calls its owner by such a
+# callable may be changed in the middle of its own work.
+MAX_CALLABLES_IN_SERVER_CONSTRUCTORS = 21
 
 MARKER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 EMPTY_NAME = re.compile(r"(Manager|Helper|Util)s?(?![a-z])|(^|_)(manager|helper|util)s?(_|$)")
@@ -314,6 +317,48 @@ def test_no_set_of_strings_is_gone_through_in_its_own_order() -> None:
     refuse(wrong)
 
 
+# -- what makes objects hold their owners ------------------------------------
+
+
+def callables_in_constructors(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from callable_parameters(node)
+        elif isinstance(node, ast.Call) and is_constructor(node.func):
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            yield from ((a.lineno, ast.unparse(a)) for a in given if isinstance(a, ast.Lambda))
+
+
+def callable_parameters(of: ast.ClassDef) -> Iterator[tuple[int, str]]:
+    """Those of its constructor, and of its fields if it is a dataclass."""
+    for node in of.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            for parameter in (*node.args.args, *node.args.kwonlyargs):
+                if parameter.annotation is not None and is_callable(parameter.annotation):
+                    yield parameter.lineno, f"{of.name}.{parameter.arg}"
+        elif isinstance(node, ast.AnnAssign) and is_callable(node.annotation):
+            yield node.lineno, f"{of.name}.{ast.unparse(node.target)}"
+
+
+def is_callable(annotation: ast.expr) -> bool:
+    return "Callable" in ast.unparse(annotation)
+
+
+def is_constructor(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
+    return name.lstrip("_")[:1].isupper()
+
+
+def test_the_parts_of_the_server_are_given_few_callables() -> None:
+    found = [
+        f"{name_of(path)}:{line} {what}"
+        for path in python_files("src/barnabas/server")
+        for line, what in callables_in_constructors(tree_of(path))
+    ]
+    if len(found) > MAX_CALLABLES_IN_SERVER_CONSTRUCTORS:
+        refuse(found)
+
+
 # -- the rules themselves ----------------------------------------------------
 
 
@@ -351,3 +396,17 @@ def test_the_rule_on_handlers_sees_through_tuples_and_lets_notes_pass() -> None:
     assert swallows("except (A, Exception): g()")
     assert not swallows("except OSError: g()")
     assert not swallows("except Exception:\n    g()\n    raise")
+
+
+def test_the_rule_on_callables_sees_parameters_fields_and_lambdas() -> None:
+    source = """
+class A:
+    def __init__(self, done: Callable[[], None], size: int) -> None: ...
+@dataclass
+class B:
+    changed: Callable[[int], None] | None = None
+    size: int = 0
+A(lambda: None, size=sorted([], key=lambda each: each))
+"""
+    seen = [what for _, what in callables_in_constructors(ast.parse(source))]
+    assert sorted(seen) == ["A.done", "B.changed", "lambda: None"]

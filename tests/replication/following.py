@@ -96,6 +96,7 @@ class Setting:
         config: TopicConfig = CONFIG,
     ) -> None:
         self.settings = settings
+        self.epoch = 5
         self.config = config
         self.leader_logs = open_logs(folder / "leader", config)
         self.logs = open_logs(folder / "follower", config)
@@ -112,14 +113,23 @@ class Setting:
                 clock=StoppedClock(),
                 offload=self.offload,
                 throttle=self.throttle,
-                settings=lambda: self.settings,
-                broker_epoch=lambda: 5,
-                remove_later=Removal.run,
-                offsets_moved=lambda follower: self.on_moved(follower.topic_partition),
+                config=self,
+                registration=self,
+                removals=self,
+                delayed=self,
                 failures=self.failures,
                 safeguards=safeguards or Safeguards(),
             )
         )
+
+    def fetcher(self) -> FetcherSettings:
+        return self.settings
+
+    def remove_later(self, removal: Removal) -> None:
+        removal.run()
+
+    def on_high_watermark(self, key: tuple[str, int]) -> None:
+        self.on_moved(TopicPartition(*key))
 
     async def __aenter__(self) -> "Setting":
         await self.leader.start()

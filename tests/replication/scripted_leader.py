@@ -35,6 +35,7 @@ from barnabas.wire.fetch.fetch_codec import (
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.schema import NO_THROTTLE, read_as_sent, write_response
 from tests.log.batches import NOW, batch_of
+from tests.support.stopped_time import StoppedTime
 
 _HEAD = struct.Struct(">hhih")
 
@@ -100,7 +101,7 @@ class Led:
 class ScriptedLeader:
     def __init__(self) -> None:
         self.led: dict[TopicPartition, Led] = {}
-        self.sessions = FetchSessions(100, 60_000, Random(1), lambda: 0.0)
+        self.sessions = FetchSessions(100, 60_000, Random(1), StoppedTime())
         self.requests: list[FetchRequest] = []
         self.seen: Counter[ApiKey] = Counter()
         self.changed = asyncio.Event()

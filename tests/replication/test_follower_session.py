@@ -23,6 +23,7 @@ from barnabas.replication.follower.follower_session import (
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest
+from tests.support.stopped_time import StoppedTime
 
 PARTITIONS = [TopicPartition(topic, partition) for topic in "ab" for partition in range(3)]
 SETTINGS = FetcherSettings(max_bytes=100, backoff_ms=4000)
@@ -49,7 +50,7 @@ class Follower:
         self.throttle = ReplicationThrottle(ME, lambda: self.now)
         self.followings = Followings(self.throttle)
         self.session = FetchSession()
-        self.leader = FetchSessions(10, 60_000, Random(1), lambda: 0.0)
+        self.leader = FetchSessions(10, 60_000, Random(1), StoppedTime())
         self.followed: dict[TopicPartition, FollowerReplica] = {}
         self.waits_until: dict[TopicPartition, float] = {}
         self._epoch = 0

@@ -281,7 +281,7 @@ class Insight:
         """Wait until no connection, wait, timer or task of a request is left."""
         for client in self.clients:
             await client.close()
-        await until(lambda: len(self.listeners) == 0)
+        await until(lambda: len(self.listeners.connections) == 0)
         await until(lambda: (self.delayed.waiting, self.delayed.watched) == (0, 0))
         await until(lambda: len(self.timer) == 0)
 

@@ -30,7 +30,7 @@ MEGABYTE = 2**20
 
 
 def connections(insight: Insight) -> list[Connection]:
-    return list(insight.listeners._connections)
+    return list(insight.listeners.connections._idle_watches)
 
 
 def buffered(connection: Connection) -> int:
@@ -421,7 +421,7 @@ def test_a_client_that_goes_while_its_fetch_waits_leaves_nothing(tmp_path: Path,
 def test_a_stopping_broker_does_not_wait_for_long_polls_or_clients_that_do_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.server.network.socket_server.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("barnabas.server.network.open_connections.GRACE_SECONDS", 0.05)
 
     async def connected(insight: Insight) -> tuple[RawClient, RawClient]:
         await insight.create("orders")
@@ -438,7 +438,7 @@ def test_a_stopping_broker_does_not_wait_for_long_polls_or_clients_that_do_not_r
         async with broker(tmp_path) as insight:
             clients = await connected(insight)
             await insight.running.stop()
-            assert len(insight.listeners) == 0
+            assert len(insight.listeners.connections) == 0
             for client in clients:
                 client.vanish()
 

@@ -35,29 +35,23 @@ from tests.support.served import ADVERTISED
 class Nobody:
     """Serves as registry of a connection that has no socket."""
 
-    def __init__(self) -> None:
-        self.broken: LawBroken | None = None
-
     def admit(self, _: Connection) -> str | None:
         return None
 
     def lost(self, _: Connection) -> None: ...
-
-    def fatal(self, broken: LawBroken) -> None:
-        self.broken = broken
 
 
 def unserved(frame: memoryview, _: Connection) -> bytes:
     raise AssertionError("not reached")
 
 
-def a_connection(registry: Nobody) -> Connection:
-    loop = asyncio.get_running_loop()
-    return Connection(unserved, registry, 1000, "PLAINTEXT", loop, RequestStatistics())
+def a_connection() -> Connection:
+    loop, failures = asyncio.get_running_loop(), RecordedFailures(expects_none=True)
+    return Connection(unserved, Nobody(), 1000, "PLAINTEXT", loop, RequestStatistics(), failures)
 
 
-def served(dispatch: Dispatch, sent: bytes, registry: Nobody | None = None) -> Any:
-    return dispatch(memoryview(sent)[4:], a_connection(registry or Nobody()))
+def served(dispatch: Dispatch, sent: bytes) -> Any:
+    return dispatch(memoryview(sent)[4:], a_connection())
 
 
 def versions_dispatch(handler: Any, work: Work | None = None) -> Dispatch:

@@ -23,7 +23,9 @@ CONFIGS = (
 
 
 def connection_of(insight: Insight, client: RawClient) -> Connection:
-    return next(one for one in insight.listeners._connections if one.port == client.port)
+    return next(
+        one for one in insight.listeners.connections._idle_watches if one.port == client.port
+    )
 
 
 def produced(response: Any) -> Any:
@@ -98,7 +100,7 @@ class Step:
                 name, value = self._config
                 operation = Operation.SET if self._set else Operation.DELETE
                 change = [Alteration(name, operation, value)]
-                await broker.configs.alter(Resource(TOPIC, topic), change, validate_only=False)
+                await broker.config_admin.alter(Resource(TOPIC, topic), change, validate_only=False)
             case _:
                 topic_id = insight.topic_id(topic)
                 await broker.topics.delete(topic)

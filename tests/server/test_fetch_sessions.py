@@ -23,10 +23,10 @@ LAST_EPOCH = 2**31 - 1
 
 class Clock:
     def __init__(self) -> None:
-        self.now_ms = 1000.0
+        self.ms = 1000.0
 
-    def __call__(self) -> float:
-        return self.now_ms
+    def now_ms(self) -> float:
+        return self.ms
 
 
 def make(slots: int = 10) -> tuple[FetchSessions, Clock]:
@@ -247,9 +247,9 @@ def test_no_slots_means_no_sessions() -> None:
 def test_the_longest_unused_makes_room_once_it_is_stale() -> None:
     sessions, clock = make(slots=2)
     first, second = opened(sessions, ("a", 0)), opened(sessions, ("b", 0))
-    clock.now_ms += STALE_MS
+    clock.ms += STALE_MS
     answered(sessions.begin(asked(first, 1), by_id=False))
-    clock.now_ms += 1
+    clock.ms += 1
     assert opened(sessions, ("c", 0)) > 0
     assert refused(sessions, asked(second, 1)) == ErrorCode.fetch_session_id_not_found
     assert answered(sessions.begin(asked(first, 2), by_id=False))[1] == first
@@ -259,7 +259,7 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() -> 
     sessions, clock = make(slots=2)
     small, large = opened(sessions, ("a", 0)), opened(sessions, ("b", 0), ("b", 1), ("b", 2))
     assert opened(sessions, ("c", 0), ("c", 1)) == 0
-    clock.now_ms += STALE_MS + 1
+    clock.ms += STALE_MS + 1
     for session_id in (small, large):
         answered(sessions.begin(asked(session_id, 1), by_id=False))
     assert opened(sessions, ("c", 0)) == 0

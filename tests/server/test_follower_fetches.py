@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from barnabas.base.clock import LoopTime
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed.partition_purgatories import Delayed
@@ -31,9 +34,12 @@ class Setting:
         self.fetches = FollowerFetches(
             Delayed(Timer(loop)),
             self.throttle,
-            lambda _, change: self.submitted.append(change),
-            lambda: loop.time() * 1000,
+            cast(IsrTracker, self),
+            LoopTime(loop),
         )
+
+    def submit(self, _: LeaderReplica, change: IsrChange) -> None:
+        self.submitted.append(change)
 
     def fetch(self, replica: BrokerId, offset: int, epoch: int = 0, last_epoch: int = -1) -> None:
         wanted = FetchPartition(0, offset, 100, epoch, last_epoch, 0)

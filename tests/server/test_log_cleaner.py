@@ -70,15 +70,21 @@ class Setting:
         self.partitions = [TopicPartition(f"topic-{n}", 0) for n in range(topics)]
         for partition in self.partitions:
             self.create(partition)
-        self.cleaner = LogCleaner(
+        self.log_cleaner = LogCleaner(
             self.logs,
             self.replicas,
             StoppedClock(),
             self.offload,
-            lambda: self.settings,
-            self.removals.append,
+            self,
+            self,
             self.failures,
         )
+
+    def cleaner(self) -> CleanerSettings:
+        return self.settings
+
+    def remove_later(self, removal: Removal) -> None:
+        self.removals.append(removal)
 
     def create(self, partition: TopicPartition) -> Log:
         log = self.logs.create(partition, None, COMPACT)
@@ -95,11 +101,11 @@ class Setting:
 
     async def clean_once(self) -> bool:
         """What the cleaner does when it looks for a log; whether it found one."""
-        chosen = self.cleaner.decide()
-        cleaning = self.cleaner.begin(chosen) if chosen else None
+        chosen = self.log_cleaner.decide()
+        cleaning = self.log_cleaner.begin(chosen) if chosen else None
         if chosen is None or cleaning is None:
             return False
-        await self.cleaner.clean(chosen.log, cleaning)
+        await self.log_cleaner.clean(chosen.log, cleaning)
         return True
 
 
@@ -128,10 +134,10 @@ def on_a_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, Non
 @on_a_loop
 async def test_all_dirty_logs_are_cleaned_then_it_rests(tmp_path: Path) -> None:
     here = Setting(tmp_path, topics=3)
-    here.cleaner.start()
-    await until(lambda: here.cleaner.statistics.cleanings == 3)
-    await here.cleaner.stop()
-    statistics = here.cleaner.statistics
+    here.log_cleaner.start()
+    await until(lambda: here.log_cleaner.statistics.cleanings == 3)
+    await here.log_cleaner.stop()
+    statistics = here.log_cleaner.statistics
     assert not statistics.running
     assert 0 < statistics.bytes_written < statistics.bytes_read
     assert 0 < statistics.records_kept < statistics.records_read
@@ -171,10 +177,12 @@ async def test_a_log_that_cannot_be_cleaned_is_told_once_and_left_alone(
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    here.cleaner.start()
-    await until(lambda: here.cleaner.statistics.cleanings and here.cleaner.statistics.uncleanable)
+    here.log_cleaner.start()
+    await until(
+        lambda: here.log_cleaner.statistics.cleanings and here.log_cleaner.statistics.uncleanable
+    )
     await asyncio.sleep(0.05)
-    await here.cleaner.stop()
+    await here.log_cleaner.stop()
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert len(told) == 1
     assert "log cannot be cleaned partition=topic-0-0 cause=" in told[0]
@@ -185,7 +193,7 @@ async def test_a_log_that_cannot_be_cleaned_is_told_once_and_left_alone(
     here.logs.delete(here.partitions[0])
     here.create(here.partitions[0])
     assert await here.clean_once()
-    assert not here.cleaner.statistics.uncleanable
+    assert not here.log_cleaner.statistics.uncleanable
 
 
 @pytest.mark.parametrize("step", range(1, 40, 3))
@@ -195,7 +203,7 @@ async def test_a_truncation_voids_the_cleaning_at_any_step(tmp_path: Path, step:
     log = here.log()
     here.offload.at[step] = lambda: log.truncate_to(Offset(30), NOW)
     assert await here.clean_once()
-    assert (here.cleaner.statistics.voided, here.cleaner.statistics.cleanings) == (1, 0)
+    assert (here.log_cleaner.statistics.voided, here.log_cleaner.statistics.cleanings) == (1, 0)
     assert log.log_end_offset <= 30
     assert all(offset < 30 for offset, _, _ in pairs_of(log))
     assert not left(tmp_path, ".cleaned")
@@ -222,11 +230,11 @@ async def test_a_partition_deleted_and_made_again_meanwhile_is_not_touched(
 
     here.offload.at[step] = make_again
     assert await here.clean_once()
-    assert here.cleaner.statistics.voided == 1
+    assert here.log_cleaner.statistics.voided == 1
     assert len(pairs_of(here.log())) == 60
     assert not list((tmp_path / str(partition)).glob("*.cleaned"))
     assert not here.failures.faults
-    assert not here.cleaner.statistics.uncleanable
+    assert not here.log_cleaner.statistics.uncleanable
 
 
 @on_a_loop
@@ -237,7 +245,7 @@ async def test_appends_and_retention_go_on_while_a_log_is_cleaned(tmp_path: Path
         here.offload.at[step] = lambda: append_pairs(log, [("meanwhile", "x" * 50)])
     here.offload.at[5] = lambda: list(here.logs.due_removals(lambda partition: log.log_end_offset))
     assert await here.clean_once()
-    assert here.cleaner.statistics.cleanings == 1
+    assert here.log_cleaner.statistics.cleanings == 1
     assert sum(key == "meanwhile" for _, key, _ in pairs_of(log)) == 27
 
 
@@ -267,7 +275,7 @@ async def test_a_disk_that_fails_is_told_to_its_owner(tmp_path: Path) -> None:
     here.offload.at[4] = fail
     assert await here.clean_once()
     assert len(here.failures.faults) == 1
-    assert not here.cleaner.statistics.uncleanable
+    assert not here.log_cleaner.statistics.uncleanable
     assert not here.failures.broken
 
 
@@ -278,7 +286,7 @@ async def test_it_reads_and_writes_no_faster_than_it_may(tmp_path: Path) -> None
     loop = asyncio.get_running_loop()
     started = loop.time()
     assert await here.clean_once()
-    done = here.cleaner.statistics
+    done = here.log_cleaner.statistics
     # Mapping has read the same bytes before.
     least = (2 * done.bytes_read + done.bytes_written) / 30_000
     assert least > 0.2
@@ -289,10 +297,10 @@ async def test_it_reads_and_writes_no_faster_than_it_may(tmp_path: Path) -> None
 async def test_stopping_ends_a_cleaning_that_waits(tmp_path: Path) -> None:
     here = Setting(tmp_path)
     here.settings = SETTINGS._replace(io_max_bytes_per_second=1)
-    here.cleaner.start()
-    await until(lambda: here.cleaner.statistics.running)
+    here.log_cleaner.start()
+    await until(lambda: here.log_cleaner.statistics.running)
     async with asyncio.timeout(5):
-        await here.cleaner.stop()
+        await here.log_cleaner.stop()
     assert here.log().cleaning is None
     assert len(pairs_of(here.log())) == 60
 
@@ -304,10 +312,10 @@ async def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(tmp_path:
 
     def look() -> None:
         nonlocal most
-        most = max(most, len(here.cleaner.statistics.running))
+        most = max(most, len(here.log_cleaner.statistics.running))
 
     here.offload.at = dict.fromkeys(range(1000), look)
-    here.cleaner.start()
-    await until(lambda: here.cleaner.statistics.cleanings == 3)
-    await here.cleaner.stop()
+    here.log_cleaner.start()
+    await until(lambda: here.log_cleaner.statistics.cleanings == 3)
+    await here.log_cleaner.stop()
     assert most == 2

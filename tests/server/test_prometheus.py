@@ -202,7 +202,9 @@ def test_a_client_that_does_not_read_is_seen_in_the_send_times(tmp_path: Path) -
         deaf = await insight.connect(limit=1024)
         deaf.stop_reading()
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(50)))
-        await until(lambda: any(c._write_blocked for c in insight.listeners._connections))
+        await until(
+            lambda: any(c._write_blocked for c in insight.listeners.connections._idle_watches)
+        )
         deaf.read_again()
         for _ in range(50):
             await deaf.receive()

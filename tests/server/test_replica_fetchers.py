@@ -6,7 +6,7 @@ from pathlib import Path
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.offload import InlineOffload
 from barnabas.log.background_work import Removal
-from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
+from barnabas.replication.follower.fetcher import FetcherPorts, FetcherSettings, ReplicaFetchers
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.throttle import ReplicationThrottle
@@ -24,6 +24,7 @@ class SecondBroker:
     """Follows the broker under test."""
 
     def __init__(self, folder: Path) -> None:
+        self.epoch = -1
         self.logs = open_logs(folder)
         self.fetchers = ReplicaFetchers(
             FetcherPorts(
@@ -32,13 +33,21 @@ class SecondBroker:
                 clock=StoppedClock(),
                 offload=InlineOffload(),
                 throttle=ReplicationThrottle(F2, asyncio.get_running_loop().time),
-                settings=lambda: QUICK,
-                broker_epoch=lambda: -1,
-                remove_later=Removal.run,
-                offsets_moved=lambda _: None,
+                config=self,
+                registration=self,
+                removals=self,
+                delayed=self,
                 failures=RecordedFailures(expects_none=True),
             )
         )
+
+    def fetcher(self) -> FetcherSettings:
+        return QUICK
+
+    def remove_later(self, removal: Removal) -> None:
+        removal.run()
+
+    def on_high_watermark(self, key: tuple[str, int]) -> None: ...
 
     def follow(self, insight: Insight, epoch: int) -> FollowerReplica:
         image = insight.running.broker.metadata.topic("orders")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.server.network.socket_server import Limits
+from barnabas.server.network.connection_quotas import Limits
 from tests.server.raw import (
     Insight,
     api_versions,
@@ -31,7 +31,7 @@ def test_connections_have_the_buffers_that_the_properties_ask_for(tmp_path: Path
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
         await client.ask(api_versions())
-        (connection,) = insight.listeners._connections
+        (connection,) = insight.listeners.connections._idle_watches
         assert connection._transport is not None
         taken = connection._transport.get_extra_info("socket")
         # Linux doubles what it is told, for what it keeps beside the bytes.
@@ -65,7 +65,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
             await active.ask(api_versions())
             await asyncio.sleep(0.01)
         assert await closed
-        assert len(insight.listeners) == 2
+        assert len(insight.listeners.connections) == 2
         await active.ask(produce(("orders", 0, batch())))
         await waiting.receive()
         # Once it has its answer it is as idle as any.
@@ -82,8 +82,10 @@ def test_an_idle_client_that_never_reads_its_last_answers_is_cut_off(tmp_path: P
         deaf = await insight.connect(limit=1024)
         deaf.stop_reading()
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(50)))
-        await until(lambda: any(c._write_blocked for c in insight.listeners._connections))
-        await until(lambda: len(insight.listeners) == 0)
+        await until(
+            lambda: any(c._write_blocked for c in insight.listeners.connections._idle_watches)
+        )
+        await until(lambda: len(insight.listeners.connections) == 0)
         deaf.vanish()
 
     with_broker(tmp_path, scenario, connections_max_idle_ms=150)
@@ -100,9 +102,9 @@ def test_one_connection_too_many_is_closed_and_makes_no_difference(
         await second.ask(api_versions())
         third = await insight.connect()
         assert await third.is_closed()
-        await until(lambda: len(insight.listeners) == 2)
+        await until(lambda: len(insight.listeners.connections) == 2)
         await first.close()
-        await until(lambda: len(insight.listeners) == 1)
+        await until(lambda: len(insight.listeners.connections) == 1)
         await (await insight.connect()).ask(api_versions())
 
     with_broker(tmp_path, scenario, max_connections=2)
@@ -164,6 +166,6 @@ def test_many_connections_come_and_go_and_leave_nothing(tmp_path: Path) -> None:
             for client in clients[1::2]:
                 await client.close()
         await insight.is_at_rest()
-        assert not insight.listeners._per_ip
+        assert not insight.listeners._quotas._per_ip
 
     with_broker(tmp_path, scenario)

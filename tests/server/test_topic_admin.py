@@ -82,7 +82,7 @@ def test_a_folder_that_fails_while_a_topic_grows_stays_offline(tmp_path: Path) -
 def test_notices_of_changed_configs_do_not_pile_up(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
-        configs = insight.running.broker.configs
+        configs = insight.running.broker.config_admin
         for number in range(NOTIFICATIONS_KEPT + 5):
             change = [Alteration("retention.ms", Operation.SET, str(number))]
             await configs.alter(Resource(TOPIC, "orders"), change, validate_only=False)

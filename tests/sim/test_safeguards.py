@@ -75,7 +75,8 @@ def test_a_leader_does_not_overwrite_in_sync_replicas_that_it_has_not_seen(
 @pytest.mark.parametrize("in_force", BOTH)
 def test_a_controller_of_the_past_is_refused(in_force: bool) -> None:
     safeguards = Safeguards(controller_epoch_fence=in_force)
-    parts: list[Any] = [ME, *(Mock() for _ in range(12)), safeguards]
+    environment = Mock(safeguards=safeguards)
+    parts: list[Any] = [ME, *(Mock() for _ in range(7)), environment, Mock()]
     partitions = Partitions(*parts)
     partitions.check_controller(5)
     if in_force:

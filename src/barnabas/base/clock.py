@@ -1,5 +1,6 @@
-"""Time, as a seam: the simulation brings clocks of its own."""
+"""Clocks: wall-clock time and loop time; the simulation has its own."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -10,8 +11,24 @@ Stopwatch = Callable[[], int]
 machine_stopwatch: Final[Stopwatch] = time.perf_counter_ns
 
 
+class MonotonicTime(Protocol):
+    """Milliseconds since any moment, which never jump: for durations."""
+
+    def now_ms(self) -> float: ...
+
+
+class LoopTime:
+    """The time of the event loop, which is virtual in a simulation."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> float:
+        return self._loop.time() * 1000
+
+
 class Clock(Protocol):
-    """Tells the wall-clock time, which may jump; durations come from the event loop."""
+    """Wall-clock time, which may jump; durations come from the event loop."""
 
     def now_ms(self) -> int: ...
 

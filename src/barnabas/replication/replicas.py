@@ -1,6 +1,7 @@
-"""The partitions that this broker holds: a map, and the one answer for those it does not lead."""
+"""The replicas on this broker by partition, and the error code for those it does not lead."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
@@ -10,15 +11,21 @@ from barnabas.replication.leader.leader_replica import LeaderReplica
 Replica = LeaderReplica | FollowerReplica
 
 
+class Metadata(Protocol):
+    def has_partition(self, topic: str, partition: int, /) -> bool:
+        """Whether the cluster has such a partition."""
+        ...
+
+
 class Replicas:
     """By topic and partition; a plain tuple is as good a key as a TopicPartition.
 
     To iterate is to go over the leaders.
     """
 
-    def __init__(self, is_elsewhere: Callable[[str, int], bool] = lambda *_: False) -> None:
-        """`is_elsewhere` tells whether the cluster has a partition that is not held here."""
-        self._is_elsewhere = is_elsewhere
+    def __init__(self, metadata: Metadata | None = None) -> None:
+        """`metadata` knows the partitions that other brokers hold."""
+        self._metadata = metadata
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}
         self.leader_of = self._leaders.get  # `find`, by a key that is there already
         self._followers: dict[tuple[str, int], FollowerReplica] = {}
@@ -36,7 +43,9 @@ class Replicas:
         """What to answer for a partition that has no leader here."""
         if (topic, partition) in self._offline:
             return ErrorCode.kafka_storage_error
-        if (topic, partition) in self._followers or self._is_elsewhere(topic, partition):
+        if (topic, partition) in self._followers:
+            return ErrorCode.not_leader_or_follower
+        if self._metadata is not None and self._metadata.has_partition(topic, partition):
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
 

@@ -9,7 +9,8 @@ from barnabas.base.ids import BrokerId
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.config_admin import ConfigAdmin
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import Partitions
@@ -18,26 +19,33 @@ from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """Built by compose.py, bottom up; none of the parts knows it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledParts:
+    """The parts that the requests of a controller change; the controller is none of them."""
+
+    registration: Registration
+    metadata: MetadataCache
+    partitions: Partitions
+    topics: Topics
+    configs: Configs
+    groups: GroupCoordinator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker(ControlledParts):
+    """Built by node.py, bottom up; none of the parts knows it."""
 
     broker_id: BrokerId
     clock: Clock
-    registration: Registration
-    metadata: MetadataCache
     replicas: Replicas
-    partitions: Partitions
     logs: Logs
-    topics: Topics
-    configs: Configs
+    config_admin: ConfigAdmin
     producer_ids: ProducerIds
     controller: Controller
-    groups: GroupCoordinator
     failures: FailureChannel
 
     def check_controller(self) -> None:
-        """Raises BrokerError(not_controller) unless this broker is it."""
+        """Raises BrokerError(not_controller) unless this broker is the controller."""
         if not self.controller.is_active:
             raise BrokerError(
                 ErrorCode.not_controller, "This is not the correct controller for this cluster."

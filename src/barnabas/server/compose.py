@@ -1,10 +1,11 @@
-"""Starts one broker and ends it: what is begun in which order, and what is undone before what."""
+"""The start of one broker and its end: the order of the steps, and their reverse."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from barnabas.base.clock import SystemClock
@@ -16,14 +17,15 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
+from barnabas.server import lifecycle
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join
-from barnabas.server.environment import Seams
+from barnabas.server.environment import Environment
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
 from barnabas.server.settings import check_protocols, metrics_address
 
-__all__ = ["RunningBroker", "Seams", "start"]
+__all__ = ["Environment", "RunningBroker", "start"]
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ class RunningBroker:
     _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
-        """Let others lead, stop serving, then close the logs: the next start need not recover."""
+        """Hand over leaderships, stop serving, close the logs: the next start need not recover."""
         await self._ending.aclose()
 
     async def __aenter__(self) -> Self:
@@ -47,52 +49,56 @@ class RunningBroker:
         await self.stop()
 
 
-async def start(config: BrokerConfig, seams: Seams | None = None) -> RunningBroker:
+async def start(config: BrokerConfig, environment: Environment | None = None) -> RunningBroker:
     """A broker that clients can use when this returns.
 
     Raises  ConfigError, DiskFault, ZnodeError: nothing is left running
     """
     async with AsyncExitStack() as ending:
-        running = await _start(config, seams or _machine(ending), ending)
+        running = await _start(config, environment or _machine(ending), ending)
         running._ending = ending.pop_all()
         return running
 
 
-def _machine(ending: AsyncExitStack) -> Seams:
+def _machine(ending: AsyncExitStack) -> Environment:
     executor = ThreadPoolExecutor(thread_name_prefix="barnabas-disk")
     ending.callback(executor.shutdown)
-    return Seams(SystemClock(), Random(), ThreadOffload(executor), RealDisk)
+    return Environment(SystemClock(), Random(), ThreadOffload(executor), RealDisk)
 
 
-async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> RunningBroker:
+async def _start(
+    config: BrokerConfig, environment: Environment, ending: AsyncExitStack
+) -> RunningBroker:
     check_protocols(config)
     metrics_at = metrics_address(config)
     failures = FailureChannel(asyncio.get_running_loop())
     failed = failures.fatal_error
-    disks = [seams.disk(folder) for folder in config.log_dirs()]
-    coordination = await join(config, seams, disks[0], ending)
+    disks = [environment.disk(folder) for folder in config.log_dirs()]
+    coordination = await join(config, environment, disks[0], ending)
     logs = Logs(
         disks,
-        clock=seams.clock,
-        random=seams.random,
+        clock=environment.clock,
+        random=environment.random,
         producer_expiration_ms=config.int("producer.id.expiration.ms"),
-        safeguards=seams.safeguards,
+        safeguards=environment.safeguards,
     )
-    cluster_id = await find_cluster_id(coordination, logs, seams.random)
+    cluster_id = await find_cluster_id(coordination, logs, environment.random)
     broker_id = await find_broker_id(coordination, config, logs)
     logs.acquire(broker_id, cluster_id)
     ending.callback(logs.release)
 
-    node = Node(config, seams, coordination, logs, broker_id, cluster_id, failures)
+    node = Node(config, environment, coordination, logs, broker_id, cluster_id, failures)
     ending.callback(node.timer.close)
     ending.push_async_callback(node.config_changes.stop)
-    await node.load()
+    await lifecycle.load(node)
     if metrics_at is not None:
         metrics_at = await _serve_metrics(node, metrics_at, ending)
-    # In the order of stopping, read from below: leaderships, groups (whoever waits in one is told
-    # to look elsewhere while it can be told), sockets, requests at hand, what is copied from
-    # others, duties, the logs; the session with the tree was begun first.
-    ending.push_async_callback(_unless_broken, failed, node.close_logs)
+    # The order of stopping, read from below: leaderships, groups (members get NOT_COORDINATOR while
+    # their connections are open), sockets, requests at hand, fetchers, housekeeping, the logs; the
+    # session with the tree began first, and ends last.
+    ending.push_async_callback(_unless_broken, failed, partial(lifecycle.close_logs, node))
+    ending.push_async_callback(node.removals.stop)
+    ending.push_async_callback(node.log_dir_failures.stop)
     node.housekeeping.start()
     ending.push_async_callback(node.housekeeping.stop)
     if config.bool("log.cleaner.enable"):
@@ -101,12 +107,12 @@ async def _start(config: BrokerConfig, seams: Seams, ending: AsyncExitStack) -> 
     node.isr.start()
     ending.push_async_callback(node.isr.stop)
     ending.push_async_callback(node.fetchers.close)
-    ending.push_async_callback(node.finish)
+    ending.push_async_callback(lifecycle.finish, node)
     ending.push_async_callback(node.listeners.close)
     ending.push_async_callback(node.groups.stop)
-    ending.push_async_callback(node.leave)
-    endpoints = await node.serve()
-    ending.push_async_callback(_unless_broken, failed, node.hand_over)
+    ending.push_async_callback(lifecycle.leave, node)
+    endpoints = await lifecycle.serve(node)
+    ending.push_async_callback(_unless_broken, failed, partial(lifecycle.hand_over, node))
     return RunningBroker(node.broker, endpoints, failed, metrics_at)
 
 

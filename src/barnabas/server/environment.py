@@ -1,4 +1,7 @@
-"""What differs between a machine and a simulation of one; the network and time are the loop's."""
+"""The environment of a broker: what differs between a machine and a simulation of one.
+
+The network and the passing of time come with the event loop.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +16,7 @@ from barnabas.znodes.tree import Coordination
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class Environment:
     """Given to a broker when it is started.
 
     `coordination` begins a session with a tree that several brokers of one process share; without

@@ -1,21 +1,17 @@
-"""Joins the parts of one broker, bottom up; the only place that knows them all."""
+"""The parts of one broker, made bottom up: each is given only parts that are made before it."""
 
 import asyncio
-import logging
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
+from barnabas.base.clock import LoopTime
+from barnabas.base.errors import PeerGone
 from barnabas.base.failures import FailureChannel
-from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.ids import BrokerId
 from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.listeners import Listener
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
-from barnabas.controller.events import SessionExpired, SessionRenewed, UncleanAllowed
-from barnabas.controller.io.request_batch import ControlRequest
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
@@ -24,231 +20,131 @@ from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.server.broker import Broker
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.broker import Broker, ControlledParts
+from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
-from barnabas.server.cluster.controlled_shutdown import hand_over
+from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.dynamic_configs import DynamicConfigs
+from barnabas.server.cluster.log_dir_failures import LogDirFailures
 from barnabas.server.cluster.membership import Registration
-from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache
+from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import Partitions
 from barnabas.server.cluster.producer_ids import ProducerIds
-from barnabas.server.cluster.startup_sync import Briefing
+from barnabas.server.cluster.role_changes import RoleChanges
+from barnabas.server.cluster.session_renewal import SessionRenewal
+from barnabas.server.cluster.startup_sync import StartupSync
 from barnabas.server.cluster.topic_admin import MetadataAwaited, Topics
 from barnabas.server.coordinators.leader_writer import LeaderWriter
 from barnabas.server.delayed.partition_purgatories import Delayed
-from barnabas.server.environment import Seams
+from barnabas.server.environment import Environment
 from barnabas.server.fetching.fetch_collector import FetchCollector
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.fetching.follower_fetches import FollowerFetches
 from barnabas.server.fetching.replica_selector import read_replica_selector
 from barnabas.server.groups.group_coordinator import GroupCoordinator
-from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
-from barnabas.server.handlers import api_versions, controlled_shutdown
+from barnabas.server.handlers import api_versions
 from barnabas.server.handlers.fetch import Fetch
 from barnabas.server.handlers.produce import Produce
+from barnabas.server.maintenance.delayed_removals import DelayedRemovals
 from barnabas.server.maintenance.housekeeping import Housekeeping
 from barnabas.server.maintenance.log_cleaner import LogCleaner
 from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.socket_server import Listeners
 from barnabas.server.requests import api_handlers
-from barnabas.server.requests.dispatch import Call, Dispatch
+from barnabas.server.requests.control_requests import ControlRequests
+from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
-from barnabas.server.settings import (
-    advertised,
-    cleaner_settings,
-    controller_settings,
-    fetcher_settings,
-    intervals,
-    limits,
-)
+from barnabas.server.settings import BrokerSettings, intervals, limits
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.control.controlled_shutdown import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
-from barnabas.wire.schema import Message
-from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import ConnectionLoss, Coordination, ZnodeError
+from barnabas.znodes.tree import Coordination
 
 if TYPE_CHECKING:
     from barnabas.server.groups.group_imports import GroupParts
 
-log = logging.getLogger("barnabas.broker")
-
 # Kafka evicts a fetch session only when it was not used for this long.
 SESSION_STALE_MS: Final = 120_000
-# How long a broker that stops works on the requests that it has.
-FINISHED_WITHIN_S: Final = 5.0
-# How long a broker that starts waits for a controller before it lets itself be used without one.
-TOLD_WITHIN_S: Final = 30.0
 
 
 class Node:
-    """All parts of one broker, each made of those above it; none is started by being made."""
+    """All parts of one broker. Making a part does not start it; compose.py does."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        seams: Seams,
+        environment: Environment,
         coordination: Coordination,
         logs: Logs,
         broker_id: BrokerId,
         cluster_id: str,
         failures: FailureChannel,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self._broker_id = broker_id
-        self._config = config
-        self._seams = seams
+        self.config = config
+        self.environment = environment
+        self.logs = logs
+        self.broker_id = broker_id
         self._coordination = coordination
         self._failures = failures
-        self._now_ms = lambda: loop.time() * 1000
-        self.logs = logs
-        self.timer = Timer(loop, failures)
-        self.work = Work(failures)
+        self._make_state(cluster_id)
+        self._make_cluster()
+        self._make_replication()
+        self._make_maintenance()
+        self._make_control()
+        self._make_requests()
+
+    def _make_state(self, cluster_id: str) -> None:
+        """The parts that only hold state, or time."""
+        loop = asyncio.get_running_loop()
+        self._time = LoopTime(loop)
+        self.timer = Timer(loop, self._failures)
+        self.work = Work(self._failures)
         self._delayed = Delayed(self.timer)
-        self._metadata = MetadataCache(cluster_id)
-        self._replicas = Replicas(self._metadata.has_partition)
-        self._briefing = Briefing(broker_id, coordination, self._metadata, self._replicas)
-        self._configs = Configs(
-            coordination,
-            broker_id,
-            config,
-            self._metadata,
-            topic_changed=self._topic_changed,
-            broker_changed=self._broker_changed,
+        self.metadata = MetadataCache(cluster_id)
+        self.replicas = Replicas(self.metadata)
+        self.configs = Configs(self._coordination, self.broker_id, self.config)
+        self._settings = BrokerSettings(self.configs)
+        self._statistics = RequestStatistics(self.environment.stopwatch)
+        self.quotas = ConnectionQuotas(limits(self.config))
+        self._leader_throttle = ReplicationThrottle(self.broker_id, loop.time)
+        self._follower_throttle = ReplicationThrottle(self.broker_id, loop.time)
+        self.removals = DelayedRemovals(self._delayed, self.environment.offload, self._failures)
+
+    def _make_cluster(self) -> None:
+        """This broker's place in the cluster, its topics and groups."""
+        self.registration = Registration(
+            self.broker_id,
+            self._coordination,
+            self.environment.clock,
+            self.config.int("zookeeper.session.timeout.ms"),
         )
-        self.config_changes = ConfigChanges(coordination, self._configs.refresh)
-        self.housekeeping = Housekeeping(
-            logs,
-            self._replicas,
-            self._delayed,
-            seams.clock,
-            seams.offload,
-            intervals(config),
-            failures,
-            producer_expiration_ms=lambda: self._configs.broker.int("producer.id.expiration.ms"),
-            expire_offsets=lambda: self.groups.expire(),
-        )
-        self.cleaner = LogCleaner(
-            logs,
-            self._replicas,
-            seams.clock,
-            seams.offload,
-            lambda: cleaner_settings(self._configs.broker),
-            self.housekeeping.remove_later,
-            failures,
-        )
-        self.isr = IsrTracker(
-            coordination,
-            self._replicas,
-            self._replicas.find,
-            lambda: self._configs.broker.int("replica.lag.time.max.ms"),
-            self._delayed.on_partition,
-            failures,
-            seams.safeguards,
-        )
-        self._registration = Registration(
-            coordination,
-            seams.clock,
-            config.int("zookeeper.session.timeout.ms"),
-            lost=self._session_lost,
-            renewed=self._session_renewed,
-        )
-        self._leader_throttle = ReplicationThrottle(broker_id, loop.time)
-        self._follower_throttle = ReplicationThrottle(broker_id, loop.time)
-        self.fetchers = ReplicaFetchers(
-            FetcherPorts(
-                broker_id,
-                logs,
-                seams.clock,
-                seams.offload,
-                self._follower_throttle,
-                lambda: fetcher_settings(self._configs.broker),
-                lambda: self._registration.epoch,
-                self.housekeeping.remove_later,
-                lambda follower: self._delayed.on_high_watermark(follower.topic_partition),
-                failures,
-                seams.safeguards,
-            )
-        )
-        self._partitions = Partitions(
-            broker_id,
-            logs,
-            self._replicas,
-            self._configs,
-            self.fetchers,
-            self._now_ms,
-            max_lag_ms=lambda: self._configs.broker.int("replica.lag.time.max.ms"),
-            is_alive=lambda broker: broker in self._metadata.brokers,
-            roles_changed=self._roles_changed,
-            topic_known=self._metadata.know_id,
-            remove_later=self.housekeeping.remove_later,
-            failures=failures,
-            offload=seams.offload,
-            safeguards=seams.safeguards,
+        self.startup_sync = StartupSync(
+            self.broker_id, self._coordination, self.metadata, self.replicas
         )
         self._awaited: Purgatory[MetadataAwaited] = Purgatory(self.timer)
         self._topics = Topics(
-            coordination, seams.random, self._configs, logs, self._metadata, self._awaited
+            self._coordination,
+            self.environment.random,
+            self.configs,
+            self.logs,
+            self.metadata,
+            self._awaited,
         )
         self._coordinator_ports = CoordinatorPorts(
-            LeaderWriter(self._replicas, self._delayed),
+            LeaderWriter(self.replicas, self._delayed),
             self.timer,
-            seams.clock,
-            seams.offload,
-            failures,
+            self.environment.clock,
+            self.environment.offload,
+            self._failures,
         )
         self.groups = self._group_coordinator()
-        self.controller = Controller(
-            broker_id,
-            coordination,
-            clock=seams.clock,
-            random=seams.random,
-            settings=lambda: controller_settings(self._configs.broker),
-            connect=self._connect,
-            local=self._tell_own,
-            failures=failures,
-            inter_broker_listener=config.inter_broker_listener_name(),
-        )
-        self.broker = Broker(
-            broker_id=broker_id,
-            clock=seams.clock,
-            registration=self._registration,
-            metadata=self._metadata,
-            replicas=self._replicas,
-            partitions=self._partitions,
-            logs=logs,
-            topics=self._topics,
-            configs=self._configs,
-            producer_ids=ProducerIds(coordination, broker_id),
-            controller=self.controller,
-            groups=self.groups,
-            failures=failures,
-        )
-        self._statistics = RequestStatistics(seams.stopwatch)
-        self._sessions = FetchSessions(
-            config.int("max.incremental.fetch.session.cache.slots"),
-            SESSION_STALE_MS,
-            seams.random,
-            self._now_ms,
-        )
-        dispatch = self._dispatch()
-        self.listeners = Listeners(
-            dispatch if seams.intercept is None else seams.intercept(dispatch),
-            limits(config),
-            self.timer,
-            failures,
-            self._statistics,
-        )
-        failures.deliver_to(self._on_disk_faults)
+        self._role_changes = RoleChanges(self._delayed, self.groups)
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
-            self._replicas,
-            self._metadata,
-            self._configs,
+            self.replicas,
+            self.metadata,
+            self.configs,
             self._topics,
             self._coordinator_ports,
             self._group_parts,
@@ -257,54 +153,203 @@ class Node:
     def _group_parts(self) -> "GroupParts":
         from barnabas.server.groups.group_imports import GroupParts  # not before: see there
 
-        return GroupParts(self._config, self._seams.random, self._metadata)
+        return GroupParts(self.config, self.environment.random, self.metadata)
+
+    def _make_replication(self) -> None:
+        """The roles of replicas, the ISR of those that lead, the fetchers of those that follow."""
+        self.isr = IsrTracker(
+            self._coordination,
+            self.replicas,
+            self.replicas.find,
+            self._settings.max_lag_ms,
+            self._delayed.on_partition,
+            self._failures,
+            self.environment.safeguards,
+        )
+        self.fetchers = ReplicaFetchers(
+            FetcherPorts(
+                self.broker_id,
+                self.logs,
+                self.environment.clock,
+                self.environment.offload,
+                self._follower_throttle,
+                self._settings,
+                self.registration,
+                self.removals,
+                self._delayed,
+                self._failures,
+                self.environment.safeguards,
+            )
+        )
+        self.partitions = Partitions(
+            self.broker_id,
+            self.logs,
+            self.replicas,
+            self.metadata,
+            self.configs,
+            self.fetchers,
+            self._role_changes,
+            self.removals,
+            self.environment,
+            self._failures,
+        )
+        self.log_dir_failures = LogDirFailures(
+            self.broker_id,
+            self._coordination,
+            self.logs,
+            self.replicas,
+            self.metadata,
+            self.fetchers,
+            self._role_changes,
+            self._failures,
+        )
+        self._failures.deliver_to(self.log_dir_failures.on_faults)
+
+    def _make_maintenance(self) -> None:
+        clock, offload = self.environment.clock, self.environment.offload
+        self.housekeeping = Housekeeping(
+            self.logs,
+            self.replicas,
+            self.removals,
+            self.groups,
+            self.configs,
+            intervals(self.config),
+            clock,
+            offload,
+            self._failures,
+        )
+        self.cleaner = LogCleaner(
+            self.logs, self.replicas, clock, offload, self._settings, self.removals, self._failures
+        )
+
+    def _make_control(self) -> None:
+        """The controller, and what follows its requests, the session and the properties."""
+        parts = ControlledParts(
+            registration=self.registration,
+            metadata=self.metadata,
+            partitions=self.partitions,
+            topics=self._topics,
+            configs=self.configs,
+            groups=self.groups,
+        )
+        self._control_requests = ControlRequests(parts, self.startup_sync)
+        self.controller = Controller(
+            self.broker_id,
+            self._coordination,
+            clock=self.environment.clock,
+            random=self.environment.random,
+            settings=self._settings.controller,
+            connect=partial(_connect, self.config, self.broker_id),
+            local=self._control_requests.handle_own,
+            failures=self._failures,
+            inter_broker_listener=self.config.inter_broker_listener_name(),
+        )
+        dynamic = DynamicConfigs(
+            self.configs,
+            self.metadata,
+            self.quotas,
+            self._leader_throttle,
+            self._follower_throttle,
+            self.fetchers,
+            self.partitions,
+            self.controller,
+        )
+        self._config_admin = ConfigAdmin(
+            self._coordination, self.broker_id, self.configs, self.metadata, dynamic
+        )
+        self.config_changes = ConfigChanges(self._coordination, self._config_admin)
+        self.session = SessionRenewal(
+            self._coordination,
+            self.registration,
+            self.partitions,
+            self.controller,
+            self._config_admin,
+            self.config_changes,
+        )
+
+    def _make_requests(self) -> None:
+        """From the sockets to the handlers."""
+        self.broker = Broker(
+            broker_id=self.broker_id,
+            clock=self.environment.clock,
+            registration=self.registration,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            partitions=self.partitions,
+            logs=self.logs,
+            topics=self._topics,
+            configs=self.configs,
+            config_admin=self._config_admin,
+            producer_ids=ProducerIds(self._coordination, self.broker_id),
+            controller=self.controller,
+            groups=self.groups,
+            failures=self._failures,
+        )
+        self._sessions = FetchSessions(
+            self.config.int("max.incremental.fetch.session.cache.slots"),
+            SESSION_STALE_MS,
+            self.environment.random,
+            self._time,
+        )
+        dispatch, intercept = self._dispatch(), self.environment.intercept
+        self.listeners = Listeners(
+            dispatch if intercept is None else intercept(dispatch),
+            self.quotas,
+            self.timer,
+            self._failures,
+            self._statistics,
+        )
 
     def _dispatch(self) -> Dispatch:
-        produce = Produce(
-            self._replicas,
-            self._seams.clock,
-            self._seams.offload,
-            self._delayed,
-            self._failures,
-            self.work,
-            self._statistics.by_api[ApiKey.PRODUCE].errors,
-        )
-        collector = FetchCollector(
-            self._replicas,
-            self._metadata,
-            self._delayed,
-            FollowerFetches(self._delayed, self._leader_throttle, self.isr.submit, self._now_ms),
-            self._config.int("fetch.max.bytes"),
-            self._failures,
-            read_replica_selector(
-                self._config.optional_str("replica.selector.class"), self._metadata
-            ),
-        )
-        fetch = Fetch(
-            self._replicas,
-            self._metadata,
-            self._sessions,
-            self._delayed,
-            collector,
-            self._seams.offload,
-            self._failures,
-            self.work,
-            self._statistics.by_api[ApiKey.FETCH].errors,
-        )
         return Dispatch(
-            {ApiKey.PRODUCE: produce, ApiKey.FETCH: fetch},
+            {ApiKey.PRODUCE: self._produce(), ApiKey.FETCH: self._fetch()},
             api_handlers.message_handlers(self.broker, self._delayed)
-            | {key: partial(self._controlled, key) for key in api_handlers.CONTROL},
+            | self._control_requests.handlers(),
             api_versions.unsupported,
             self.work,
             self._statistics,
         )
 
+    def _produce(self) -> Produce:
+        return Produce(
+            self.replicas,
+            self.environment.clock,
+            self.environment.offload,
+            self._delayed,
+            self._failures,
+            self.work,
+            self._statistics.by_api[ApiKey.PRODUCE].errors,
+        )
+
+    def _fetch(self) -> Fetch:
+        collector = FetchCollector(
+            self.replicas,
+            self.metadata,
+            self._delayed,
+            FollowerFetches(self._delayed, self._leader_throttle, self.isr, self._time),
+            self.config.int("fetch.max.bytes"),
+            self._failures,
+            read_replica_selector(
+                self.config.optional_str("replica.selector.class"), self.metadata
+            ),
+        )
+        return Fetch(
+            self.replicas,
+            self.metadata,
+            self._sessions,
+            self._delayed,
+            collector,
+            self.environment.offload,
+            self._failures,
+            self.work,
+            self._statistics.by_api[ApiKey.FETCH].errors,
+        )
+
     def observed(self) -> Observed:
-        """The parts that there is something to tell of."""
+        """The parts that have metrics."""
         delayed = self._delayed
         return Observed(
-            self._replicas,
+            self.replicas,
             self.isr,
             self.fetchers,
             self.controller,
@@ -316,183 +361,23 @@ class Node:
                 "create_topics": self._awaited,
             },
             self._statistics,
-            self.listeners,
+            self.listeners.connections,
             self._sessions,
             self.groups,
             self.logs,
-            self._metadata,
+            self.metadata,
         )
 
-    # -- beginning -----------------------------------------------------------
 
-    async def load(self) -> None:
-        """Read what was before: properties, logs."""
-        await self.config_changes.start()
-        await self._configs.load()
-        for removal in self.logs.open_all(self._configs.topic, _progress):
-            self.housekeeping.remove_later(removal)
-
-    async def serve(self) -> list[Listener]:
-        """Open the listeners, tell the cluster, and return when the controller has answered."""
-        config = self._config
-        endpoints = [
-            await self.listeners.open(listener, accept=False) for listener in config.listeners()
-        ]
-        await self.listeners.follow(limits(self._configs.broker))
-        image = BrokerImage(
-            self._broker_id, advertised(config, endpoints), config.optional_str("broker.rack")
-        )
-        await self._registration.enter(image)
-        self.controller.start()
-        await self.listeners.accept()
-        try:
-            async with asyncio.timeout(TOLD_WITHIN_S):
-                await self._briefing.complete()
-        except TimeoutError:
-            log.warning("no controller has told this broker what to lead; going on without")
-        else:
-            self._partitions.remove_strays(self._metadata)
-        return endpoints
-
-    # -- ending --------------------------------------------------------------
-
-    async def hand_over(self) -> None:
-        """Let others lead what this broker leads, while it still serves."""
-        self._partitions.is_stopping = True
-        await hand_over(
-            self._broker_id,
-            lambda: self._registration.epoch,
-            self._configs.broker,
-            self._metadata,
-            self._ask_own,
-            self._briefing.told,
-        )
-
-    async def leave(self) -> None:
-        """Control nothing any more, and stay registered no longer than the session lasts."""
-        try:
-            await self.controller.stop()
-        except (DiskFault, ZnodeError) as e:
-            log.warning("not resigned, the session's end does it: %s", e)
-        await self._registration.leave()
-
-    async def finish(self) -> None:
-        """Finish the requests at hand; what waits for other replicas, who cannot reach this broker
-        any more, waits no longer."""
-        finishing = asyncio.ensure_future(self.work.finished())
-        await asyncio.wait([finishing], timeout=FINISHED_WITHIN_S)
-        self._partitions.stop_leading()
-        await finishing
-
-    async def close_logs(self) -> None:
-        offsets, epoch = self._replicas.high_watermarks(), self._registration.epoch
-        await self._seams.offload(lambda: self.logs.close(offsets, epoch))
-
-    # -- the controller's messages -------------------------------------------
-
-    async def _controlled(self, key: ApiKey, request: Message, call: Call | None) -> Message:
-        answer: Message = await api_handlers.CONTROL[key](self.broker, request, call)
-        self._briefing.told.set()
-        return answer
-
-    async def _tell_own(self, request: ControlRequest) -> Message:
-        """Carry out what the controller in this very broker says."""
-        try:
-            return await self._controlled(request.key, request.message, None)
-        except LawBroken:
-            raise
-        except BarnabasError as e:  # then it is asked again, as another broker would be
-            raise PeerGone(f"this broker: {e}") from e
-
-    async def _connect(self, broker: LiveBroker) -> Peer:
-        listener = self._config.inter_broker_listener_name()
-        endpoints = {each.listener: each for each in broker.registration.endpoints}
-        if listener not in endpoints:
-            raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
-        return await Peer.connect(
-            endpoints[listener].host,
-            endpoints[listener].port,
-            client_id=str(self._broker_id),
-            timeout_s=self._config.int("controller.socket.timeout.ms") / 1000,
-        )
-
-    async def _ask_own(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        return await controlled_shutdown.handle(self.broker, request, None)
-
-    # -- what changes --------------------------------------------------------
-
-    def _roles_changed(self, partitions: Sequence[TopicPartition]) -> None:
-        self._delayed.on_partitions(partitions)
-        for partition in partitions:
-            if partition.topic == OFFSETS_TOPIC:
-                self.groups.on_role(partition)
-
-    def _session_lost(self) -> None:
-        led = self._partitions.stop_leading()
-        log.warning("leads nothing until the controller speaks again stopped=%d", led)
-        self.controller.put(SessionExpired())
-
-    async def _session_renewed(self) -> None:
-        self.controller.put(SessionRenewed())
-        await self.config_changes.start()
-        await self._configs.reload()
-
-    async def _broker_changed(self) -> None:
-        config = self._configs.broker
-        try:
-            await self.listeners.follow(limits(config))
-        except ConfigError as e:
-            log.warning("connection limits stay as they were: %s", e)
-        self._leader_throttle.bytes_per_second = config.long("leader.replication.throttled.rate")
-        self._follower_throttle.bytes_per_second = config.long(
-            "follower.replication.throttled.rate"
-        )
-        self.fetchers.resize()
-
-    def _topic_changed(self, name: str) -> None:
-        config = self._configs.topic(name)
-        image = self._metadata.topic(name)
-        self._partitions.config_changed(name, image.partitions if image is not None else ())
-        self._leader_throttle.set_topic(name, config.leader_replication_throttled_replicas)
-        self._follower_throttle.set_topic(name, config.follower_replication_throttled_replicas)
-        if config.unclean_leader_election_enable and self.controller.is_active:
-            self.controller.put(UncleanAllowed(name))
-
-    def _on_disk_faults(self, faults: Sequence[DiskFault]) -> None:
-        for fault in faults:
-            self._take_offline(fault)
-
-    def _take_offline(self, fault: DiskFault) -> None:
-        """Answer KAFKA_STORAGE_ERROR for the partitions of a log directory that failed."""
-        if fault.folder in self.logs.offline:
-            return
-        log.error("log folder offline folder=%s cause=%s", fault.folder, fault.cause)
-        try:
-            lost = self.logs.take_offline(fault)
-        except DiskFault:
-            log.error("no log folder is left, the broker stops")
-            self._failures.fatal(fault)
-            return
-        for partition in lost:
-            self.fetchers.stop(partition)
-            self._replicas.take_offline(partition)
-            self._metadata.take_offline(partition, self._broker_id)
-        self._roles_changed(lost)
-        self.housekeeping.soon(self._tell_of_failed_folder)
-
-    async def _tell_of_failed_folder(self) -> bool:
-        """Let the controller ask which replicas are gone with the folder; False: not told yet."""
-        try:
-            await self._coordination.create(
-                paths.LOG_DIR_EVENT, layout.encode_log_dir_event(self._broker_id), sequential=True
-            )
-        except (ZnodeError, DiskFault) as e:
-            log.warning("the controller does not know of the failed folder: %s", e)
-            # In a new session it asks for all replicas anyway.
-            return not isinstance(e, ConnectionLoss)
-        return True
-
-
-def _progress(done: int, total: int) -> None:
-    if done == total or done % 200 == 0:
-        log.info("logs opened done=%d total=%d", done, total)
+async def _connect(config: BrokerConfig, broker_id: BrokerId, broker: LiveBroker) -> Peer:
+    """The controller's connection to another broker. Raises PeerGone."""
+    listener = config.inter_broker_listener_name()
+    endpoints = {each.listener: each for each in broker.registration.endpoints}
+    if listener not in endpoints:
+        raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
+    return await Peer.connect(
+        endpoints[listener].host,
+        endpoints[listener].port,
+        client_id=str(broker_id),
+        timeout_s=config.int("controller.socket.timeout.ms") / 1000,
+    )

@@ -1,4 +1,4 @@
-"""From properties to what the parts of a broker are given."""
+"""The settings of the parts of a broker, read from its properties."""
 
 import socket
 from typing import Final
@@ -8,12 +8,13 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.controller_epoch import ControllerSettings
 from barnabas.replication.follower.fetcher import FetcherSettings
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
 from barnabas.server.metrics.metrics_listener import Address, parse_address
-from barnabas.server.network.socket_server import Limits
+from barnabas.server.network.connection_quotas import Limits
 
-# Segments that rolled are brought onto the medium within this time.
+# Rolled segments are flushed within this time.
 FLUSH_CHECK_MS: Final = 1_000
 
 
@@ -26,10 +27,10 @@ def check_protocols(config: BrokerConfig) -> None:
 
 
 def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:
-    """What clients are told: as configured, with the port that was got where 0 was asked for.
+    """The advertised listeners: as configured, with the port that was bound where it is 0.
 
-    Where no host is given, as for a listener on every interface, it is this machine's name, as
-    Kafka's; a name that nobody here knows is of no use to clients, and then it is localhost.
+    Without a host, as for a listener on every interface, it is this machine's name, as Kafka's,
+    or localhost if that name cannot be resolved here.
     """
     ports = {listener.name: listener.port for listener in opened}
     return {
@@ -48,7 +49,7 @@ def _own_name() -> str:
 
 
 def metrics_address(config: BrokerConfig) -> Address | None:
-    """Where metrics are served; None if they are not. Raises ConfigError."""
+    """The address of the metrics listener; None without one. Raises ConfigError."""
     text = config.optional_str("barnabas.metrics.listener")
     return parse_address(text) if text else None
 
@@ -77,7 +78,7 @@ def intervals(config: BrokerConfig) -> Intervals:
 
 
 def _checkpoint_ms(config: BrokerConfig) -> int:
-    """Recovery points, log starts and high watermarks are written down together: the most often."""
+    """The shortest of the intervals: all checkpoints are written together."""
     return min(
         config.int("log.flush.offset.checkpoint.interval.ms"),
         config.int("log.flush.start.offset.checkpoint.interval.ms"),
@@ -85,35 +86,45 @@ def _checkpoint_ms(config: BrokerConfig) -> int:
     )
 
 
-def controller_settings(config: BrokerConfig) -> ControllerSettings:
-    return ControllerSettings(
-        auto_leader_rebalance=config.bool("auto.leader.rebalance.enable"),
-        imbalance_percentage=config.int("leader.imbalance.per.broker.percentage"),
-        imbalance_check_interval_s=config.long("leader.imbalance.check.interval.seconds"),
-        delete_topic_enabled=config.bool("delete.topic.enable"),
-        unclean_leader_election=config.bool("unclean.leader.election.enable"),
-        request_timeout_s=config.int("controller.socket.timeout.ms") / 1000,
-    )
+class BrokerSettings:
+    """Settings that dynamic properties change: each call reads the properties of now."""
 
+    def __init__(self, configs: Configs) -> None:
+        self._configs = configs
 
-def fetcher_settings(config: BrokerConfig) -> FetcherSettings:
-    return FetcherSettings(
-        fetchers=config.int("num.replica.fetchers"),
-        wait_max_ms=config.int("replica.fetch.wait.max.ms"),
-        min_bytes=config.int("replica.fetch.min.bytes"),
-        max_bytes=config.int("replica.fetch.max.bytes"),
-        response_max_bytes=config.int("replica.fetch.response.max.bytes"),
-        backoff_ms=config.int("replica.fetch.backoff.ms"),
-        socket_timeout_ms=config.int("replica.socket.timeout.ms"),
-    )
+    def max_lag_ms(self) -> int:
+        return self._configs.broker.int("replica.lag.time.max.ms")
 
+    def controller(self) -> ControllerSettings:
+        config = self._configs.broker
+        return ControllerSettings(
+            auto_leader_rebalance=config.bool("auto.leader.rebalance.enable"),
+            imbalance_percentage=config.int("leader.imbalance.per.broker.percentage"),
+            imbalance_check_interval_s=config.long("leader.imbalance.check.interval.seconds"),
+            delete_topic_enabled=config.bool("delete.topic.enable"),
+            unclean_leader_election=config.bool("unclean.leader.election.enable"),
+            request_timeout_s=config.int("controller.socket.timeout.ms") / 1000,
+        )
 
-def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    return CleanerSettings(
-        threads=config.int("log.cleaner.threads"),
-        dedupe_buffer_size=config.long("log.cleaner.dedupe.buffer.size"),
-        io_buffer_size=config.int("log.cleaner.io.buffer.size"),
-        io_buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
-        io_max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
-        backoff_ms=config.long("log.cleaner.backoff.ms"),
-    )
+    def fetcher(self) -> FetcherSettings:
+        config = self._configs.broker
+        return FetcherSettings(
+            fetchers=config.int("num.replica.fetchers"),
+            wait_max_ms=config.int("replica.fetch.wait.max.ms"),
+            min_bytes=config.int("replica.fetch.min.bytes"),
+            max_bytes=config.int("replica.fetch.max.bytes"),
+            response_max_bytes=config.int("replica.fetch.response.max.bytes"),
+            backoff_ms=config.int("replica.fetch.backoff.ms"),
+            socket_timeout_ms=config.int("replica.socket.timeout.ms"),
+        )
+
+    def cleaner(self) -> CleanerSettings:
+        config = self._configs.broker
+        return CleanerSettings(
+            threads=config.int("log.cleaner.threads"),
+            dedupe_buffer_size=config.long("log.cleaner.dedupe.buffer.size"),
+            io_buffer_size=config.int("log.cleaner.io.buffer.size"),
+            io_buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+            io_max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
+            backoff_ms=config.long("log.cleaner.backoff.ms"),
+        )

@@ -19,7 +19,7 @@ from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
-from barnabas.server.compose import RunningBroker, Seams, start
+from barnabas.server.compose import Environment, RunningBroker, start
 from barnabas.testing.cuttable_network import BrokerLoop, Network
 from barnabas.testing.failing_disk import Mount, Volume
 from barnabas.testing.request_faults import Faults
@@ -149,7 +149,7 @@ class Incarnation:
 
     async def _live(self, offload: ThreadOffload) -> None:
         world = self._world
-        seams = Seams(
+        environment = Environment(
             SystemClock(),
             Random(),
             offload,
@@ -158,7 +158,7 @@ class Incarnation:
             intercept=lambda serve: world.faults.around(self._broker, serve),
         )
         try:
-            running = await start(self._config, seams)
+            running = await start(self._config, environment)
         except BarnabasError as error:
             self._fail_start(error)
             return

@@ -13,7 +13,7 @@ from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.disk.disk import Disk, RealDisk
-from barnabas.server.compose import RunningBroker, Seams, start
+from barnabas.server.compose import Environment, RunningBroker, start
 from tests.server.admin.client import Client
 
 
@@ -74,9 +74,9 @@ def broker(
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     executor = ThreadPoolExecutor()
-    seams = Seams(SystemClock(), Random(), ThreadOffload(executor), disk)
+    environment = Environment(SystemClock(), Random(), ThreadOffload(executor), disk)
     try:
-        running = asyncio.run_coroutine_threadsafe(start(config, seams), loop).result(60)
+        running = asyncio.run_coroutine_threadsafe(start(config, environment), loop).result(60)
         try:
             yield Running(loop, running)
         finally:

@@ -101,7 +101,7 @@ class FetchLoop:
         """Copy until nothing is left to copy; DiskFaults and broken laws go to their owner."""
         try:
             if after_failure:
-                await self._rest(self._ports.settings().backoff_s)
+                await self._rest(self._ports.config.fetcher().backoff_s)
             while await self._has_work():
                 try:
                     await self._round()
@@ -120,11 +120,11 @@ class FetchLoop:
     async def _has_work(self) -> bool:
         if not self.followings:
             self._woken.clear()
-            await self._rest(self._ports.settings().backoff_s)
+            await self._rest(self._ports.config.fetcher().backoff_s)
         return len(self.followings) > 0
 
     async def _round(self) -> None:
-        settings = self._ports.settings()
+        settings = self._ports.config.fetcher()
         await self._taking.cut_first()
         if self._peer is None or self._peer.closed:
             await self._connect(settings)
@@ -159,7 +159,7 @@ class FetchLoop:
             forgotten_of(changes.forgotten),
             self._session.session_id,
             self._session.epoch,
-            self._ports.broker_epoch(),
+            self._ports.registration.epoch,
             self.by_name,
         )
         self._ports.statistics.fetches += 1
@@ -207,7 +207,7 @@ class FetchLoop:
             log.warning("leader is not reached leader=%d why=%s", self.leader, gone)
         self._is_reached = False
         self._woken.clear()
-        await self._rest(self._ports.settings().backoff_s)
+        await self._rest(self._ports.config.fetcher().backoff_s)
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but no longer than until something new is to be followed."""

@@ -100,7 +100,7 @@ class Taking:
             ports.throttle.record(len(batches))
         self._remove_later(followed.removal)
         if followed.offsets_moved:
-            ports.offsets_moved(follower)
+            ports.delayed.on_high_watermark(follower.topic_partition)
 
     async def _flush(self, followings: Sequence[Following]) -> None:
         """As `flush.messages` asks, before the next fetch tells the leader how far we are."""
@@ -160,7 +160,7 @@ class Taking:
         It ends before only if it was elected though it was not in sync; its epochs could not say
         where the logs part.
         """
-        follower, timeout_s = following.follower, self._ports.settings().timeout_s
+        follower, timeout_s = following.follower, self._ports.config.fetcher().timeout_s
         with self._alone(following):
             leader_end = await ask_offset(peer, follower, LATEST, timeout_s)
             if not following.is_as_asked():
@@ -198,11 +198,11 @@ class Taking:
     def _on_cut(self, follower: FollowerReplica, removal: Removal | None) -> None:
         """After a truncation: consumers that read here may be beyond the end of the log."""
         self._remove_later(removal)
-        self._ports.offsets_moved(follower)
+        self._ports.delayed.on_high_watermark(follower.topic_partition)
 
     def _remove_later(self, removal: Removal | None) -> None:
         if removal is not None:
-            self._ports.remove_later(removal)
+            self._ports.removals.remove_later(removal)
 
     # What goes wrong
 
@@ -232,7 +232,7 @@ class Taking:
             return
         passing = code in PASSING
         now = asyncio.get_running_loop().time()
-        backoff_s = self._ports.settings().backoff_s
+        backoff_s = self._ports.config.fetcher().backoff_s
         lasts = self._followings.wait(following, now, backoff_s, passing=passing)
         if lasts and code is not following.trouble:
             following.trouble = code

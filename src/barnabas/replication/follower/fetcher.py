@@ -14,7 +14,6 @@ from barnabas.replication.follower.fetcher_ports import (
     FetcherPorts,
     FetcherSettings,
     FetcherStatistics,
-    connect_peer,
 )
 from barnabas.replication.follower.follower_replica import FollowerReplica
 
@@ -23,7 +22,6 @@ __all__ = [
     "FetcherSettings",
     "FetcherStatistics",
     "ReplicaFetchers",
-    "connect_peer",
 ]
 
 log = logging.getLogger("barnabas.fetcher")
@@ -102,7 +100,7 @@ class ReplicaFetchers:
 
     def _fetcher_of(self, partition: TopicPartition) -> int:
         number = zlib.crc32(partition.topic.encode()) + partition.partition
-        return number % max(1, self._ports.settings().fetchers)
+        return number % max(1, self._ports.config.fetcher().fetchers)
 
     def _start(self, loop: FetchLoop, *, after_failure: bool = False) -> None:
         task = asyncio.ensure_future(loop.run(after_failure=after_failure))

@@ -1,8 +1,8 @@
-"""What all fetch loops of a broker share: settings, statistics, and ways to the rest of it."""
+"""The parts of a broker that its fetch loops share: settings, statistics, logs, removals."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.failures import FailureChannel
@@ -12,7 +12,6 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.client.peer import Peer
 from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
-from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.throttle import ReplicationThrottle
 
 # Host, port, client id and how many seconds it may take.
@@ -55,19 +54,44 @@ class FetcherStatistics:
     failed: dict[TopicPartition, str] = field(default_factory=dict)
 
 
+class FetcherConfig(Protocol):
+    def fetcher(self) -> FetcherSettings:
+        """The settings of now."""
+        ...
+
+
+class Registered(Protocol):
+    @property
+    def epoch(self) -> int:
+        """The broker epoch of now."""
+        ...
+
+
+class Removals(Protocol):
+    def remove_later(self, removal: Removal, /) -> None:
+        """Remove files of the log when their delay is over."""
+        ...
+
+
+class DelayedReads(Protocol):
+    def on_high_watermark(self, key: tuple[str, int], /) -> None:
+        """Wake the consumers that wait for records of a partition."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FetcherPorts:
-    """By what a loop reaches the rest of the broker."""
+    """The parts of the broker that a fetch loop uses."""
 
     broker_id: BrokerId
     logs: Logs
     clock: Clock
     offload: Offload
     throttle: ReplicationThrottle
-    settings: Callable[[], FetcherSettings]
-    broker_epoch: Callable[[], int]
-    remove_later: Callable[[Removal], None]
-    offsets_moved: Callable[[FollowerReplica], None]
+    config: FetcherConfig
+    registration: Registered
+    removals: Removals
+    delayed: DelayedReads
     failures: FailureChannel
     safeguards: Safeguards = field(default_factory=Safeguards)
     connect: Connect = connect_peer

@@ -1,25 +1,25 @@
-"""The properties of topics and brokers: described, altered, kept in the coordination tree."""
+"""DescribeConfigs and AlterConfigs: the properties of topics and brokers, kept in the tree."""
 
 import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 from barnabas.base.ids import BrokerId
-from barnabas.config import topic_config
-from barnabas.config.broker_config import BrokerConfig, broker_key
+from barnabas.config.broker_config import broker_key
 from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
-from barnabas.config.topic_config import TopicConfig
 from barnabas.config.topic_keys import TOPIC_KEYS
+from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.cluster.topic_names import check_topic_name, is_topic_name
+from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, Delete, MalformedZnode, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, Delete, NodeExists, NoNode
 
 log = logging.getLogger("barnabas.configs")
 
@@ -69,155 +69,53 @@ def check_values(nulls: Iterable[str]) -> None:
         raise _refused(f"Null value not supported for : {', '.join(names)}")
 
 
-class Configs:
-    """What is set, and what follows from it; whoever must act on a change is told of it."""
+class ConfigAdmin:
+    """Describes and alters properties; applies to this broker what any broker has altered."""
 
     def __init__(
         self,
         coordination: Coordination,
         broker_id: BrokerId,
-        static: BrokerConfig,
+        configs: Configs,
         metadata: MetadataCache,
-        topic_changed: Callable[[str], None],
-        broker_changed: Callable[[], Awaitable[None]],
+        dynamic: DynamicConfigs,
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
-        self._static = static
+        self._configs = configs
         self._metadata = metadata
-        self._topic_changed = topic_changed
-        self._broker_changed = broker_changed
-        self._topics: dict[str, dict[str, str]] = {}
-        self._resolved: dict[str, TopicConfig] = {}
-        self._per_broker: dict[str, str] = {}
-        self._cluster_default: dict[str, str] = {}
-        # An alteration starts from what the one before has left.
+        self._dynamic = dynamic
+        # An alteration starts from the properties that the one before has left.
         self._one_at_a_time = asyncio.Lock()
-        self.broker = static
-
-    async def load(self) -> None:
-        """Read what is set now, for all topics and for this broker."""
-        names = await self._coordination.children(paths.TOPICS)
-        self._topics = dict(zip(names, await self._read_topics(names), strict=True))
-        await self._load_dynamic()
-
-    async def _load_dynamic(self) -> None:
-        self._per_broker = await self._read(paths.broker_entity(self._broker_id))
-        self._cluster_default = await self._read(paths.broker_entity(None))
-        self._apply_dynamic()
-
-    async def _read_topics(self, names: Sequence[str]) -> list[dict[str, str]]:
-        return await asyncio.gather(*(self._read(paths.topic_entity(name)) for name in names))
-
-    async def know_topics(self, names: Sequence[str]) -> None:
-        """Read the properties of those topics that are not known yet: another broker made them.
-
-        No topic has a name that could not be part of a path.
-        """
-        unknown = [n for n in names if n not in self._topics and is_topic_name(n)]
-        for name, overrides in zip(unknown, await self._read_topics(unknown), strict=True):
-            self.know_topic(name, overrides)
 
     async def refresh(self, entity: ConfigEntity) -> None:
-        """Go by what an entity's node says now: some broker has changed it."""
+        """Apply the properties of an entity that some broker has changed."""
         kind, _, name = entity.partition("/")
         if kind == "topics":
-            if self._metadata.topic(name) is not None or name in self._topics:
-                self.know_topic(name, await self._read(entity))
-                self._topic_changed(name)
+            if self._metadata.topic(name) is not None or self._configs.has_topic(name):
+                self._configs.know_topic(name, await self._configs.read(entity))
+                self._dynamic.on_topic_changed(name)
         elif entity in (paths.broker_entity(self._broker_id), paths.broker_entity(None)):
-            await self._load_dynamic()
-            await self._tell_all()
+            await self._configs.load_broker()
+            await self._dynamic.on_broker_changed()
 
     async def reload(self) -> None:
-        """Go by what is set now, whatever was missed."""
-        await self.load()
-        await self._tell_all()
-
-    async def _tell_all(self) -> None:
-        await self._broker_changed()
-        for topic in self._metadata.topics():
-            self._topic_changed(topic.name)
-
-    def _apply_dynamic(self) -> None:
-        """Go by the dynamic values, or by none of them where they contradict the static ones."""
-        try:
-            self.broker = self._static.with_dynamic(self._per_broker, self._cluster_default)
-        except ConfigError as e:
-            log.warning("dynamic configuration not in force: %s", e)
-            self.broker = self._static
-        self._resolved.clear()
-        for warning in self.broker.warnings[len(self._static.warnings) :]:
-            log.warning("config %s", warning)
-
-    async def _read(self, entity: ConfigEntity) -> dict[str, str]:
-        try:
-            data, _ = await self._coordination.get(paths.config_path(entity))
-            return layout.decode_config(entity, data)
-        except NoNode:
-            return {}
-        except MalformedZnode as e:
-            log.warning("properties that cannot be read are passed over: %s", e)
-            return {}
+        """Read all properties again, and apply them: changes may have been missed."""
+        await self._configs.load()
+        await self._dynamic.on_broker_changed()
 
     # -- reading -------------------------------------------------------------
-
-    def topic(self, name: str) -> TopicConfig:
-        """What a topic does; one value for all partitions, and for all topics without overrides."""
-        overrides = self._topics.get(name, {})
-        known_as = name if overrides else ""
-        if known_as not in self._resolved:
-            self._resolved[known_as] = self._resolve(name, overrides)
-        return self._resolved[known_as]
-
-    def _resolve(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """What overrides make of a topic; what no topic can have is left out.
-
-        Anybody can write to the tree, and a topic with a bad property is to be served all the same.
-        """
-        try:
-            return topic_config.resolve(overrides, self.broker)
-        except ConfigError as e:
-            log.warning("topic goes without some of its properties topic=%s why=%s", name, e)
-        kept: dict[str, str] = {}
-        for key, value in overrides.items():
-            try:
-                topic_config.resolve({**kept, key: value}, self.broker)
-            except ConfigError:
-                continue
-            kept[key] = value
-        return topic_config.resolve(kept, self.broker)
 
     def describe(self, resource: Resource) -> list[ConfigEntry]:
         """Raises BrokerError if there is no such topic or broker here."""
         self._check_described(resource)
         if resource.type == TOPIC:
-            return self.describe_overrides(self._topics.get(resource.name, {}))
+            return self._configs.describe_topic(resource.name)
         if resource.name:
-            return self.broker.describe()
-        return self.broker.describe_cluster_default()
-
-    def describe_overrides(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """The properties that a topic with these overrides has."""
-        return topic_config.describe(overrides, self.broker)
-
-    def check_overrides(self, overrides: Mapping[str, str]) -> None:
-        """Raises BrokerError(invalid_config) if a topic cannot have these."""
-        try:
-            topic_config.validate_overrides(overrides, self.broker)
-        except ConfigError as e:
-            raise BrokerError(ErrorCode.invalid_config, str(e)) from e
+            return self._configs.broker.describe()
+        return self._configs.broker.describe_cluster_default()
 
     # -- changing ------------------------------------------------------------
-
-    def know_topic(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Go by these overrides of a topic, which are in the tree already."""
-        self._topics[name] = dict(overrides)
-        self._resolved.pop(name, None)
-
-    def forget_topic(self, name: str) -> None:
-        self._topics.pop(name, None)
-        self._resolved.pop(name, None)
 
     async def replace(
         self, resource: Resource, wanted: Mapping[str, str], *, validate_only: bool
@@ -234,7 +132,7 @@ class Configs:
         async with self._one_at_a_time:
             self._check_altered(resource)
             with coordinating():
-                wanted = await self._read(self._entity(resource))
+                wanted = await self._configs.read(self._entity(resource))
             for alteration in alterations:
                 _apply(wanted, alteration, _key(resource, alteration.name))
             await self._replace(resource, wanted, validate_only)
@@ -255,12 +153,11 @@ class Configs:
             return
         if resource.name:
             await self._write(paths.broker_entity(self._broker_id), wanted)
-            self._per_broker = dict(wanted)
+            self._configs.know_broker(wanted)
         else:
             await self._write(paths.broker_entity(None), wanted)
-            self._cluster_default = dict(wanted)
-        self._apply_dynamic()
-        await self._tell_all()
+            self._configs.know_cluster_default(wanted)
+        await self._dynamic.on_broker_changed()
 
     def _entity(self, resource: Resource) -> ConfigEntity:
         if resource.type == TOPIC:
@@ -272,13 +169,13 @@ class Configs:
             self._check_topic_values(resource.name, wanted)
             return
         try:
-            self.broker.validate_dynamic_values(wanted, cluster_default=not resource.name)
+            self._configs.broker.validate_dynamic_values(wanted, cluster_default=not resource.name)
         except ConfigError as e:
             raise BrokerError(ErrorCode.invalid_request, str(e)) from e
 
     def _check_topic_values(self, name: str, wanted: Mapping[str, str]) -> None:
         try:
-            self.check_overrides(wanted)
+            self._configs.check_overrides(wanted)
         except BrokerError as e:
             if any(key not in TOPIC_KEYS for key in wanted):
                 raise
@@ -325,8 +222,8 @@ class Configs:
         except NoNode:
             raise _no_topic(name) from None
         if self._metadata.topic(name) is not None:
-            self.know_topic(name, config)
-            self._topic_changed(name)
+            self._configs.know_topic(name, config)
+            self._dynamic.on_topic_changed(name)
         await self._notify(entity)
 
     async def _write(self, entity: ConfigEntity, config: Mapping[str, str]) -> None:

@@ -1,13 +1,12 @@
-"""Hears of properties that other brokers have changed, by Kafka's notifications in the tree."""
+"""Notifications of changed properties, which brokers write below /config/changes."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
+from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.znodes import layout, paths
-from barnabas.znodes.paths import ConfigEntity
 from barnabas.znodes.tree import (
     Coordination,
     MalformedZnode,
@@ -22,19 +21,17 @@ RETRY_S: Final = 0.5
 
 
 class ConfigChanges:
-    """Watches /config/changes; `changed` is told of each entity, in the order of the changes."""
+    """Watches /config/changes, and refreshes each entity in the order of the changes."""
 
-    def __init__(
-        self, coordination: Coordination, changed: Callable[[ConfigEntity], Awaitable[None]]
-    ) -> None:
+    def __init__(self, coordination: Coordination, config_admin: ConfigAdmin) -> None:
         self._coordination = coordination
-        self._changed = changed
+        self._config_admin = config_admin
         self._news = asyncio.Event()
         self._last_seen = -1
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """What was announced before is known; what comes from now on is heard."""
+        """Watch for changes; those announced before are known already."""
         self._last_seen = max((number for number, _ in await self._announced()), default=-1)
         if self._task is None:
             self._task = asyncio.ensure_future(self._follow())
@@ -77,7 +74,7 @@ class ConfigChanges:
     async def _read(self, path: str) -> None:
         try:
             data, _ = await self._coordination.get(path)
-            await self._changed(layout.decode_config_change(path, data))
+            await self._config_admin.refresh(layout.decode_config_change(path, data))
         except NoNode:
             pass  # removed as too old
         except MalformedZnode as e:

@@ -10,6 +10,7 @@ from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId
 from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.controlled_shutdown import (
@@ -26,16 +27,16 @@ AskOwn = Callable[[ControlledShutdownRequest], Awaitable[ControlledShutdownRespo
 
 async def hand_over(
     broker_id: BrokerId,
-    broker_epoch: Callable[[], int],
+    registration: Registration,
     config: BrokerConfig,
     metadata: MetadataCache,
     ask_own: AskOwn,
-    told: asyncio.Event,
+    received: asyncio.Event,
 ) -> bool:
     """Whether all leaderships were handed over, or there is nobody to take them.
 
-    Tries as often as is configured, and gives up then: the broker stops anyway. `told` is set
-    whenever the metadata changed.
+    Tries as often as is configured, and gives up then: the broker stops anyway. A
+    control request, which may change the metadata, sets `received`.
     """
     if not config.bool("controlled.shutdown.enable"):
         return True
@@ -44,14 +45,14 @@ async def hand_over(
     for attempt in range(attempts):
         if len(metadata.brokers) < 2:
             return True
-        request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
+        request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=registration.epoch)
         try:
             if await _ask(request, broker_id, config, metadata, ask_own):
                 return True
         except BarnabasError as e:
             log.warning("leaderships not handed over attempt=%d why=%s", attempt + 1, e)
         if attempt + 1 < attempts:
-            await _cluster_changed_within(back_off_s, metadata, told)
+            await _cluster_changed_within(back_off_s, metadata, received)
     return False
 
 
@@ -106,12 +107,12 @@ async def _ask_other(
 
 
 async def _cluster_changed_within(
-    back_off_s: float, metadata: MetadataCache, told: asyncio.Event
+    back_off_s: float, metadata: MetadataCache, received: asyncio.Event
 ) -> None:
     """Wait before the next attempt, but no longer than the controller and the brokers stay."""
     last = (metadata.controller, sorted(metadata.brokers))
     with suppress(TimeoutError):
         async with asyncio.timeout(back_off_s):
             while (metadata.controller, sorted(metadata.brokers)) == last:
-                told.clear()
-                await told.wait()
+                received.clear()
+                await received.wait()

@@ -2,18 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import (
-    BarnabasError,
     BrokerError,
     ConfigError,
     DiskFault,
     ErrorCode,
-    LawBroken,
 )
 from barnabas.base.ids import BrokerId
 from barnabas.base.offload import Offload
@@ -22,13 +19,12 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.logs import Logs
 from barnabas.server.cluster.metadata_cache import BrokerImage
-from barnabas.server.environment import Seams
+from barnabas.server.environment import Environment
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.tree import (
     Coordination,
     NodeExists,
-    SessionExpired,
     SessionState,
     WatchEvent,
     ZnodeError,
@@ -43,7 +39,7 @@ EXPIRY_MARGIN_S: Final = 5.0
 
 
 async def join(
-    config: BrokerConfig, seams: Seams, disk: Disk, ending: AsyncExitStack
+    config: BrokerConfig, environment: Environment, disk: Disk, ending: AsyncExitStack
 ) -> Coordination:
     """A session with ZooKeeper or, if none is configured, with the tree that lies in `disk`.
 
@@ -52,12 +48,12 @@ async def join(
     Raises  ConfigError, if another process has the tree, or ZooKeeper is not reached
     """
     address = config.optional_str("zookeeper.connect")
-    if seams.coordination is not None:
-        coordination = seams.coordination()
+    if environment.coordination is not None:
+        coordination = environment.coordination()
     elif address:
         coordination = await _connect(config, address)
     else:
-        coordination = _open_own(disk, seams.offload, ending)
+        coordination = _open_own(disk, environment.offload, ending)
     ending.push_async_callback(_leave, coordination)
     for path in paths.PERSISTENT_PATHS:
         if await coordination.exists(path) is None:
@@ -131,49 +127,33 @@ async def find_broker_id(coordination: Coordination, config: BrokerConfig, logs:
 
 
 class Registration:
-    """This broker's node below /brokers/ids, made anew whenever its session ends.
+    """This broker's znode below /brokers/ids, created again in every session.
 
-    `epoch` is the node's czxid: what the controller says to an earlier epoch is not for us.
+    `epoch` is the znode's czxid: requests of a controller to an earlier epoch are stale.
     """
 
     def __init__(
         self,
+        broker_id: BrokerId,
         coordination: Coordination,
         clock: Clock,
         session_timeout_ms: int,
-        lost: Callable[[], None],
-        renewed: Callable[[], Awaitable[None]],
     ) -> None:
+        self._broker_id = broker_id
         self._coordination = coordination
         self._clock = clock
         self._patience_s = session_timeout_ms / 1000 + EXPIRY_MARGIN_S
-        self._lost = lost
-        self._renewed = renewed
-        self._image: BrokerImage | None = None
-        self._renewing: asyncio.Task[None] | None = None
         self.epoch = -1
-        self._least = -1  # what is said to a lower epoch is not for us
+        self._least = -1  # requests to a lower epoch are stale
         # From the end of a session until the next registration is read.
         self._is_lost = False
-        self._is_leaving = False
-
-    async def enter(self, image: BrokerImage) -> None:
-        """Register, and from now on again in every session.
-
-        Raises  ConfigError, if a broker that lives has this id
-        """
-        self._image = image
-        await self._register()
-        self._coordination.listen(self._on_state)
-        if self._coordination.state is SessionState.EXPIRED:  # before anybody listened
-            self._on_state(SessionState.EXPIRED)
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse what was meant for the broker before its last registration; -1 asks nothing.
-        While there is no session everything is refused, as no epoch is ours then.
+        """Refuse a request to an earlier registration of this broker; -1 matches every epoch.
+        Without a session all requests are refused, since no epoch is ours.
 
-        An epoch above ours is our own newest: the controller may see a registration, and speak,
-        before we have read what epoch it gave us. It does not say it twice.
+        An epoch above ours is our own newest one: the controller may see a registration, and send
+        a request, before we have read the epoch. It does not send that request twice.
 
         Raises  BrokerError(stale_broker_epoch)
         """
@@ -185,17 +165,18 @@ class Registration:
         if self._is_lost:
             self._least = epoch
 
-    async def leave(self) -> None:
-        """Register no more; what is registered goes with the session."""
-        self._is_leaving = True
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+    def on_expired(self) -> None:
+        """The session is over, and with it the registration."""
+        self._is_lost = True
+        self._least += 1  # whether we have read that epoch or only a request to it
 
-    async def _register(self) -> None:
-        assert self._image is not None
-        path = paths.broker_path(self._image.broker_id)
-        data = layout.encode_broker(self._node(self._image))
+    async def register(self, image: BrokerImage) -> None:
+        """Create the znode in the session of now, and read its epoch.
+
+        Raises  ConfigError, if a live broker has this id
+        """
+        path = paths.broker_path(self._broker_id)
+        data = layout.encode_broker(self._node(image))
         while True:
             try:
                 await self._coordination.create(path, data, ephemeral=True)
@@ -205,7 +186,7 @@ class Registration:
             if stat is not None and stat.ephemeral_owner == self._coordination.session_id:
                 self.epoch = self._least = stat.czxid
                 self._is_lost = False
-                log.info("registered broker=%d epoch=%d", self._image.broker_id, self.epoch)
+                log.info("registered broker=%d epoch=%d", self._broker_id, self.epoch)
                 return
 
     def _node(self, image: BrokerImage) -> layout.BrokerRegistration:
@@ -239,35 +220,3 @@ class Registration:
                 f"broker.id: a running broker has the id {path.rpartition('/')[2]}; "
                 "each broker of a cluster needs its own"
             ) from None
-
-    # -- the session ---------------------------------------------------------
-
-    def _on_state(self, state: SessionState) -> None:
-        if self._is_leaving:
-            return
-        if state is SessionState.EXPIRED:
-            log.warning("session expired, all that rested on it is given up")
-            self._is_lost = True
-            self._least += 1  # whether we have read that epoch or only heard of it
-            self._lost()
-            if self._renewing is not None:
-                self._renewing.cancel()
-            self._renewing = asyncio.ensure_future(self._renew())
-        elif state is SessionState.SUSPENDED:
-            log.warning("coordination does not answer, going on with what is known")
-
-    async def _renew(self) -> None:
-        """Begin a new session and register in it, however long that takes."""
-        while True:
-            try:
-                await self._coordination.renew()
-                await self._register()
-                await self._renewed()
-                return
-            except SessionExpired:
-                return  # again: the listener has heard of it, too
-            except LawBroken:
-                raise
-            except BarnabasError as e:
-                log.warning("not registered yet: %s", e)
-                await asyncio.sleep(RETRY_S)

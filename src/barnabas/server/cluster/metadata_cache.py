@@ -85,6 +85,9 @@ class MetadataCache:
     def topic(self, name: str) -> TopicImage | None:
         return self._by_name.get(name)
 
+    def is_alive(self, broker: BrokerId) -> bool:
+        return broker in self.brokers
+
     def has_partition(self, topic: str, partition: int) -> bool:
         known = self._by_name.get(topic)
         return known is not None and partition in known.partitions

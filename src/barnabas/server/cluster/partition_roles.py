@@ -1,32 +1,31 @@
-"""Makes this broker's replicas what the controller says: leaders, followers, or nothing.
+"""The roles of this broker's replicas, as LeaderAndIsr and StopReplica set them.
 
-LeaderAndIsr and StopReplica end here. A replica that changes its role becomes another object;
-what waited for the one before is answered. One such request is carried out at a time.
+A replica that changes its role becomes another object, and the requests that waited for the old
+one are answered. The broker carries out one request of a controller at a time.
 """
 
 import asyncio
 import logging
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from barnabas.base.offload import Offload
-from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.disk.disk import Disk
-from barnabas.log.background_work import Removal
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.replicas import Replicas
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.topic_names import check_topic_name
+from barnabas.server.environment import Environment
+from barnabas.server.maintenance.delayed_removals import DelayedRemovals
 from barnabas.wire.control.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.control.stop_replica import StopReplicaPartitionState, StopReplicaRequest
 
@@ -43,7 +42,7 @@ Check = Callable[[], None]
 
 
 class Fetching(Protocol):
-    """Who copies from leaders; see `replication.fetcher.ReplicaFetchers`."""
+    """Copies from leaders; see `replication.follower.fetcher.ReplicaFetchers`."""
 
     def follow(self, follower: FollowerReplica, host: str, port: int, /) -> None: ...
 
@@ -51,39 +50,32 @@ class Fetching(Protocol):
 
 
 class Partitions:
-    """What a past controller asks for is refused whole; else each partition goes its own way."""
+    """Refuses the requests of past controllers; each partition of the others has its own result."""
 
     def __init__(
         self,
         broker_id: BrokerId,
         logs: Logs,
         replicas: Replicas,
+        metadata: MetadataCache,
         configs: Configs,
         fetching: Fetching,
-        now_ms: Callable[[], float],
-        max_lag_ms: Callable[[], int],
-        is_alive: Callable[[BrokerId], bool],
-        roles_changed: Callable[[Sequence[TopicPartition]], None],
-        topic_known: Callable[[str, uuid.UUID], None],
-        remove_later: Callable[[Removal], None],
+        role_changes: RoleChanges,
+        removals: DelayedRemovals,
+        environment: Environment,
         failures: FailureChannel,
-        offload: Offload,
-        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
         self._replicas = replicas
+        self._metadata = metadata
         self._configs = configs
         self._fetching = fetching
-        self._now_ms = now_ms
-        self._max_lag_ms = max_lag_ms
-        self._is_alive = is_alive
-        self._roles_changed = roles_changed
-        self._topic_known = topic_known
-        self._remove_later = remove_later
+        self._role_changes = role_changes
+        self._removals = removals
+        self._offload = environment.offload
+        self._safeguards = environment.safeguards
         self._failures = failures
-        self._offload = offload
-        self._safeguards = safeguards
         self.controller_epoch = 0
         # Then nothing new is followed: new leaders would let us in sync, and wait for us in vain.
         self.is_stopping = False
@@ -118,11 +110,11 @@ class Partitions:
             sources = {BrokerId(b.broker_id): (b.host_name, b.port) for b in request.live_leaders}
             codes: Codes = {}
             roles = {"leader": 0, "follower": 0}
-            # Before the metadata tells of a topic its replicas are fetched already, by its id.
+            # Replicas are fetched by topic id before the metadata has the topic.
             for topic in request.topic_states:
                 if topic.topic_id is not None:
-                    self._topic_known(topic.topic_name, topic.topic_id)
-            with self._telling():
+                    self._metadata.know_id(topic.topic_name, topic.topic_id)
+            with self._changing():
                 for leadership in _leaderships(request):
                     role, code = self._become(leadership, sources)
                     codes[leadership.topic_partition] = code
@@ -194,9 +186,9 @@ class Partitions:
                 leadership,
                 partition_log,
                 high_watermark=self._high_watermark(known, partition_log),
-                now_ms=self._now_ms(),
-                max_lag_ms=self._max_lag_ms(),
-                is_alive=self._is_alive,
+                now_ms=asyncio.get_running_loop().time() * 1000,
+                max_lag_ms=self._configs.broker.int("replica.lag.time.max.ms"),
+                is_alive=self._metadata.is_alive,
                 previous=known if isinstance(known, LeaderReplica) else None,
                 safeguards=self._safeguards,
             )
@@ -289,7 +281,7 @@ class Partitions:
             self.check_controller(request.controller_epoch)
             codes: Codes = {}
             renamed: dict[Disk, list[TopicPartition]] = {}
-            with self._telling():
+            with self._changing():
                 for topic in request.topic_states:
                     for state in topic.partition_states:
                         partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -347,53 +339,53 @@ class Partitions:
 
     def _delete(self, partition: TopicPartition) -> ErrorCode:
         try:
-            self._remove_later(self._logs.delete(partition))
+            self._removals.remove_later(self._logs.delete(partition))
         except DiskFault as fault:
             self._failures.disk_failed(fault)
             return ErrorCode.kafka_storage_error
         return ErrorCode.none
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Roles that change meanwhile are told of together at the end, as one request of a follower
-        may wait for thousands of partitions, and looks at all of them when one has changed."""
+    def _changing(self) -> Iterator[None]:
+        """Report all roles that change meanwhile together, at the end: one request of a follower
+        may wait for thousands of partitions, and checks all of them when one has changed."""
         try:
             yield
         finally:
             changed, self._changed = self._changed, []
-            self._roles_changed(changed)
+            self._role_changes.on_changed(changed)
 
     # -- what else happens to replicas ---------------------------------------
 
     def stop_leading(self) -> int:
-        """Lead nothing until the controller speaks again: our session is over; says how many."""
+        """Lead nothing until the next LeaderAndIsr; returns how many partitions it led."""
         leaders = list(self._replicas)
         for leader in leaders:
             partition = leader.topic_partition
             self._logs.high_watermarks[partition] = leader.high_watermark
             self._led[partition] = (leader.epoch, leader.partition_epoch)
             self._replicas.remove(partition)
-        self._roles_changed([leader.topic_partition for leader in leaders])
+        self._role_changes.on_changed([leader.topic_partition for leader in leaders])
         return len(leaders)
 
-    def remove_strays(self, metadata: MetadataCache) -> None:
-        """Let go of logs whose partition was moved to other brokers while this one was down.
+    def remove_strays(self) -> None:
+        """Delete the logs of partitions that moved to other brokers while this one was down.
 
-        Only where the cluster knows the very topic: what lies here of any other is a person's.
+        Only if the cluster knows the topic by its id: any other log is for a person to judge.
         """
         for each in list(self._logs):
-            topic, index = metadata.topic(each.partition.topic), each.partition.partition
+            topic, index = self._metadata.topic(each.partition.topic), each.partition.partition
             image = topic.partitions.get(index) if topic is not None else None
             if topic is None or image is None or each.topic_id is None:
                 continue
             if self._replicas.get(each.partition) is not None:
-                continue  # told of since the metadata was
+                continue  # it has got a role since
             if topic.topic_id == each.topic_id and self._broker_id not in image.replicas:
                 log.warning("log removed, its partition is on other brokers log=%s", each.partition)
                 self._delete(each.partition)
 
     def config_changed(self, topic: str, partitions: Iterable[int]) -> None:
-        """Let the logs of a topic follow its properties."""
+        """Apply a topic's properties to its logs."""
         config = self._configs.topic(topic)
         for index in partitions:
             if (partition_log := self._logs.get(TopicPartition(topic, index))) is not None:

@@ -1,4 +1,4 @@
-"""Tells when the controller has told a broker that starts all that it needs to be of use."""
+"""The first requests of the controller to a broker that starts: its roles and the metadata."""
 
 import asyncio
 from typing import Final
@@ -12,8 +12,8 @@ from barnabas.znodes.tree import ConnectionLoss, Coordination
 RETRY_S: Final = 0.2
 
 
-class Briefing:
-    """`told` is set whenever the controller has said something."""
+class StartupSync:
+    """Waits until a starting broker knows its cluster; each control request sets `received`."""
 
     def __init__(
         self,
@@ -26,16 +26,16 @@ class Briefing:
         self._coordination = coordination
         self._metadata = metadata
         self._replicas = replicas
-        self.told = asyncio.Event()
+        self.received = asyncio.Event()
 
     async def complete(self) -> None:
-        """Return when every topic is known, and a role for each replica that is here."""
+        """Return when the metadata holds every topic, and each replica here has a role."""
         while not (await self._knows_all_topics() and self._knows_its_roles()):
-            await self.told.wait()
-            self.told.clear()
+            await self.received.wait()
+            self.received.clear()
 
     async def _children(self, path: str) -> list[str]:
-        """The names below a node, asked for until the tree answers."""
+        """The names below a znode; repeated until the tree answers."""
         while True:
             try:
                 return await self._coordination.children(path)
@@ -43,7 +43,7 @@ class Briefing:
                 await asyncio.sleep(RETRY_S)
 
     async def _knows_all_topics(self) -> bool:
-        """Whether the controller has told of all that it can tell of."""
+        """Whether the metadata holds every topic but those that are being deleted."""
         if self._broker_id not in self._metadata.brokers:
             return False
         names = await self._children(paths.TOPICS)

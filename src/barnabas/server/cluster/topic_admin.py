@@ -20,7 +20,7 @@ from barnabas.controller.decide.replica_assignment import Racks, assign, assign_
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server.cluster import requested_assignments as assignments
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache, TopicImage
 from barnabas.server.cluster.requested_assignments import Assignment
 from barnabas.server.cluster.topic_names import check_topic_name, colliding

@@ -1,6 +1,7 @@
 """A DeleteRecords that waits until the logs of all living replicas begin where it asked for."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import Offset
@@ -38,15 +39,13 @@ class Deletion:
 class DelayedDeleteRecords(DelayedOperation):
     """Ends when every partition is decided; those that are not when its time is over timed out."""
 
-    __slots__ = ("_deletions", "_ended", "_replicas")
+    __slots__ = ("_deletions", "_replicas", "done")
 
-    def __init__(
-        self, replicas: Replicas, deletions: Sequence[Deletion], ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, replicas: Replicas, deletions: Sequence[Deletion]) -> None:
         super().__init__()
         self._replicas = replicas
         self._deletions = deletions
-        self._ended = ended
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def try_complete(self) -> bool:
         decided = True
@@ -58,4 +57,5 @@ class DelayedDeleteRecords(DelayedOperation):
         for each in self._deletions:
             if each.code is None:
                 each.code = ErrorCode.request_timed_out
-        self._ended()
+        if not self.done.done():  # else the request was cancelled
+            self.done.set_result(None)

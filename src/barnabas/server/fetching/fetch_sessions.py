@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from barnabas.base.clock import MonotonicTime
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
@@ -88,12 +89,12 @@ class FetchSessions:
     """The sessions of this broker, at most `slots` of them."""
 
     def __init__(
-        self, slots: int, stale_after_ms: int, random: Random, now_ms: Callable[[], float]
+        self, slots: int, stale_after_ms: int, random: Random, time: MonotonicTime
     ) -> None:
         self._slots = slots
         self._stale_after_ms = stale_after_ms
         self._random = random
-        self._now_ms = now_ms
+        self._time = time
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
@@ -139,7 +140,7 @@ class FetchSessions:
             return FetchContext(None, False, [])
         self._sessions[session.session_id] = session
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        session.on_fetch(reader_of(request), self._now_ms())
+        session.on_fetch(reader_of(request), self._time.now_ms())
         return FetchContext(session, True, list(session.due), session.epoch, repeated=session)
 
     def _open(self, by_id: bool, reader: Reader, wanted: list[Wanted]) -> FetchSession | None:
@@ -149,7 +150,7 @@ class FetchSessions:
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(2**31)
-        session = FetchSession(session_id, by_id, reader, self._now_ms())
+        session = FetchSession(session_id, by_id, reader, self._time.now_ms())
         for each in wanted:
             session.add(each)
         self._sessions[session_id] = session
@@ -160,7 +161,7 @@ class FetchSessions:
 
         That is the longest unused if it is stale, else the smallest of those that are not new.
         """
-        too_old_ms = self._now_ms() - self._stale_after_ms
+        too_old_ms = self._time.now_ms() - self._stale_after_ms
         least = next(iter(self._sessions.values()), None)
         if least is None or least.last_fetch.ms >= too_old_ms:
             settled = (s for s in self._sessions.values() if s.created_ms < too_old_ms)

@@ -4,10 +4,11 @@ A follower has all before the offset that it fetches. Every fetch of a session r
 its partitions, whether or not the request names them: of those that rest, `Follower.rest` does.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from barnabas.base.clock import MonotonicTime
 from barnabas.base.errors import BrokerError
-from barnabas.replication.leader.follower_progress import IsrChange
+from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.delayed.partition_purgatories import Delayed
@@ -21,14 +22,13 @@ class FollowerFetches:
         self,
         delayed: Delayed,
         throttle: ReplicationThrottle,
-        submit: Callable[[LeaderReplica, IsrChange], None],
-        now_ms: Callable[[], float],
+        isr: IsrTracker,
+        time: MonotonicTime,
     ) -> None:
-        """`submit` brings a change of the in-sync replicas to the tree; `now_ms` never jumps."""
         self._delayed = delayed
         self._throttle = throttle
-        self._submit = submit
-        self._now_ms = now_ms
+        self._isr = isr
+        self._time = time
 
     def on_fetch(
         self, replica: int, wanted: Iterable[tuple[LeaderReplica, FetchPartition]]
@@ -37,7 +37,7 @@ class FollowerFetches:
 
         A partition for which the fetch will be refused changes nothing.
         """
-        now_ms = self._now_ms()
+        now_ms = self._time.now_ms()
         committed, started = [], []
         for leader, partition in wanted:
             if not _is_sound(leader, replica, partition):
@@ -46,7 +46,7 @@ class FollowerFetches:
                 replica, partition.fetch_offset, partition.log_start_offset, now_ms
             )
             if change is not None:
-                self._submit(leader, change)
+                self._isr.submit(leader, change)
             if moved:
                 committed.append(leader.topic_partition)
             if log_start_moved:

@@ -11,7 +11,7 @@ from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic
 from barnabas.coordinator.result import CoordinatorResult, Now
 from barnabas.replication.replicas import Replicas
-from barnabas.server.cluster.config_admin import Configs
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, Updated
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.coordinators.coordinator_finder import CoordinatorFinder

@@ -33,7 +33,7 @@ async def _alter(
     try:
         check_once(times_named, wanted.configs)
         check_values(config.name for config in wanted.configs if config.value is None)
-        await broker.configs.replace(
+        await broker.config_admin.replace(
             Resource(wanted.resource_type, wanted.resource_name),
             {config.name: config.value for config in wanted.configs},
             validate_only=validate_only,

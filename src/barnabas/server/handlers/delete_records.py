@@ -4,7 +4,6 @@ It is answered when the logs of all living replicas begin there, which followers
 next fetch and tell with the one after it.
 """
 
-import asyncio
 from collections.abc import Awaitable
 
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
@@ -35,19 +34,13 @@ def handle(
     for partition, deletion in deletions.items():
         if deletion.code is None:
             delayed.on_log_start(partition)
-    ended = asyncio.get_running_loop().create_future()
-
-    def end() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    operation = DelayedDeleteRecords(broker.replicas, list(deletions.values()), end)
+    operation = DelayedDeleteRecords(broker.replicas, list(deletions.values()))
     timeout_ms = milliseconds(request.timeout)
     if delayed.deletions.try_complete_else_watch(operation, deletions, timeout_ms):
         return _response(request, deletions)
 
     async def later() -> DeleteRecordsResponse:
-        await ended
+        await operation.done
         return _response(request, deletions)
 
     return later()

@@ -33,9 +33,10 @@ def _resource(
     code, message, entries = ErrorCode.none, "", ()
     try:
         wanted = asked.configuration_keys
+        resource = Resource(asked.resource_type, asked.resource_name)
         entries = tuple(
             _entry(entry, synonyms, documentation)
-            for entry in broker.configs.describe(Resource(asked.resource_type, asked.resource_name))
+            for entry in broker.config_admin.describe(resource)
             if not wanted or entry.name in wanted
         )
     except BrokerError as e:

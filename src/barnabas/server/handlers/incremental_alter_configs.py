@@ -51,7 +51,7 @@ async def _alter(
             for config in wanted.configs
             if config.value is None and config.config_operation != Operation.DELETE
         )
-        await broker.configs.alter(
+        await broker.config_admin.alter(
             Resource(wanted.resource_type, wanted.resource_name),
             [_alteration(c.name, c.config_operation, c.value) for c in wanted.configs],
             validate_only=validate_only,

@@ -6,7 +6,7 @@ Version notes. Up to version 4 the answer names topics instead of giving their i
 from itertools import groupby
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.server.broker import Broker
+from barnabas.server.broker import ControlledParts
 from barnabas.server.cluster.partition_roles import Codes
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.leader_and_isr import (
@@ -20,7 +20,7 @@ from barnabas.wire.control.leader_and_isr import (
 
 
 async def handle(
-    broker: Broker, request: LeaderAndIsrRequest, call: Call | None
+    broker: ControlledParts, request: LeaderAndIsrRequest, call: Call | None
 ) -> LeaderAndIsrResponse | LeaderAndIsrResponseV4:
     """Without a `call` it is this broker's own controller that asks, in the newest version."""
     error_code, codes = ErrorCode.none, Codes()

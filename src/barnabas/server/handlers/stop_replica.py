@@ -1,7 +1,7 @@
 """StopReplica (5): the controller says which replicas to stop, and which to delete as well."""
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.server.broker import Broker
+from barnabas.server.broker import ControlledParts
 from barnabas.server.cluster.partition_roles import Codes
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.stop_replica import (
@@ -12,7 +12,7 @@ from barnabas.wire.control.stop_replica import (
 
 
 async def handle(
-    broker: Broker, request: StopReplicaRequest, _: Call | None
+    broker: ControlledParts, request: StopReplicaRequest, _: Call | None
 ) -> StopReplicaResponse:
     error_code, codes = ErrorCode.none, Codes()
     try:

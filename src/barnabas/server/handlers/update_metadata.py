@@ -1,13 +1,13 @@
 """UpdateMetadata (6): the controller says what every broker tells its clients of the cluster."""
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.server.broker import Broker
+from barnabas.server.broker import ControlledParts
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.control.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
 async def handle(
-    broker: Broker, request: UpdateMetadataRequest, _: Call | None
+    broker: ControlledParts, request: UpdateMetadataRequest, _: Call | None
 ) -> UpdateMetadataResponse:
     # Asked first: nothing may come between the checks and what rests on them.
     await broker.configs.know_topics([topic.topic_name for topic in request.topic_states])

@@ -7,11 +7,11 @@ to and read meanwhile; if it is truncated or deleted, its cleaning is void.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
@@ -44,6 +44,18 @@ class CleanerSettings(NamedTuple):
     io_buffer_load_factor: float
     io_max_bytes_per_second: float
     backoff_ms: int
+
+
+class CleanerConfig(Protocol):
+    def cleaner(self) -> CleanerSettings:
+        """The settings of now."""
+        ...
+
+
+class Removals(Protocol):
+    """See `delayed_removals`."""
+
+    def remove_later(self, removal: Removal, /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -80,16 +92,16 @@ class LogCleaner:
         replicas: Replicas,
         clock: Clock,
         offload: Offload,
-        settings: Callable[[], CleanerSettings],
-        remove_later: Callable[[Removal], None],
+        config: CleanerConfig,
+        removals: Removals,
         failures: FailureChannel,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._clock = clock
         self._offload = offload
-        self._settings = settings
-        self._remove_later = remove_later
+        self._config = config
+        self._removals = removals
         self._failures = failures
         self._stopping = asyncio.Event()
         self._schedule: asyncio.Task[None] | None = None
@@ -122,12 +134,12 @@ class LogCleaner:
                 log.exception("looking for a log to clean failed")
             await asyncio.wait(
                 {stopping, *self._tasks},
-                timeout=self._settings().backoff_ms / 1000,
+                timeout=self._config.cleaner().backoff_ms / 1000,
                 return_when=asyncio.FIRST_COMPLETED,
             )
 
     def _start_due(self) -> None:
-        while len(self._tasks) < self._settings().threads and (chosen := self.decide()):
+        while len(self._tasks) < self._config.cleaner().threads and (chosen := self.decide()):
             cleaning = self.begin(chosen)
             if cleaning is not None:
                 task = asyncio.ensure_future(self.clean(chosen.log, cleaning))
@@ -162,12 +174,12 @@ class LogCleaner:
         assert replica is not None, "it was chosen among them"
         deletable = partition_log.deletable_segments(now_ms, replica.high_watermark)
         if removal := partition_log.delete_segments(deletable, now_ms):
-            self._remove_later(removal)
+            self._removals.remove_later(removal)
             chosen = decide_cleanable(partition_log, replica.last_stable_offset, now_ms)
             if not chosen.is_due:
                 return None
         self._tell_if_reset(chosen)
-        settings = self._settings()
+        settings = self._config.cleaner()
         memory = settings.dedupe_buffer_size // settings.threads
         cleaning = Cleaning(
             plan_cleaning(chosen, now_ms),
@@ -250,7 +262,7 @@ class LogCleaner:
     async def _throttle(self, size: int) -> None:
         """Wait until all cleanings together have read and written no faster than they may."""
         now = asyncio.get_running_loop().time()
-        rate = self._settings().io_max_bytes_per_second
+        rate = self._config.cleaner().io_max_bytes_per_second
         self._free_at = max(self._free_at, now) + size / rate
         if self._free_at - now > 0.001:
             with suppress(TimeoutError):
@@ -269,7 +281,7 @@ class LogCleaner:
             await self._offload(swap.sync)
         finally:
             delay_ms = partition_log.config.file_delete_delay_ms
-            self._remove_later(Removal(partition_log.disk, swap.deleted, delay_ms))
+            self._removals.remove_later(Removal(partition_log.disk, swap.deleted, delay_ms))
 
     def _note(self, partition_log: Log, cleaning: Cleaning, seconds: float) -> None:
         total, done = self.statistics, cleaning.statistics

@@ -15,7 +15,7 @@ from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 from barnabas.server.metrics.request_statistics import RequestStatistics, Times
-from barnabas.server.network.socket_server import Listeners
+from barnabas.server.network.open_connections import OpenConnections
 from barnabas.wire.apis import ApiKey
 
 # By the values of the metric's labels.
@@ -24,7 +24,7 @@ Samples = Mapping[tuple[str, ...], float | Times]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The parts of a broker that there is something to tell of."""
+    """The parts of a broker that have metrics."""
 
     replicas: Replicas
     isr: IsrTracker
@@ -32,7 +32,7 @@ class Observed:
     controller: Controller
     purgatories: Mapping[str, Purgatory[Any]]
     requests: RequestStatistics
-    listeners: Listeners
+    connections: OpenConnections
     sessions: FetchSessions
     groups: GroupCoordinator
     logs: Logs
@@ -124,7 +124,7 @@ def _broker(of: Observed) -> dict[str, float]:
         "received_bytes_total": of.requests.received_bytes,
         "sent_bytes_total": of.requests.sent_bytes,
         "messages_in_total": of.replicas.records_appended,
-        "connections": len(of.listeners),
+        "connections": len(of.connections),
         "fetch_sessions": len(of.sessions),
         "groups_loading": of.groups.loading,
         "log_bytes": sum(log.size_bytes for log in logs),

@@ -18,6 +18,7 @@ import struct
 from typing import Final, cast
 
 from barnabas.base.errors import BarnabasError, LawBroken
+from barnabas.base.failures import FailureChannel
 from barnabas.server.fetching.fetch_partition import NamedPartitions
 from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.server.network.bad_size import bad_size
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_descriptor",
         "_end",
+        "_failures",
         "_last",
         "_last_large",
         "_line",
@@ -100,9 +102,11 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         loop: asyncio.AbstractEventLoop,
         statistics: RequestStatistics,
+        failures: FailureChannel,
     ) -> None:
         self._serve = serve
         self._registry = registry
+        self._failures = failures
         self._max_request_bytes = max_request_bytes
         self._loop = loop
         self._now = loop.time
@@ -317,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _why_refused(self, error: Exception) -> str:
         if isinstance(error, LawBroken):
-            self._registry.fatal(error)
+            self._failures.fatal(error)
             return "the broker stops"
         if isinstance(error, BarnabasError):
             self._statistics.refused += 1

@@ -1,8 +1,7 @@
-"""What a connection needs of those around it: one that serves its requests, one that counts it."""
+"""The two collaborators of a connection: a server of its requests, and a registry."""
 
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.base.errors import LawBroken
 from barnabas.server.requests.replies import Reply
 
 if TYPE_CHECKING:
@@ -20,12 +19,10 @@ class Serve(Protocol):
 
 
 class Registry(Protocol):
-    """Counts connections: asked before one is served, told when it is over."""
+    """The open connections; see `open_connections`."""
 
     def admit(self, connection: "Connection") -> str | None:
         """None if the connection may stay, otherwise why not."""
         ...
 
     def lost(self, connection: "Connection") -> None: ...
-
-    def fatal(self, broken: LawBroken) -> None: ...

@@ -1,27 +1,20 @@
-"""Which handler serves which API; the hot ones are joined in node.py.
+"""The handler of each API, but for Produce, Fetch and the requests of a controller.
 
-The module of an API has its name and is imported when it is first asked for, or some time after the
-start: with the schemas of all messages a broker would be ready a third later, and the first
-client wants three of them.
+The module of an API has its name. The first request imports it, or a task some time after the
+start: a broker that loaded the schemas of all messages would take a third longer to be ready, and
+the first client needs three of them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
 from barnabas.server.broker import Broker
 from barnabas.server.delayed.partition_purgatories import Delayed
-from barnabas.server.handlers import api_versions, leader_and_isr, stop_replica, update_metadata
-from barnabas.server.requests.dispatch import Call, MessageHandler
+from barnabas.server.handlers import api_versions
+from barnabas.server.requests.dispatch import MessageHandler
 from barnabas.wire.apis import ApiKey
-
-# What only a controller asks; its own broker is asked by a direct call.
-CONTROL: Final[Mapping[ApiKey, Callable[[Broker, Any, Call | None], Awaitable[Any]]]] = {
-    ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
-    ApiKey.STOP_REPLICA: stop_replica.handle,
-    ApiKey.UPDATE_METADATA: update_metadata.handle,
-}
 
 LOADED_WHEN_ASKED: Final = (
     ApiKey.METADATA,
@@ -86,7 +79,7 @@ def _load(key: ApiKey) -> Callable[..., Any]:
 def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHandler]:
     """Every API that is served message by message."""
     return {
-        **{key: _when_asked(key, broker) for key in (*LOADED_WHEN_ASKED, *CONTROL)},
+        **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
         ApiKey.API_VERSIONS: api_versions.handle,
     }

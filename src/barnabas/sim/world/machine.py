@@ -10,7 +10,7 @@ from barnabas.base.randomness import Random
 from barnabas.base.safeguards import Safeguards
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
-from barnabas.server.compose import RunningBroker, Seams, start
+from barnabas.server.compose import Environment, RunningBroker, start
 from barnabas.sim.trace import Story
 from barnabas.sim.world.sim_clocks import SimClock, SimStopwatch
 from barnabas.sim.world.sim_disk import SimDisk, SimOffload
@@ -157,7 +157,7 @@ class Machine:
     # -- on its host ---------------------------------------------------------
 
     async def _live(self, life: _Life) -> None:
-        seams = Seams(
+        environment = Environment(
             self.clock,
             self._random,
             self.offload,
@@ -168,7 +168,7 @@ class Machine:
         )
         story = self._around.story
         try:
-            life.running = await start(self._config, seams)
+            life.running = await start(self._config, environment)
             story.tell(self.name, "serves")
             life.running.failed.add_done_callback(lambda _: life.stop.set())
             await life.stop.wait()

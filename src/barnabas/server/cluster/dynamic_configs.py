@@ -1,0 +1,67 @@
+"""Dynamic configuration: the parts of a broker that act on a changed property.
+
+All other parts read properties through `Configs` when they need them.
+"""
+
+import logging
+
+from barnabas.base.errors import ConfigError
+from barnabas.controller.controller import Controller
+from barnabas.controller.events import UncleanAllowed
+from barnabas.replication.follower.fetcher import ReplicaFetchers
+from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.partition_roles import Partitions
+from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.settings import limits
+
+log = logging.getLogger("barnabas.broker")
+
+
+class DynamicConfigs:
+    """Applies changed properties to connections, throttles, fetchers, logs and the controller."""
+
+    def __init__(
+        self,
+        configs: Configs,
+        metadata: MetadataCache,
+        quotas: ConnectionQuotas,
+        leader_throttle: ReplicationThrottle,
+        follower_throttle: ReplicationThrottle,
+        fetchers: ReplicaFetchers,
+        partitions: Partitions,
+        controller: Controller,
+    ) -> None:
+        self._configs = configs
+        self._metadata = metadata
+        self._quotas = quotas
+        self._leader_throttle = leader_throttle
+        self._follower_throttle = follower_throttle
+        self._fetchers = fetchers
+        self._partitions = partitions
+        self._controller = controller
+
+    async def on_broker_changed(self) -> None:
+        """The broker's own properties changed, and with them the defaults of all topics."""
+        config = self._configs.broker
+        try:
+            await self._quotas.follow(limits(config))
+        except ConfigError as e:
+            log.warning("connection limits stay as they were: %s", e)
+        self._leader_throttle.bytes_per_second = config.long("leader.replication.throttled.rate")
+        self._follower_throttle.bytes_per_second = config.long(
+            "follower.replication.throttled.rate"
+        )
+        self._fetchers.resize()
+        for topic in self._metadata.topics():
+            self.on_topic_changed(topic.name)
+
+    def on_topic_changed(self, name: str) -> None:
+        config = self._configs.topic(name)
+        image = self._metadata.topic(name)
+        self._partitions.config_changed(name, image.partitions if image is not None else ())
+        self._leader_throttle.set_topic(name, config.leader_replication_throttled_replicas)
+        self._follower_throttle.set_topic(name, config.follower_replication_throttled_replicas)
+        if config.unclean_leader_election_enable and self._controller.is_active:
+            self._controller.put(UncleanAllowed(name))

@@ -1,0 +1,102 @@
+"""The steps of starting and stopping a broker; compose.py puts them in order."""
+
+import asyncio
+import logging
+from typing import Final
+
+from barnabas.base.errors import DiskFault
+from barnabas.config.listeners import Listener
+from barnabas.server.cluster.controlled_shutdown import hand_over as hand_over_leaderships
+from barnabas.server.cluster.metadata_cache import BrokerImage
+from barnabas.server.handlers import controlled_shutdown
+from barnabas.server.node import Node
+from barnabas.server.settings import advertised, limits
+from barnabas.wire.control.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from barnabas.znodes.tree import ZnodeError
+
+log = logging.getLogger("barnabas.broker")
+
+# How long a stopping broker works on the requests that it has.
+FINISHED_WITHIN_S: Final = 5.0
+# How long a starting broker waits for a controller before it serves without one.
+SYNCED_WITHIN_S: Final = 30.0
+
+
+async def load(node: Node) -> None:
+    """Read the properties from the tree, and open the logs."""
+    await node.config_changes.start()
+    await node.configs.load()
+    for removal in node.logs.open_all(node.configs.topic, _progress):
+        node.removals.remove_later(removal)
+
+
+async def serve(node: Node) -> list[Listener]:
+    """Open the listeners, register, and return when the controller has sent all roles."""
+    config = node.config
+    endpoints = [
+        await node.listeners.open(listener, accept=False) for listener in config.listeners()
+    ]
+    await node.quotas.follow(limits(node.configs.broker))
+    image = BrokerImage(
+        node.broker_id, advertised(config, endpoints), config.optional_str("broker.rack")
+    )
+    await node.session.enter(image)
+    node.controller.start()
+    await node.listeners.accept()
+    try:
+        async with asyncio.timeout(SYNCED_WITHIN_S):
+            await node.startup_sync.complete()
+    except TimeoutError:
+        log.warning("no controller has told this broker what to lead; going on without")
+    else:
+        node.partitions.remove_strays()
+    return endpoints
+
+
+async def hand_over(node: Node) -> None:
+    """Let other brokers lead what this one leads, while it still serves."""
+
+    async def ask_own(request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        return await controlled_shutdown.handle(node.broker, request, None)
+
+    node.partitions.is_stopping = True
+    await hand_over_leaderships(
+        node.broker_id,
+        node.registration,
+        node.configs.broker,
+        node.metadata,
+        ask_own,
+        node.startup_sync.received,
+    )
+
+
+async def leave(node: Node) -> None:
+    """Resign as controller, and stay registered no longer than the session lasts."""
+    try:
+        await node.controller.stop()
+    except (DiskFault, ZnodeError) as e:
+        log.warning("not resigned, the session's end does it: %s", e)
+    await node.session.leave()
+
+
+async def finish(node: Node) -> None:
+    """Finish the requests at hand; those that wait for other replicas, which cannot reach this
+    broker any more, wait no longer."""
+    finishing = asyncio.ensure_future(node.work.finished())
+    await asyncio.wait([finishing], timeout=FINISHED_WITHIN_S)
+    node.partitions.stop_leading()
+    await finishing
+
+
+async def close_logs(node: Node) -> None:
+    """Close the logs cleanly: the next start need not recover them."""
+    offsets, epoch = node.replicas.high_watermarks(), node.registration.epoch
+    await node.environment.offload(lambda: node.logs.close(offsets, epoch))
+
+
+def _progress(done: int, total: int) -> None:
+    if done == total or done % 200 == 0:
+        log.info("logs opened done=%d total=%d", done, total)
