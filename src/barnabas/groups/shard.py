@@ -58,7 +58,7 @@ Reply = TypeVar("Reply")
 
 
 class GroupCoordinatorShard:
-    """`consumer` serves the groups that are not classic ones; `offsets`, what all committed."""
+    """`consumer` serves consumer groups; `offsets` are the committed offsets of all groups."""
 
     def __init__(
         self,
@@ -75,7 +75,9 @@ class GroupCoordinatorShard:
         self._consumer = consumer
         self._waiters = map(Waiter, count(1))
         self._loading = True
-        self._gave_way: ShardGroup | None = None  # until that is in the log
+        self._gave_way: ShardGroup | None = (
+            None  # replaced by a classic group, until that is in the log
+        )
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -109,7 +111,7 @@ class GroupCoordinatorShard:
     def _join_classic(
         self, found: ShardGroup | None, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
     ) -> CoordinatorResult[JoinReply]:
-        """An empty group of the other kind gives way; a group nobody joined is not kept."""
+        """Replace an empty consumer group; a new group that nobody joined is not kept."""
         group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id)
         turn = self._turn(group, now)
         result = on_join(turn, request, new_id, waiter)
@@ -157,7 +159,7 @@ class GroupCoordinatorShard:
         return self._consumer.consumer_heartbeat(self.groups.get(request.group_id), request, now)
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """What is not a classic group is described as one that is dead."""
+        """A group that is not classic is described as `Dead`."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return classic_events.described(group)
@@ -166,7 +168,7 @@ class GroupCoordinatorShard:
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[ListedGroup]:
-        """Those in one of the states and of one of the types; all, where none is named."""
+        """The groups in one of the states and of one of the types; none named means all."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {group_type.strip().lower() for group_type in types}
         return [
@@ -193,9 +195,9 @@ class GroupCoordinatorShard:
     # -- the log --------------------------------------------------------------------------------
 
     def replay(self, record: CoordinatorRecord, producer_id: int | None = None) -> None:
-        """Take in a record of the log: while loading, or when what was decided is appended.
+        """Apply a record, while loading or after it was appended.
 
-        `producer_id` is of the transaction that the record is part of.
+        `producer_id` is set for a record of a transaction.
         """
         self._gave_way = None
         told = decode(*record)
@@ -245,7 +247,7 @@ class GroupCoordinatorShard:
     def on_append_failed(
         self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
     ) -> CoordinatorResult[Reply]:
-        """The records of a decision are not in the log: this is done and said instead."""
+        """The result in place of one whose records are not in the log."""
         effects: list[Effect] = [
             Answer(effect.waiter, failed_reply(effect.reply, error))
             for effect in result.effects
@@ -263,7 +265,7 @@ class GroupCoordinatorShard:
         return CoordinatorResult(cast(Reply, failed_reply(result.reply, error)), (), tuple(effects))
 
     def _take_back(self, gave_way: ShardGroup, error: ErrorCode, now: Now) -> list[Effect]:
-        """The group that was to give way to a classic one is still there."""
+        """Restore the consumer group that a classic one was to replace."""
         group = self.groups[gave_way.group_id]
         self.groups[gave_way.group_id] = gave_way
         self._gave_way = None
@@ -272,7 +274,7 @@ class GroupCoordinatorShard:
         return turn.effects
 
     def on_timer(self, key: tuple[str, ...], now: Now) -> CoordinatorResult[None]:
-        """A timer that an effect armed ran out."""
+        """A timer expired."""
         kind, group_id, *of_member = key
         group = self.groups.get(group_id)
         if group is None:

@@ -1,4 +1,4 @@
-"""The records that a decision about a consumer group is made of."""
+"""The records of a consumer group, made from its parts."""
 
 from collections.abc import Iterable
 
@@ -57,7 +57,7 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[CoordinatorRecord, ...]:
-    """In this order: who is in the group has a record of its metadata as long as of anything."""
+    """In this order: a member's metadata record is the last to go."""
     return (
         encode(ConsumerGroupCurrentMemberAssignment(group_id, member_id)),
         encode(ConsumerGroupTargetAssignmentMember(group_id, member_id)),
@@ -66,7 +66,7 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[CoordinatorRecord,
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> tuple[CoordinatorRecord, ...]:
-    """Of the members first, and of the group last."""
+    """Those of the members first, those of the group last."""
     members = list(member_ids)
     return (
         *(encode(ConsumerGroupCurrentMemberAssignment(group_id, each)) for each in members),

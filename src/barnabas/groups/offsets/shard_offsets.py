@@ -1,7 +1,7 @@
-"""Committed offsets as their groups allow: who may commit, fetch and delete, and what expires.
+"""Committed offsets of a shard, with the checks of their groups: commit, fetch, delete, expire.
 
-A commit by nobody in particular to a group that does not exist makes one: a simple group, which is
-empty but for its offsets.
+A commit without member to a group that does not exist creates a simple group, which only has
+offsets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _KEEP_ALIVE = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 
 
 class ShardOffsets:
-    """Looks at the groups of the shard, and changes none of them."""
+    """Reads the groups of the shard, and changes none of them."""
 
     def __init__(
         self, groups: Mapping[str, ShardGroup], offsets: Offsets, settings: ClassicSettings
@@ -43,7 +43,7 @@ class ShardOffsets:
         now: Now,
         retention_ms: int = NO_RETENTION,
     ) -> CoordinatorResult[OffsetsReply]:
-        """A member of a classic group that commits is heard of: its session begins anew."""
+        """A commit counts as a heartbeat of a classic member."""
         group = self._groups.get(claim.group_id)
         error = _check_without_group(claim) if group is None else group.check_commit(claim)
         if error is not ErrorCode.none:
@@ -71,7 +71,7 @@ class ShardOffsets:
         member_epoch: int = -1,
         require_stable: bool = False,
     ) -> FetchReply:
-        """A group that does not exist has committed nothing. All topics if none are named."""
+        """A group that does not exist has no offsets. `topics` is None for all topics."""
         group = self._groups.get(group_id)
         error = ErrorCode.none if group is None else group.check_fetch(member_id, member_epoch)
         if error is not ErrorCode.none:
@@ -81,7 +81,7 @@ class ShardOffsets:
     def delete(
         self, group_id: str, topics: Iterable[AskedTopic]
     ) -> CoordinatorResult[OffsetsReply]:
-        """Delete single offsets, but none of topics that members are subscribed to."""
+        """Delete single offsets, but none of subscribed topics."""
         group = self._groups.get(group_id)
         error = ErrorCode.group_id_not_found if group is None else group.check_offset_delete()
         if group is None or error is not ErrorCode.none:
@@ -89,7 +89,7 @@ class ShardOffsets:
         return self._offsets.decide_delete(group_id, topics, group.is_subscribed_to)
 
     def expire(self, now: Now) -> CoordinatorResult[None]:
-        """Remove offsets that nobody needed for long, and empty groups that have none left."""
+        """Remove expired offsets, and empty groups that have none left."""
         records: list[CoordinatorRecord] = []
         for group_id, group in self._groups.items():
             expired = self._offsets.decide_expire(group_id, group, now.wall_ms)

@@ -1,4 +1,4 @@
-"""The record of a classic group: its generation, the protocol it chose, and its members."""
+"""The record of a classic group: generation, protocol, leader, members."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,7 +11,7 @@ NO_TIMEOUT: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
-    """`subscription` is what the member offered for the protocol that was chosen."""
+    """`subscription` is the member's metadata for the chosen protocol."""
 
     member_id: str = field(metadata=STRING)
     group_instance_id: str | None = field(metadata=since(3, STRING), default=None)
@@ -25,7 +25,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadataValue:
-    """`current_state_timestamp_ms` is when the group entered its state, if that is known."""
+    """`current_state_timestamp_ms` is the time when the group entered its state."""
 
     protocol_type: str = field(metadata=STRING)
     generation: int = field(metadata=INT32)
@@ -37,7 +37,7 @@ class GroupMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A classic group; without a value there is none by that id any more."""
+    """A classic group; without a value, its tombstone."""
 
     group_id: str
     value: GroupMetadataValue | None = None

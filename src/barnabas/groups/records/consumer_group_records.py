@@ -1,6 +1,6 @@
-"""The records of a consumer group (KIP-848): epochs, members, what they shall have and have now.
+"""The records of a consumer group (KIP-848): epochs, members, targets, current assignments.
 
-Each record has the fields of its key, and a value; without the value, what the key names is gone.
+Each record has the fields of its key, and a value; without the value it is a tombstone.
 """
 
 import uuid
@@ -51,7 +51,7 @@ class ConsumerGroupPartitionMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadata:
-    """The topics that the group is subscribed to, as they were when it last looked."""
+    """The subscribed topics, as they were at the last look."""
 
     group_id: str
     value: ConsumerGroupPartitionMetadataValue | None = None
@@ -74,9 +74,9 @@ class ClassicMemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue:
-    """`classic_member_metadata` is there if the member speaks the classic protocol.
+    """`classic_member_metadata` is set if the member uses the classic protocol.
 
-    If not, Kafka 3.9 writes that down, too: for it, what is absent means an empty one.
+    Otherwise Kafka 3.9 writes null: an absent field would mean an empty struct.
     """
 
     instance_id: str | None = field(metadata=STRING, default=None)
@@ -101,7 +101,7 @@ class ConsumerGroupMemberMetadata:
     value: ConsumerGroupMemberMetadataValue | None = None
 
 
-# -- who gets what -----------------------------------------------------------
+# -- assignments ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMetadata:
-    """The group epoch that the members' targets were made for."""
+    """The group epoch of the members' targets."""
 
     group_id: str
     value: ConsumerGroupTargetAssignmentMetadataValue | None = None
@@ -130,7 +130,7 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMember:
-    """What a member shall have in the end."""
+    """The target assignment of a member."""
 
     group_id: str
     member_id: str
@@ -139,7 +139,7 @@ class ConsumerGroupTargetAssignmentMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """`state` is the number of the member's state on its way to the target."""
+    """`state` is the number of a MemberState."""
 
     member_epoch: int = field(metadata=INT32)
     previous_member_epoch: int = field(metadata=INT32)
@@ -150,7 +150,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignment:
-    """What a member has now."""
+    """The current assignment of a member."""
 
     group_id: str
     member_id: str

@@ -66,7 +66,7 @@ class _Type(NamedTuple):
         return [each.name for each in dataclasses.fields(self.record)][:-1]
 
 
-# By the version of the key. Classic groups are written as brokers before 3.9 can still read them.
+# By the version of the key. Classic groups are written in a version that brokers before 3.9 read.
 _TYPES: Final = {
     2: _Type(GroupMetadata, VersionedCodec(GroupMetadataValue, newest=4, flexible=4), written=3),
     3: _Type(ConsumerGroupMetadata, VersionedCodec(ConsumerGroupMetadataValue)),

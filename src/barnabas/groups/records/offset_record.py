@@ -1,4 +1,4 @@
-"""The record of a committed offset, by hand: commits are the group coordinator's hot path."""
+"""The record of a committed offset, coded by hand: commits are the coordinator's hot path."""
 
 import struct
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _WITHOUT_METADATA = struct.Struct(">hqihq")
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group has come to in a partition; only old clients say when that shall expire."""
+    """A group's committed offset of a partition; only old clients set an expiry."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -36,7 +36,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """What a group committed for a partition; without a value it has nothing committed there."""
+    """The commit of a group for a partition; without a value, its tombstone."""
 
     group_id: str
     topic: str
@@ -45,7 +45,7 @@ class OffsetCommit(NamedTuple):
 
 
 def key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of all partitions of the topic begin with; the partition ends them."""
+    """The first bytes of the keys of all partitions of a topic; the partition follows."""
     group, name = as_utf8(group_id), as_utf8(topic)
     return b"".join(
         (_SHORT.pack(KEY_VERSION), _SHORT.pack(len(group)), group, _SHORT.pack(len(name)), name)
@@ -55,7 +55,7 @@ def key_prefix(group_id: str, topic: str) -> bytes:
 def commit_record(
     prefix: bytes, partition: int, value: CommittedOffset | None
 ) -> CoordinatorRecord:
-    """The record for a partition of the topic that the prefix is of."""
+    """The record for a partition of the prefix's topic."""
     encoded = None if value is None else _encode_value(value)
     return CoordinatorRecord(prefix + _INT.pack(partition), encoded)
 
@@ -74,13 +74,13 @@ def _encode_value(value: CommittedOffset) -> bytes:
 
 
 def decode_commit(key: bytes | memoryview, value: bytes | memoryview | None) -> OffsetCommit:
-    """The record, of whatever version.
+    """The record, of any version.
 
     Raises  MalformedRecord, MalformedMessage, struct.error or UnicodeDecodeError
     """
     group_end = 4 + _SHORT.unpack_from(key, 2)[0]
     topic_end = group_end + 2 + _SHORT.unpack_from(key, group_end)[0]
-    # That the strings end within the key shows in reading what follows them.
+    # Reading the partition proves that the strings end within the key.
     (partition,) = _INT.unpack_from(key, topic_end)
     if not 4 <= group_end <= topic_end - 2:
         raise MalformedRecord("the key of an offset commit has a string of negative length")

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69): consumer groups (KIP-848), with what members have and shall have."""
+"""ConsumerGroupDescribe (69): consumer groups (KIP-848), their members, assignments and targets."""
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (

@@ -1,7 +1,7 @@
-"""DescribeGroups (15): classic groups, with their members and what each is assigned.
+"""DescribeGroups (15): classic groups, their members and assignments.
 
-Version notes. From version 3 on a client may ask what it may do with a group; from 4 on static
-members tell their instance ids.
+Version notes. Version 3 added the authorized operations, version 4 the instance ids of static
+members.
 """
 
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest

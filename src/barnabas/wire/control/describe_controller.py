@@ -1,6 +1,6 @@
-"""DescribeController (20000): what the controller has in mind, for an operator to look at.
+"""DescribeController (20000): the controller's state, for operators.
 
-Kafka has no such API. Its number is far from Kafka's own, and ApiVersions never tells of it.
+Kafka has no such API. Its number is far from Kafka's own, and ApiVersions does not list it.
 """
 
 from dataclasses import dataclass, field
