@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
@@ -125,7 +125,8 @@ class Counters:
             for each in result.effects
             if isinstance(each, Answer)
         )
-        return replace(result, reply=failed_reply(result.reply, error), records=(), effects=effects)
+        reply = cast(Reply | Waiter, failed_reply(result.reply, error))
+        return CoordinatorResult(reply, (), effects)
 
 
 def record(key: str, total: int) -> CoordinatorRecord:

@@ -39,11 +39,14 @@ NOT_COORDINATOR = ErrorCode.not_coordinator
 def written(log: Log, *records: CoordinatorRecord, producer_id: int = -1) -> None:
     """Records in the log before the broker leads it; those of a producer are transactional."""
     numbered = [Record(n, NOW, key, value, ()) for n, (key, value) in enumerate(records)]
-    of_producer = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
-    if producer_id < 0:
-        append(log, memoryview(build_batch(numbered)))
-    else:
-        append(log, memoryview(build_batch(numbered, transactional=True, **of_producer)))
+    batch = build_batch(
+        numbered,
+        producer_id=producer_id,
+        producer_epoch=min(producer_id, 0),
+        base_sequence=min(producer_id, 0),
+        transactional=producer_id >= 0,
+    )
+    append(log, memoryview(batch))
 
 
 def ended(log: Log, producer_id: int, control_type: ControlType) -> None:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.control.describe_controller import DescribeControllerResponse
 from barnabas.wire.message_codec import NEVER, MalformedMessage, MessageCodec, VersionedCodec
 from barnabas.wire.message_schema import (
     BOOL,
@@ -176,6 +177,12 @@ def test_a_later_version_is_read_as_the_newest_where_versions_only_add_fields() 
     codec = VersionedCodec(Partitions, newest=1, flexible=NEVER, reads_newer=True)
     written = codec.encode(Partitions("t", (1,)), 1)
     assert codec.decode(b"\0\x09" + written[2:] + b"more") == Partitions("t", (1,))
+
+
+def test_the_state_of_a_controller_may_be_a_long_text() -> None:
+    response = DescribeControllerResponse(error_code=ErrorCode.none, state="x" * 5_000_000)
+    body = write_body(DescribeControllerResponse, response)
+    assert read_body(DescribeControllerResponse, memoryview(body)) == response
 
 
 def test_a_string_that_no_message_can_hold_is_refused() -> None:

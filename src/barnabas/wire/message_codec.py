@@ -7,7 +7,7 @@ skipped. A reader checks every length before it uses it, so bytes from outside a
 import dataclasses
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -162,7 +162,7 @@ def _field(field: "dataclasses.Field[Any]", version: int, flexible: bool) -> Kin
     of_array, may_be_null = is_array(hint), is_nullable(hint)
     nested = nested_entity(hint)
     if nested is None:
-        kind = _primitive(field.metadata["kafka_type"], flexible, may_be_null and not of_array)
+        kind = _primitive(field.metadata, flexible, may_be_null and not of_array)
     else:
         kind = _struct_of(cast(Any, nested), version, flexible)
         if may_be_null and not of_array:
@@ -291,12 +291,14 @@ def _array_of_numbers(layout: struct.Struct, flexible: bool, may_be_null: bool) 
     return Kind(read, write)
 
 
-def _primitive(name: str, flexible: bool, may_be_null: bool) -> Kind:
+def _primitive(metadata: Mapping[str, Any], flexible: bool, may_be_null: bool) -> Kind:
+    name = metadata["kafka_type"]
     if name in _NUMBERS:
         return _number(_NUMBERS[name])
     if name == "string":
+        encode = str.encode if "long" in metadata else as_utf8
         return _sized(
-            lambda data: str(data, "utf-8"), as_utf8, _length(_INT16, flexible), may_be_null
+            lambda data: str(data, "utf-8"), encode, _length(_INT16, flexible), may_be_null
         )
     if name == "bytes":
         return _sized(bytes, bytes, _length(_INT32, flexible), may_be_null)

@@ -27,6 +27,8 @@ INT16: Final[Primitive] = {"kafka_type": "int16"}
 INT32: Final[Primitive] = {"kafka_type": "int32"}
 INT64: Final[Primitive] = {"kafka_type": "int64"}
 STRING: Final[Primitive] = {"kafka_type": "string"}
+# Kafka's strings have 32,767 bytes at most; this one has no limit, in flexible versions.
+LONG_STRING: Final[Primitive] = {"kafka_type": "string", "long": True}
 BYTES: Final[Primitive] = {"kafka_type": "bytes"}
 UUID: Final[Primitive] = {"kafka_type": "uuid"}
 ERROR_CODE: Final[Primitive] = {"kafka_type": "error_code"}

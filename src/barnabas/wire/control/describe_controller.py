@@ -6,7 +6,7 @@ Kafka has no such API. Its number is far from Kafka's own, and ApiVersions does 
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.message_schema import ERROR_CODE, STRING, Entity
+from barnabas.wire.message_schema import ERROR_CODE, LONG_STRING, Entity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,5 +17,5 @@ class DescribeControllerRequest(Entity):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeControllerResponse(Entity):
     error_code: ErrorCode = field(metadata=ERROR_CODE)
-    state: str = field(metadata=STRING)
+    state: str = field(metadata=LONG_STRING)
     """JSON text, or nothing if there is an error."""
