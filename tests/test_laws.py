@@ -14,8 +14,8 @@ from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
-from barnabas.server.delayed.delayed_fetch import packed_answer
-from barnabas.server.fetching.fetch_partition import Wanted
+from barnabas.server.fetching.cached_partitions import CachedPartition
+from barnabas.server.fetching.fetch_responder import packed_answer
 from barnabas.server.requests.replies import Pending
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from barnabas.wire.records.batch import read_header
@@ -154,7 +154,7 @@ def test_a_second_answer_to_a_request_is_not_taken() -> None:
 
 
 def test_a_partition_that_rests_has_its_answer_ready() -> None:
-    wanted = Wanted("orders", FetchPartition(0, 0, 1))
+    wanted = CachedPartition("orders", FetchPartition(0, 0, 1))
     wanted.packed = b"answer"
     assert packed_answer(wanted) == b"answer"
     wanted.packed = b""

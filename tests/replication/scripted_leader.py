@@ -21,7 +21,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.log.log import Log
-from barnabas.server.fetching.fetch_partition import Wanted
+from barnabas.server.fetching.cached_partitions import CachedPartition
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import (
@@ -196,20 +196,22 @@ class ScriptedLeader:
         version: int,
         correlation_id: int,
         context: FetchContext,
-        found: list[tuple[Wanted, PartitionFetched]],
+        found: list[tuple[CachedPartition, PartitionFetched]],
     ) -> list[bytes | bytearray | memoryview]:
-        context.answering()
+        self.sessions.complete(context)
         topics = [
             TopicFetched(None, wanted.topic, [each])
             for wanted, each in found
-            if isinstance(wanted.topic, UUID) and context.worth_sending(wanted, each)
+            if isinstance(wanted.topic, UUID) and context.is_worth_sending(wanted, each)
         ]
+        for wanted, each in found:
+            context.on_sent(wanted, each)
         return write_fetch(version, correlation_id, topics, session_id=context.session_id)
 
     def _is_news(self, each: PartitionFetched) -> bool:
         return bool(each.records or each.code or each.diverging_epoch)
 
-    def _look(self, wanted: Wanted) -> PartitionFetched:
+    def _look(self, wanted: CachedPartition) -> PartitionFetched:
         asked = wanted.partition
         for partition, led in self.led.items():
             if (led.topic_id, partition.partition) == (wanted.topic, asked.partition):

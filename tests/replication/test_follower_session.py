@@ -153,7 +153,7 @@ class Follower:
                 error = refused.code
                 assert not self.session.on_answer(error, 0)
                 continue
-            error = context.answering()
+            error = self.leader.complete(context)
             session = self.leader._sessions[context.session_id]
             assert {
                 (each.topic, each.partition.partition): each.partition for each in session

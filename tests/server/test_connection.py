@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.network.connection import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD, Connection
+from barnabas.server.network.connection import Connection
+from barnabas.server.network.connection_state import ConnectionState
+from barnabas.server.network.receive_buffer import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import Buffer
 from tests.server.raw import (
@@ -34,7 +36,7 @@ def connections(insight: Insight) -> list[Connection]:
 
 
 def buffered(connection: Connection) -> int:
-    return len(connection._buffer)
+    return connection._received.capacity
 
 
 def closings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -230,9 +232,9 @@ def test_a_client_that_reads_nothing_is_served_nothing_more_until_it_does(tmp_pa
             b"".join(fetch(("orders", 0, 0), correlation_id=n) for n in range(count))
         )
         slow = next(one for one in connections(insight) if one.port == client.port)
-        await until(lambda: slow._write_blocked and slow._read_paused)
-        assert slow._transport is not None
-        assert slow._transport.get_write_buffer_size() < 4 * MEGABYTE
+        await until(lambda: slow._state is ConnectionState.BLOCKED and slow._read_paused)
+        assert slow._writer is not None
+        assert slow._writer.transport.get_write_buffer_size() < 4 * MEGABYTE
         assert buffered(slow) <= READ_AHEAD
         # Nobody else notices.
         await (await insight.connect()).ask(produce(("orders", 0, batch())))
@@ -258,7 +260,7 @@ def test_a_client_that_takes_all_at_once_does_not_keep_others_from_their_turn(
         await insight.create("orders")
         client = await insight.connect()
         await client.ask(produce(("orders", 0, batch(bytes(size)))))
-        monkeypatch.setattr("barnabas.server.network.connection.send_now", takes_all)
+        monkeypatch.setattr("barnabas.server.network.sending.send_now", takes_all)
         await client.send(fetch(("orders", 0, 0)) * count)
         async with asyncio.timeout(SOON):
             while sum(turns) < size * count:
@@ -280,9 +282,9 @@ def test_small_answers_that_nobody_reads_stop_the_reading_too(tmp_path: Path) ->
             b"".join(fetch(("orders", 0, 0), correlation_id=n) for n in range(count))
         )
         slow = next(one for one in connections(insight) if one.port == client.port)
-        await until(lambda: slow._write_blocked and slow._read_paused)
-        assert slow._transport is not None
-        assert slow._transport.get_write_buffer_size() < 4 * MEGABYTE
+        await until(lambda: slow._state is ConnectionState.BLOCKED and slow._read_paused)
+        assert slow._writer is not None
+        assert slow._writer.transport.get_write_buffer_size() < 4 * MEGABYTE
         client.read_again()
         size = len(await client.receive()) + 4
         answers = await client.reader.readexactly(size * (count - 1))
@@ -390,7 +392,7 @@ def test_a_client_that_vanishes_within_a_frame_leaves_nothing(
         client = await insight.connect()
         await client.send(produce(("orders", 0, batch(bytes(5000))))[:-1])
         (connection,) = connections(insight)
-        await until(lambda: connection._end > 4000)
+        await until(lambda: connection._received.end > 4000)
         client.vanish()
         await insight.is_at_rest()
         assert insight.leader("orders").log.log_end_offset == 0
@@ -430,7 +432,9 @@ def test_a_stopping_broker_does_not_wait_for_long_polls_or_clients_that_do_not_r
         await waiting.send(fetch(("orders", 0, 1), max_wait_ms=600_000))
         deaf.stop_reading()
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(100)))
-        await until(lambda: any(one._write_blocked for one in connections(insight)))
+        await until(
+            lambda: any(one._state is ConnectionState.BLOCKED for one in connections(insight))
+        )
         await until(lambda: insight.delayed.waiting == 1)
         return waiting, deaf
 

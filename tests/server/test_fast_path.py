@@ -9,7 +9,8 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.server.cluster.config_admin import Alteration, Operation, Resource
-from barnabas.server.network.connection import LONGEST_SHORTCUT, Connection
+from barnabas.server.network.connection import Connection
+from barnabas.server.network.known_requests import LONGEST_SHORTCUT
 from barnabas.wire.records.batch import headers
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
 
@@ -139,7 +140,7 @@ def test_what_tags_make_long_is_not_remembered(tmp_path: Path) -> None:
             tags = b"\x01\x63" + bytes((size & 0x7F | 0x80, size >> 7)) + bytes(size)
             body = plain[4:after_client_id] + tags + plain[after_client_id + 1 :]
             await client.ask(struct.pack(">i", len(body)) + body)
-            assert len(connection_of(insight, client)._shortcuts) == remembered
+            assert len(connection_of(insight, client)._known.shortcuts) == remembered
 
     with_broker(tmp_path, scenario)
 
@@ -150,7 +151,7 @@ def test_an_idempotent_producers_request_is_not_tried_twice(tmp_path: Path) -> N
         client = await insight.connect()
         first = batch(b"x", producer_id=1000, producer_epoch=0, base_sequence=0)
         await client.ask(produce(("orders", 0, first)))
-        assert not connection_of(insight, client)._shortcuts
+        assert not connection_of(insight, client)._known.shortcuts
 
     with_broker(tmp_path, scenario)
 
@@ -161,6 +162,6 @@ def test_internal_topics_are_not_written_by_the_short_way_either(tmp_path: Path)
         client = await insight.connect()
         answer = await client.ask(produce(("__consumer_offsets", 0, batch(b"x"))))
         assert produced(answer)[0] is ErrorCode.invalid_topic_exception
-        assert not connection_of(insight, client)._shortcuts
+        assert not connection_of(insight, client)._known.shortcuts
 
     with_broker(tmp_path, scenario)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import LeaderEpoch
+from barnabas.server.fetching.cached_partitions import CachedPartition, FetchSession, Reader
 from barnabas.server.fetching.fetch_collector import FetchCollector
-from barnabas.server.fetching.fetch_partition import FetchSession, Reader, Wanted
 from barnabas.server.handlers import fetch as fetch_handler
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from tests.replication.leading import F2, F3, ME
@@ -444,7 +444,7 @@ def test_a_client_that_left_partitions_out_is_not_kept_waiting_long(tmp_path: Pa
 
 def test_a_client_that_does_not_come_back_for_what_it_left_out_waits_longer_each_time() -> None:
     session = FetchSession(1, False, Reader(-1, False), now_ms=0)
-    wanted = Wanted("orders", FetchPartition(0, 0, 1))
+    wanted = CachedPartition("orders", FetchPartition(0, 0, 1))
     session.add(wanted)
     assert session.wait_ms(500) == 500
     session.name("orders", [FetchPartition(1, 0, 1)])

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.server.fetching.fetch_partition import TopicKey
+from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
 from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
@@ -60,18 +60,26 @@ def asked(
 def opened(sessions: FetchSessions, *wanted: tuple[TopicKey, int], by_id: bool = False) -> int:
     """A session by a full fetch that was answered; its id, or 0."""
     context = sessions.begin(asked(0, 0, *wanted), by_id=by_id)
-    return answered(context)[1]
+    return answered(sessions, context)[1]
 
 
-def answered(context: FetchContext, **got: Any) -> tuple[list[tuple[TopicKey, int]], int]:
+def answered(
+    sessions: FetchSessions, context: FetchContext, **got: Any
+) -> tuple[list[tuple[TopicKey, int]], int]:
     """Answer the fetch with the same of every partition; what was told, and the session's id."""
-    assert context.answering() == ErrorCode.none
+    assert sessions.complete(context) == ErrorCode.none
     told = [
         (wanted.topic, wanted.partition.partition)
         for wanted in context.wanted
-        if context.worth_sending(wanted, fetched(wanted.partition.partition, **got))
+        if is_sent(context, wanted, fetched(wanted.partition.partition, **got))
     ]
     return told, context.session_id
+
+
+def is_sent(context: FetchContext, wanted: CachedPartition, got: PartitionFetched) -> bool:
+    is_sent = context.is_worth_sending(wanted, got)
+    context.on_sent(wanted, got)
+    return is_sent
 
 
 def fetched(partition: int, **got: Any) -> PartitionFetched:
@@ -89,7 +97,7 @@ def test_a_fetch_without_a_session_leaves_none_and_is_told_everything() -> None:
     sessions, _ = make()
     for _ in range(2):
         context = sessions.begin(asked(0, -1, ("a", 0), ("b", 1)), by_id=False)
-        assert answered(context) == ([("a", 0), ("b", 1)], 0)
+        assert answered(sessions, context) == ([("a", 0), ("b", 1)], 0)
     assert len(sessions) == 0
 
 
@@ -97,7 +105,7 @@ def test_a_full_fetch_has_a_session_only_once_it_is_answered() -> None:
     sessions, _ = make()
     context = sessions.begin(asked(0, 0, ("a", 0)), by_id=False)
     assert len(sessions) == 0
-    told, session_id = answered(context)
+    told, session_id = answered(sessions, context)
     assert told == [("a", 0)]
     assert session_id > 0
     assert len(sessions) == 1
@@ -106,11 +114,14 @@ def test_a_full_fetch_has_a_session_only_once_it_is_answered() -> None:
 def test_an_incremental_fetch_names_nothing_and_is_told_only_what_changed() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0), ("a", 1))
-    assert answered(sessions.begin(asked(session_id, 1), by_id=False)) == ([], session_id)
+    assert answered(sessions, sessions.begin(asked(session_id, 1), by_id=False)) == ([], session_id)
     context = sessions.begin(asked(session_id, 2), by_id=False)
     assert [(w.topic, w.partition.partition) for w in context.wanted] == [("a", 0), ("a", 1)]
-    assert answered(context, high_watermark=6)[0] == [("a", 0), ("a", 1)]
-    assert answered(sessions.begin(asked(session_id, 3), by_id=False), high_watermark=6)[0] == []
+    assert answered(sessions, context, high_watermark=6)[0] == [("a", 0), ("a", 1)]
+    assert (
+        answered(sessions, sessions.begin(asked(session_id, 3), by_id=False), high_watermark=6)[0]
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,15 +138,17 @@ def test_an_incremental_fetch_names_nothing_and_is_told_only_what_changed() -> N
 def test_each_kind_of_news_is_worth_telling(news: dict[str, Any]) -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
-    assert answered(sessions.begin(asked(session_id, 1), by_id=False), **news)[0] == [("a", 0)]
+    assert answered(sessions, sessions.begin(asked(session_id, 1), by_id=False), **news)[0] == [
+        ("a", 0)
+    ]
 
 
 def test_after_an_error_everything_is_told_again() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
-    answered(sessions.begin(asked(session_id, 1), by_id=False), code=1)
-    assert answered(sessions.begin(asked(session_id, 2), by_id=False))[0] == [("a", 0)]
-    assert answered(sessions.begin(asked(session_id, 3), by_id=False))[0] == []
+    answered(sessions, sessions.begin(asked(session_id, 1), by_id=False), code=1)
+    assert answered(sessions, sessions.begin(asked(session_id, 2), by_id=False))[0] == [("a", 0)]
+    assert answered(sessions, sessions.begin(asked(session_id, 3), by_id=False))[0] == []
 
 
 def test_partitions_are_added_moved_and_forgotten() -> None:
@@ -148,15 +161,15 @@ def test_partitions_are_added_moved_and_forgotten() -> None:
         ("b", 0, 77),
     ]
     # What is new to the session is told, whatever there is to tell.
-    assert answered(context)[0] == [("b", 0)]
+    assert answered(sessions, context)[0] == [("b", 0)]
 
 
 def test_a_partition_that_had_records_goes_to_the_end_of_the_order() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0), ("a", 1), ("a", 2))
     context = sessions.begin(asked(session_id, 1), by_id=False)
-    assert context.answering() == ErrorCode.none
-    assert context.worth_sending(context.wanted[0], fetched(0, records=b"batch"))
+    assert sessions.complete(context) == ErrorCode.none
+    assert is_sent(context, context.wanted[0], fetched(0, records=b"batch"))
     context = sessions.begin(asked(session_id, 2), by_id=False)
     assert [wanted.partition.partition for wanted in context.wanted] == [1, 2, 0]
 
@@ -179,23 +192,23 @@ def test_a_wrong_epoch_is_refused_and_the_session_stays(epoch: int) -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
     assert refused(sessions, asked(session_id, epoch)) == ErrorCode.invalid_fetch_session_epoch
-    assert answered(sessions.begin(asked(session_id, 1), by_id=False))[1] == session_id
+    assert answered(sessions, sessions.begin(asked(session_id, 1), by_id=False))[1] == session_id
 
 
 def test_an_answer_that_another_fetch_of_the_session_overtook_has_failed() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
     slow = sessions.begin(asked(session_id, 1), by_id=False)
-    answered(sessions.begin(asked(session_id, 2), by_id=False))
-    assert slow.answering() == ErrorCode.invalid_fetch_session_epoch
+    answered(sessions, sessions.begin(asked(session_id, 2), by_id=False))
+    assert sessions.complete(slow) == ErrorCode.invalid_fetch_session_epoch
 
 
 def test_epochs_begin_anew_after_the_last() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
     sessions._sessions[session_id].epoch = LAST_EPOCH
-    answered(sessions.begin(asked(session_id, LAST_EPOCH), by_id=False))
-    assert answered(sessions.begin(asked(session_id, 1), by_id=False))[1] == session_id
+    answered(sessions, sessions.begin(asked(session_id, LAST_EPOCH), by_id=False))
+    assert answered(sessions, sessions.begin(asked(session_id, 1), by_id=False))[1] == session_id
 
 
 @pytest.mark.parametrize("by_id", [True, False])
@@ -211,7 +224,7 @@ def test_a_session_cannot_change_between_names_and_ids(by_id: bool) -> None:
 def test_a_full_fetch_ends_the_session_that_it_names(epoch: int) -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
-    _, new_id = answered(sessions.begin(asked(session_id, epoch, ("a", 0)), by_id=False))
+    _, new_id = answered(sessions, sessions.begin(asked(session_id, epoch, ("a", 0)), by_id=False))
     assert len(sessions) == (1 if epoch == 0 else 0)
     assert new_id != session_id
     assert refused(sessions, asked(session_id, 1)) == ErrorCode.fetch_session_id_not_found
@@ -248,11 +261,11 @@ def test_the_longest_unused_makes_room_once_it_is_stale() -> None:
     sessions, clock = make(slots=2)
     first, second = opened(sessions, ("a", 0)), opened(sessions, ("b", 0))
     clock.ms += STALE_MS
-    answered(sessions.begin(asked(first, 1), by_id=False))
+    answered(sessions, sessions.begin(asked(first, 1), by_id=False))
     clock.ms += 1
     assert opened(sessions, ("c", 0)) > 0
     assert refused(sessions, asked(second, 1)) == ErrorCode.fetch_session_id_not_found
-    assert answered(sessions.begin(asked(first, 2), by_id=False))[1] == first
+    assert answered(sessions, sessions.begin(asked(first, 2), by_id=False))[1] == first
 
 
 def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() -> None:
@@ -261,8 +274,8 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() -> 
     assert opened(sessions, ("c", 0), ("c", 1)) == 0
     clock.ms += STALE_MS + 1
     for session_id in (small, large):
-        answered(sessions.begin(asked(session_id, 1), by_id=False))
+        answered(sessions, sessions.begin(asked(session_id, 1), by_id=False))
     assert opened(sessions, ("c", 0)) == 0
     assert opened(sessions, ("c", 0), ("c", 1)) > 0
     assert refused(sessions, asked(small, 2)) == ErrorCode.fetch_session_id_not_found
-    assert answered(sessions.begin(asked(large, 2), by_id=False))[1] == large
+    assert answered(sessions, sessions.begin(asked(large, 2), by_id=False))[1] == large

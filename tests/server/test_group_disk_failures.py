@@ -3,6 +3,7 @@
 import logging
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ GROUP = {
 
 def empty_consumer_group(client: Client, group: str) -> None:
     """Make a consumer group by a member that joins and leaves."""
-    beat: dict[str, object] = {
+    beat: dict[str, Any] = {
         "group_id": group,
         "member_id": "m",
         "rebalance_timeout": timedelta(seconds=10),

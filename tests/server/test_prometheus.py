@@ -29,6 +29,7 @@ from barnabas.server.metrics.request_statistics import (
     Times,
     error_codes,
 )
+from barnabas.server.network.connection_state import ConnectionState
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE
 from tests.server.raw import (
@@ -203,7 +204,10 @@ def test_a_client_that_does_not_read_is_seen_in_the_send_times(tmp_path: Path) -
         deaf.stop_reading()
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(50)))
         await until(
-            lambda: any(c._write_blocked for c in insight.listeners.connections._idle_watches)
+            lambda: any(
+                c._state is ConnectionState.BLOCKED
+                for c in insight.listeners.connections._idle_watches
+            )
         )
         deaf.read_again()
         for _ in range(50):

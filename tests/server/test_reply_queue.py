@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from barnabas.replication.leader.leader_replica import LeaderReplica
-from barnabas.server.network.reply_queue import LONGEST_LINE
+from barnabas.server.network.reply_queue import MOST_QUEUED
 from barnabas.wire.apis import ApiKey
 from tests.replication.leading import F2, ME
 from tests.server.followed import BROKER, follow, lead
@@ -182,7 +182,7 @@ def test_there_is_an_end_to_the_line_and_all_get_through(tmp_path: Path) -> None
         await insight.create("orders")
         leader = lead(insight, "orders")
         client, follower = await insight.connect(), await insight.connect()
-        many = 4 * LONGEST_LINE
+        many = 4 * MOST_QUEUED
         sending = asyncio.ensure_future(
             client.send(
                 b"".join(
@@ -193,12 +193,12 @@ def test_there_is_an_end_to_the_line_and_all_get_through(tmp_path: Path) -> None
                 )
             )
         )
-        for end in range(LONGEST_LINE, many + 1, LONGEST_LINE):
+        for end in range(MOST_QUEUED, many + 1, MOST_QUEUED):
             await until(partial(has, leader, end))
             first = await not_told(client, insight)
             await follow(follower, "orders", end)
-            assert await first == (end - LONGEST_LINE, 0, end - LONGEST_LINE)
-            for n in range(end - LONGEST_LINE + 1, end):
+            assert await first == (end - MOST_QUEUED, 0, end - MOST_QUEUED)
+            for n in range(end - MOST_QUEUED + 1, end):
                 assert await told(client) == (n, 0, n)
         await sending
 

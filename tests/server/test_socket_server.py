@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.server.network.connection_quotas import Limits
+from barnabas.server.network.connection_state import ConnectionState
 from tests.server.raw import (
     Insight,
     api_versions,
@@ -32,8 +33,8 @@ def test_connections_have_the_buffers_that_the_properties_ask_for(tmp_path: Path
         client = await insight.connect()
         await client.ask(api_versions())
         (connection,) = insight.listeners.connections._idle_watches
-        assert connection._transport is not None
-        taken = connection._transport.get_extra_info("socket")
+        assert connection._writer is not None
+        taken = connection._writer.transport.get_extra_info("socket")
         # Linux doubles what it is told, for what it keeps beside the bytes.
         sizes = [
             taken.getsockopt(socket.SOL_SOCKET, option)
@@ -83,7 +84,10 @@ def test_an_idle_client_that_never_reads_its_last_answers_is_cut_off(tmp_path: P
         deaf.stop_reading()
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(50)))
         await until(
-            lambda: any(c._write_blocked for c in insight.listeners.connections._idle_watches)
+            lambda: any(
+                c._state is ConnectionState.BLOCKED
+                for c in insight.listeners.connections._idle_watches
+            )
         )
         await until(lambda: len(insight.listeners.connections) == 0)
         deaf.vanish()

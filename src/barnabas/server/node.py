@@ -38,6 +38,7 @@ from barnabas.server.coordinators.leader_writer import LeaderWriter
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.environment import Environment
 from barnabas.server.fetching.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_responder import FetchResponder
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.fetching.follower_fetches import FollowerFetches
 from barnabas.server.fetching.replica_selector import read_replica_selector
@@ -333,16 +334,23 @@ class Node:
                 self.config.optional_str("replica.selector.class"), self.metadata
             ),
         )
+        errors = self._statistics.by_api[ApiKey.FETCH].errors
+        responder = FetchResponder(
+            collector,
+            self._sessions,
+            self.environment.offload,
+            self._failures,
+            self.work,
+            errors,
+        )
         return Fetch(
             self.replicas,
             self.metadata,
             self._sessions,
             self._delayed,
             collector,
-            self.environment.offload,
-            self._failures,
-            self.work,
-            self._statistics.by_api[ApiKey.FETCH].errors,
+            responder,
+            errors,
         )
 
     def observed(self) -> Observed:

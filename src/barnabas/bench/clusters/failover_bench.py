@@ -22,6 +22,7 @@ from rich.console import Console
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode
+from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.bench.bench_plan import Bench
@@ -147,7 +148,7 @@ async def measure(session: Sessions, partitions: int) -> tuple[Took, Took, float
         settings=ControllerSettings,
         connect=reach,
         local=answer,
-        on_fatal=lambda _: None,
+        failures=FailureChannel(asyncio.get_running_loop()),
     )
 
     def handled(event: str) -> Callable[[], bool]:

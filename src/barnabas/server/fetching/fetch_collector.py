@@ -1,8 +1,8 @@
-"""The records of a fetch: a look at each partition, then bytes shared among those with records.
+"""The records of a fetch: the state of each partition, then bytes shared among those with records.
 
-Every partition with records gets some of them in each answer, as far as `max_bytes` allows: a
-client that drains its partitions together never waits for one that stands behind the others. The
-first batch of the first of them is sent however large it is, so that no consumer gets stuck.
+Every partition with records gets some of them in each response, as far as `max_bytes` allows: a
+client that drains its partitions together never waits for one behind the others. The first batch
+of the first partition is sent however large it is, so no consumer gets stuck.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from barnabas.replication.reading import Reading
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.delayed.partition_purgatories import Delayed
-from barnabas.server.fetching.fetch_partition import NamedPartitions, TopicKey, Wanted
+from barnabas.server.fetching.cached_partitions import CachedPartition, NamedPartitions, TopicKey
 from barnabas.server.fetching.fetch_sessions import FetchContext
 from barnabas.server.fetching.follower_fetches import FollowerFetches
 from barnabas.server.fetching.replica_selector import RackAware
@@ -38,13 +38,13 @@ LEAST_SHARE: Final = 1024 * 1024
 
 
 class Found:
-    """What one partition has to give: its answer without records, and where those lie."""
+    """One partition: its part of the response without records, and where the records lie."""
 
     __slots__ = ("answer", "extent", "leader", "reading", "upto", "wanted")
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: CachedPartition,
         answer: PartitionFetched,
         leader: LeaderReplica | None = None,
         reading: Reading | None = None,
@@ -66,18 +66,19 @@ class Found:
 
 
 class Fetched:
-    """All that one look at the wanted partitions found."""
+    """The result of one pass over the wanted partitions."""
 
-    __slots__ = ("found", "size", "urgent")
+    __slots__ = ("found", "idle", "size", "urgent")
 
     def __init__(self, found: list[Found]) -> None:
         self.found = found
+        self.idle: list[Found] = []  # those of a session that have nothing new
         self.size = 0
         self.urgent = False  # an error, or what waiting would not change
 
 
 class FetchCollector:
-    """Looks at partitions that this broker leads; for consumers also at those that it follows."""
+    """Reads partitions that this broker leads; for consumers also those that it follows."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class FetchCollector:
         self.selector = selector
 
     def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
-        """Look at each wanted partition; those with nothing new rest until they change."""
+        """Locate the records of each wanted partition, as far as the limits allow."""
         fetched = Fetched([self._look(each, request, version) for each in context.wanted])
         hungry = []
         for found in fetched.found:
@@ -110,12 +111,18 @@ class FetchCollector:
                 answer.code or answer.diverging_epoch or answer.preferred_read_replica != NO_REPLICA
             ):
                 fetched.urgent = True
-            elif found.wanted.session is not None and not (self.selector and request.rack_id):
-                # Which replica is the best to read from may change without an event.
-                self._rest(found, request.replica_id, version)
+            elif found.wanted.session is not None:
+                fetched.idle.append(found)
         if hungry:
             self._share(hungry, request, fetched)
         return fetched
+
+    def rest(self, fetched: Fetched, request: FetchRequest, version: int) -> None:
+        """Let partitions with nothing new rest until they change."""
+        if self.selector and request.rack_id:
+            return  # the replica to read from may change without an event
+        for found in fetched.idle:
+            self._rest(found, request.replica_id, version)
 
     def note_follower(self, request: FetchRequest, context: FetchContext) -> None:
         """Take note of what a follower has, by the offsets that it fetches from."""
@@ -133,7 +140,7 @@ class FetchCollector:
                 self._follower_fetches.on_sent(*found.wanted.key, found.extent.size)
 
     def _rest(self, found: Found, replica_id: int, version: int) -> None:
-        """Let a partition rest if the client has all of it and was sent its offsets."""
+        """Rest if the client has all of the partition and was sent its offsets."""
         wanted, answer, leader = found.wanted, found.answer, found.leader
         if not wanted.is_sent(answer.high_watermark, answer.log_start_offset):
             return
@@ -197,7 +204,7 @@ class FetchCollector:
 
     # -- looking -------------------------------------------------------------
 
-    def _look(self, wanted: Wanted, request: FetchRequest, version: int) -> Found:
+    def _look(self, wanted: CachedPartition, request: FetchRequest, version: int) -> Found:
         """The state of one partition; no record is located yet."""
         partition, offset = wanted.partition, wanted.partition.fetch_offset
         try:
@@ -229,7 +236,7 @@ class FetchCollector:
             return Found(wanted, PartitionFetched(partition.partition, int(e.code)))
 
     def _find(
-        self, wanted: Wanted, request: FetchRequest, version: int
+        self, wanted: CachedPartition, request: FetchRequest, version: int
     ) -> tuple[LeaderReplica | None, Reading]:
         """The replica to read from: the leader, or a follower where that will do."""
         leader = self._leader(wanted)
@@ -247,7 +254,7 @@ class FetchCollector:
                 return None, Reading(follower.log, follower.high_watermark, follower.epoch)
         raise BrokerError(self._replicas.why_not(*wanted.key))
 
-    def _leader(self, wanted: Wanted) -> LeaderReplica | None:
+    def _leader(self, wanted: CachedPartition) -> LeaderReplica | None:
         """The leader of this very topic's partition, if it is here."""
         topic, key = wanted.topic, wanted.key
         leader = None if key is None else self._leader_of(key)

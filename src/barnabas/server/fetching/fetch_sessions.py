@@ -6,22 +6,21 @@ another session with a full fetch: a session is a saving, never a promise.
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.clock import MonotonicTime
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
-from barnabas.server.fetching.fetch_partition import (
+from barnabas.server.fetching.cached_partitions import (
+    CachedPartition,
+    CachedPartitions,
     FetchSession,
     NamedPartitions,
     Reader,
-    Repeated,
     TopicKey,
-    Wanted,
 )
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest, PartitionFetched
 
@@ -30,59 +29,55 @@ NO_SESSION: Final = -1
 _LAST_EPOCH: Final = 2**31 - 1
 
 
+class Opening(NamedTuple):
+    """A session that a full fetch asks for."""
+
+    by_id: bool
+    reader: Reader
+
+
 @dataclass(slots=True)
 class FetchContext:
-    """One fetch: what to read, and how its answer is cut down to what changed."""
+    """One fetch: the partitions to read, and those that its response must hold."""
 
     session: FetchSession | None
     incremental: bool
-    wanted: list[Wanted]  # to look at; of what is fetched repeatedly, what is due
+    wanted: list[CachedPartition]  # to look at; of what is fetched repeatedly, what is due
     epoch: int = 0
-    open: Callable[[list[Wanted]], FetchSession | None] | None = None
-    repeated: Repeated | None = None  # the session, or what stands for it
-    named: list[Wanted] | None = None  # to be answered for, if that is more
+    opening: Opening | None = None  # the session to open when the fetch is complete
+    repeated: CachedPartitions | None = None  # the session, or what stands for it
+    named: list[CachedPartition] | None = None  # to be answered for, if that is more
 
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.session_id
 
     def refresh(self) -> None:
-        """Take in what became due while the fetch waited."""
+        """Add the partitions that became due while the fetch waited."""
         if self.repeated is not None:
             self.wanted = list(self.repeated.due)
 
     def listen(self, purgatory: Purgatory[DelayedOperation]) -> None:
-        """Let the fetch be woken by whatever happens to its partitions."""
+        """Wake the fetch when anything happens to its partitions."""
         if self.repeated is not None:
             for wanted in self.wanted:
                 wanted.listen(purgatory)
 
-    def answering(self) -> ErrorCode:
-        """Open the session of a full fetch, now that there is an answer; fail one overtaken.
-
-        A client that went away while its fetch waited leaves no session that nobody knows of.
-        An incremental fetch whose session ended meanwhile, or went on with another, has failed.
-        """
-        if self.open is not None:
-            self.session = self.open(self.wanted)
-        elif self.session is not None and self.session.is_closed:
-            return ErrorCode.fetch_session_id_not_found
-        elif self.session is not None and self.session.epoch != self.epoch:
-            return ErrorCode.invalid_fetch_session_epoch
-        return ErrorCode.none
-
-    def worth_sending(self, wanted: Wanted, got: PartitionFetched) -> bool:
-        """Whether the client must be sent this partition; remembers what it was sent."""
-        changed = (
-            len(got.records) > 0
+    def is_worth_sending(self, wanted: CachedPartition, got: PartitionFetched) -> bool:
+        """Whether the response must hold this partition: an incremental one holds the changed."""
+        return (
+            not self.incremental
+            or len(got.records) > 0
             or got.code != 0
             or got.diverging_epoch is not None
             or not wanted.is_sent(got.high_watermark, got.log_start_offset)
         )
+
+    def on_sent(self, wanted: CachedPartition, got: PartitionFetched) -> None:
+        """Remember what the client knows of this partition now, whether or not it was sent."""
         wanted.on_sent(got)
         if len(got.records) > 0 and wanted.session is not None:
             wanted.session.on_records_sent(wanted)
-        return changed or not self.incremental
 
 
 class FetchSessions:
@@ -117,8 +112,8 @@ class FetchSessions:
             wanted = _named(request)
             if request.session_epoch == NO_SESSION or not wanted:
                 return FetchContext(None, False, wanted)
-            opening = partial(self._open, by_id, reader_of(request))
-            return FetchContext(None, False, wanted, open=opening)
+            opening = Opening(by_id, reader_of(request))
+            return FetchContext(None, False, wanted, opening=opening)
         return self._resume(request, by_id)
 
     def _resume(self, request: FetchRequest, by_id: bool) -> FetchContext:
@@ -143,8 +138,25 @@ class FetchSessions:
         session.on_fetch(reader_of(request), self._time.now_ms())
         return FetchContext(session, True, list(session.due), session.epoch, repeated=session)
 
-    def _open(self, by_id: bool, reader: Reader, wanted: list[Wanted]) -> FetchSession | None:
-        """A new session, or None where there is no room: the client then fetches in full."""
+    def complete(self, context: FetchContext) -> ErrorCode:
+        """Open the session of a full fetch, now that there is a response.
+
+        A client that disconnected while its fetch waited leaves no session behind. An incremental
+        fetch fails if its session ended meanwhile, or went on with another fetch.
+        """
+        session = context.session
+        if context.opening is not None:
+            context.session = self._open(*context.opening, context.wanted)
+        elif session is not None and session.is_closed:
+            return ErrorCode.fetch_session_id_not_found
+        elif session is not None and session.epoch != context.epoch:
+            return ErrorCode.invalid_fetch_session_epoch
+        return ErrorCode.none
+
+    def _open(
+        self, by_id: bool, reader: Reader, wanted: list[CachedPartition]
+    ) -> FetchSession | None:
+        """A new session, or None if there is no room: the client then sends full fetches."""
         if len(self._sessions) >= self._slots and not self._evict(len(wanted)):
             return None
         session_id = 0
@@ -181,16 +193,16 @@ def reader_of(request: FetchRequest) -> Reader:
     return Reader(request.replica_id, request.read_committed)
 
 
-def _named(request: FetchRequest) -> list[Wanted]:
+def _named(request: FetchRequest) -> list[CachedPartition]:
     """What a request names; a partition that it names twice counts once, as named last."""
-    named: list[Wanted] = []
-    found: dict[TopicKey, dict[int, Wanted]] = {}
+    named: list[CachedPartition] = []
+    found: dict[TopicKey, dict[int, CachedPartition]] = {}
     for key, partitions in _topics(request):
         known = found.setdefault(key, {})
         for partition in partitions:
             wanted = known.get(partition.partition)
             if wanted is None:
-                known[partition.partition] = wanted = Wanted(key, partition)
+                known[partition.partition] = wanted = CachedPartition(key, partition)
                 named.append(wanted)
             else:
                 wanted.partition = partition

@@ -8,27 +8,23 @@ the answer and each partition's own limit its share; see `fetch_collector`.
 """
 
 from collections import Counter
-from functools import partial
 from typing import Final
 
-from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.failures import FailureChannel
-from barnabas.base.offload import Offload
+from barnabas.base.errors import BrokerError
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.delayed.delayed_fetch import DelayedFetch, FetchUnderWay, Shortcut
+from barnabas.server.delayed.delayed_fetch import DelayedFetch, RepeatedAt
 from barnabas.server.delayed.partition_purgatories import Delayed, Key
-from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
-from barnabas.server.fetching.fetch_partition import NamedPartitions, TopicKey
+from barnabas.server.fetching.cached_partitions import NamedPartitions, TopicKey
+from barnabas.server.fetching.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_responder import FetchCall, FetchResponder
 from barnabas.server.fetching.fetch_sessions import NO_SESSION, FetchSessions, reader_of
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.repeated_fetch import RepeatedFetch
-from barnabas.server.requests.replies import Answer, Pending, Reply, Work
+from barnabas.server.requests.replies import Pending, Reply
 from barnabas.wire.fetch.fetch_codec import (
     BY_TOPIC_ID,
-    Buffer,
     FetchRequest,
-    PartitionFetched,
     read_fetch,
     write_fetch,
 )
@@ -55,9 +51,7 @@ class Fetch:
         sessions: FetchSessions,
         delayed: Delayed,
         collector: FetchCollector,
-        offload: Offload,
-        failures: FailureChannel,
-        work: Work,
+        responder: FetchResponder,
         errors: Counter[int],
     ) -> None:
         self._replicas = replicas
@@ -65,11 +59,9 @@ class Fetch:
         self._sessions = sessions
         self._delayed = delayed
         self._collector = collector
-        self._offload = offload
-        self._failures = failures
+        self._responder = responder
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
-        self._work = work
-        self._errors = errors  # by code, what partitions and sessions were answered with
+        self._errors = errors  # by code, what sessions were refused with
 
     def __call__(
         self,
@@ -80,7 +72,7 @@ class Fetch:
         connection: Connection,
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
-        shortcut: Shortcut | None = None
+        repeated: RepeatedAt | None = None
         if single is not None and self._collector.selector is None:
             again = RepeatedFetch(
                 single,
@@ -95,7 +87,7 @@ class Fetch:
                 connection.remember(frame, single.offset_at, again)
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
-                shortcut = partial(again.answer, single.fetch_offset, correlation_id)
+                repeated = RepeatedAt(again, single.fetch_offset, correlation_id)
         known = connection.fetches if single is None else None
         request = read_fetch(version, frame, position, None if known is None else known.memo)
         named = self._named(request, version, connection) if single is None else None
@@ -107,13 +99,11 @@ class Fetch:
         if request.replica_id >= 0:
             self._collector.note_follower(request, context)
             context.refresh()
-        under_way = FetchUnderWay(
-            self._collector, request, context, version, correlation_id, self._errors
-        )
-        fetched = under_way.collect()
-        if under_way.is_enough(fetched) or request.max_wait_ms <= 0:
-            return self._answer(under_way, fetched)
-        return self._wait(under_way, shortcut)
+        call = FetchCall(request, context, version, correlation_id)
+        fetched = self._responder.collect(call)
+        if request.max_wait_ms <= 0 or self._responder.is_enough(call, fetched):
+            return self._responder.respond(call, fetched)
+        return self._wait(call, repeated)
 
     def _named(
         self, request: FetchRequest, version: int, connection: Connection
@@ -129,11 +119,11 @@ class Fetch:
             connection.fetches = None if too_many else NamedPartitions(reader, version)
         return connection.fetches
 
-    def _wait(self, under_way: FetchUnderWay, shortcut: Shortcut | None) -> Pending:
-        """Answer when there is enough, or the time is over."""
-        request, context = under_way.request, under_way.context
+    def _wait(self, call: FetchCall, repeated: RepeatedAt | None) -> Pending:
+        """Respond when there is enough, or the time is over."""
+        request, context = call.request, call.context
         purgatory = self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
-        operation = DelayedFetch(under_way, self._answer, shortcut)
+        operation = DelayedFetch(call, self._responder, repeated)
         max_wait_ms = request.max_wait_ms
         keys: list[Key] = []
         if context.repeated is None:
@@ -152,42 +142,3 @@ class Fetch:
                 self._answers.clear()
             ready = self._answers[key] = single_answer(*key)
         return ready
-
-    def _answer(
-        self, under_way: FetchUnderWay, fetched: Fetched, pending: Pending | None = None
-    ) -> Answer | Pending:
-        """The response, at once if everything is in the page cache, otherwise when it is read."""
-        buffers: list[Buffer] = []
-        for found in fetched.found:
-            warm = self._warm(found) if found.extent.size else b""
-            if warm is None:
-                return self._read_cold(under_way, fetched, pending or Pending())
-            buffers.append(warm)
-        return under_way.response(fetched, buffers)
-
-    def _warm(self, found: Found) -> Buffer | None:
-        try:
-            return found.extent.warm()
-        except DiskFault as fault:
-            return self._unreadable(found, fault)
-
-    def _unreadable(self, found: Found, fault: DiskFault) -> bytes:
-        self._failures.disk_failed(fault)
-        code = int(ErrorCode.kafka_storage_error)
-        found.answer = PartitionFetched(found.answer.partition, code)
-        return b""
-
-    def _read_cold(self, under_way: FetchUnderWay, fetched: Fetched, pending: Pending) -> Pending:
-        async def read() -> Answer:
-            buffers = [await self._load(found) for found in fetched.found]
-            return under_way.response(fetched, buffers)
-
-        return self._work.answer(pending, "api=FETCH", read())
-
-    async def _load(self, found: Found) -> Buffer:
-        if not found.extent.size:
-            return b""
-        try:
-            return await self._offload(found.extent.load)
-        except DiskFault as fault:
-            return self._unreadable(found, fault)

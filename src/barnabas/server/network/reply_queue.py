@@ -1,4 +1,4 @@
-"""Answers that stand in line, so that they leave in the order of their requests."""
+"""The responses of one connection that are waited for, in the order of their requests."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,28 +7,28 @@ from typing import Final
 from barnabas.server.requests.replies import Answer, Pending, Refusal
 from barnabas.wire.fetch.fetch_codec import Buffer
 
-# So many stand in line at the most.
-LONGEST_LINE: Final = 32
+# So many are queued at the most.
+MOST_QUEUED: Final = 32
 
 
-class Line(deque[Pending | Answer | Refusal]):
-    """Of one connection: answers that are not there yet, and such as stand behind them."""
+class ReplyQueue(deque[Pending | Answer | Refusal]):
+    """Responses that are not there yet, and responses behind them."""
 
     __slots__ = ()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing may be added: the last has to be answered first, or there are enough."""
+        """Whether no request may begin: the last has to be answered first, or there are enough."""
         if not self:
             return False
         last = self[-1]
         is_open = last.next_may_begin if isinstance(last, Pending) else type(last) is not Refusal
-        return not is_open or len(self) >= LONGEST_LINE
+        return not is_open or len(self) >= MOST_QUEUED
 
     def take(self, out: list[Buffer], waited: Callable[[Pending], object]) -> Refusal | None:
-        """Put the answers to `out` that nothing stands before; `waited` is told whose they were.
+        """Move the responses at the head to `out`, and call `waited` for each that was pending.
 
-        Returns the refusal that they end with, if they do.
+        Returns the refusal that they end with, if any.
         """
         while self:
             first = self[0]
@@ -47,7 +47,7 @@ class Line(deque[Pending | Answer | Refusal]):
         return None
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """The client disconnected."""
         waiting = [each for each in self if isinstance(each, Pending)]
         self.clear()
         for each in waiting:

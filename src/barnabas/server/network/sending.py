@@ -1,19 +1,22 @@
-"""Answers straight to the socket: what it takes at once need not pass through the event loop."""
+"""Responses straight to the socket: what it accepts at once does not pass through the loop."""
 
+import asyncio
 import os
-from typing import Final
+from typing import Final, cast
 
 from barnabas.base.twins import use_compiled
 from barnabas.wire.fetch.fetch_codec import Buffer
 
+# Below this, one buffer is sent sooner than several.
+JOIN_BELOW: Final = 32 * 1024
 # No call may get more (IOV_MAX of Linux).
 MOST_PARTS: Final = 1024
 
 
 def send_now(descriptor: int, parts: list[Buffer]) -> int:
-    """Send as much as the socket takes without waiting; tells how many bytes that was.
+    """Send as much as the socket accepts without waiting; returns how many bytes that was.
 
-    None, if the connection is broken: the event loop finds that out by itself.
+    0 if the connection is broken: the event loop finds that out by itself.
     """
     try:
         return os.writev(descriptor, parts[:MOST_PARTS])
@@ -25,9 +28,42 @@ use_compiled(globals(), "barnabas.server.network._sending", "send_now")
 
 
 def unsent(parts: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left of `parts` behind so many bytes."""
+    """The rest of `parts` after so many bytes."""
     for number, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[number + 1 :]]
         sent -= len(part)
     return []
+
+
+class SocketWriter:
+    """Writes to one transport, past its buffer while that is empty."""
+
+    __slots__ = ("_descriptor", "transport")
+
+    def __init__(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self.transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        is_plain = sock is not None and transport.get_extra_info("sslcontext") is None
+        self._descriptor = sock.fileno() if is_plain else -1
+
+    def send(self, out: list[Buffer], size: int) -> None:
+        """Let the socket accept what it can, and leave the rest to the loop."""
+        transport = self.transport
+        # A transport that closes may have given up the descriptor, and another have got it.
+        if (
+            self._descriptor >= 0
+            and not transport.get_write_buffer_size()
+            and not transport.is_closing()
+        ):
+            sent = send_now(self._descriptor, out)
+            if sent == size:
+                return
+            out, size = unsent(out, sent), size - sent
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size <= JOIN_BELOW:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)

@@ -1,7 +1,7 @@
-"""One partition of a fetch, and what a client fetches again and again.
+"""The partitions of a fetch, cached for a client that fetches them again and again.
 
-Of those partitions some are *due*: the next fetch has to look at them. Every other one *rests*:
-the client has all of it, was sent its offsets, and a listener in the purgatory makes it due again
+Some of them are *due*: the next fetch has to check them. All others *rest*: the client has all of
+their records, was sent their offsets, and a listener in the purgatory makes a partition due again
 when anything happens to it. So a fetch costs what changed, not what the client subscribes to.
 """
 
@@ -29,8 +29,8 @@ class Reader(NamedTuple):
     read_committed: bool
 
 
-class Wanted:
-    """A partition to fetch from; in a session, also what the client was last sent of it."""
+class CachedPartition:
+    """A partition to fetch from; in a session, also the offsets that the client was sent last."""
 
     __slots__ = (
         "_follower",
@@ -45,7 +45,7 @@ class Wanted:
     )
 
     def __init__(
-        self, topic: TopicKey, partition: FetchPartition, session: "Repeated | None" = None
+        self, topic: TopicKey, partition: FetchPartition, session: "CachedPartitions | None" = None
     ) -> None:
         """`topic` as the client named it."""
         self.topic = topic
@@ -59,7 +59,7 @@ class Wanted:
         self._follower: Follower | None = None
 
     def on_event(self) -> bool:
-        """Make the partition due, as it changed; a fetch that waits looks at it soon."""
+        """Make the partition due, since it changed; a fetch that waits checks it soon."""
         session = self.session
         self.stir()
         if session is not None:
@@ -109,7 +109,7 @@ class Wanted:
         self.log_start_offset = -1 if got.code else got.log_start_offset
 
 
-class Repeated:
+class CachedPartitions:
     """The partitions that one client fetches again and again."""
 
     __slots__ = ("due", "is_closed", "last_fetch", "reader", "topics", "waiting")
@@ -118,16 +118,16 @@ class Repeated:
         self.reader = reader
         self.last_fetch = LastFetch(now_ms)
         # By index within each topic: an id is slow to hash, and there are many partitions.
-        self.topics: dict[TopicKey, dict[int, Wanted]] = {}
-        self.due: dict[Wanted, None] = {}  # in the order of their turns
+        self.topics: dict[TopicKey, dict[int, CachedPartition]] = {}
+        self.due: dict[CachedPartition, None] = {}  # in the order of their turns
         self.waiting: DelayedOperation | None = None
         self.is_closed = False
 
-    def __iter__(self) -> Iterator[Wanted]:
+    def __iter__(self) -> Iterator[CachedPartition]:
         for partitions in self.topics.values():
             yield from partitions.values()
 
-    def on_records_sent(self, wanted: Wanted) -> None:
+    def on_records_sent(self, wanted: CachedPartition) -> None:
         """Put the partition last, so that a small `max_bytes` does not starve those behind it."""
         if wanted in self.due:
             del self.due[wanted]
@@ -145,7 +145,7 @@ class Repeated:
         self.due = dict.fromkeys(self)
 
 
-class NamedPartitions(Repeated):
+class NamedPartitions(CachedPartitions):
     """The partitions that a client without a session names in each of its requests.
 
     It is answered with all of them each time; those that rest have their answers ready. It lives
@@ -159,7 +159,9 @@ class NamedPartitions(Repeated):
         self.version = version
         self.memo = PartitionMemo()
 
-    def name(self, topics: Iterable[tuple[TopicKey, list[FetchPartition]]]) -> list[Wanted]:
+    def name(
+        self, topics: Iterable[tuple[TopicKey, list[FetchPartition]]]
+    ) -> list[CachedPartition]:
         """All that a request names, in its order; what it names no more is forgotten."""
         before, self.topics = self.topics, {}
         due, named = self.due, []
@@ -174,7 +176,7 @@ class NamedPartitions(Repeated):
                         now[index].partition = partition
                         due[now[index]] = None
                         continue
-                    wanted = Wanted(topic, partition, self)
+                    wanted = CachedPartition(topic, partition, self)
                     due[wanted] = None
                 elif wanted.partition is not partition:
                     wanted.stir()
@@ -189,7 +191,7 @@ class NamedPartitions(Repeated):
         return named
 
 
-class FetchSession(Repeated):
+class FetchSession(CachedPartitions):
     """The partitions of a fetch session, of which the client names only what changed."""
 
     __slots__ = (
@@ -216,21 +218,21 @@ class FetchSession(Repeated):
     def __len__(self) -> int:
         return self._count
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, wanted: CachedPartition) -> None:
         wanted.session = self
         self._count += 1
         self.topics.setdefault(wanted.topic, {})[wanted.partition.partition] = wanted
         self.due[wanted] = None
 
     def name(self, topic: TopicKey, partitions: list[FetchPartition]) -> None:
-        """Take in what a request says of a topic's partitions, which makes them due."""
+        """Apply what a request says of a topic's partitions, and make them due."""
         if not partitions:
             return
         known = self.topics.setdefault(topic, {})
         for partition in partitions:
             wanted = known.get(partition.partition)
             if wanted is None:
-                wanted = known[partition.partition] = Wanted(topic, partition, self)
+                wanted = known[partition.partition] = CachedPartition(topic, partition, self)
                 self._count += 1
                 if self._left_out:
                     self._left_out.discard((topic, partition.partition))
@@ -260,7 +262,7 @@ class FetchSession(Repeated):
             self.stir()
         self.last_fetch.ms = now_ms
 
-    def on_records_sent(self, wanted: Wanted) -> None:
+    def on_records_sent(self, wanted: CachedPartition) -> None:
         self._patience_ms = 0
         super().on_records_sent(wanted)
 

@@ -1,0 +1,167 @@
+"""The response to a Fetch: records from the page cache or the disk, in one frame."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.base.errors import DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
+from barnabas.base.laws import law
+from barnabas.base.offload import Offload
+from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
+from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
+from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
+from barnabas.server.requests.replies import Answer, Pending, Work
+from barnabas.wire.fetch.fetch_codec import (
+    Buffer,
+    FetchRequest,
+    PartitionFetched,
+    TopicFetched,
+    write_fetch,
+)
+
+
+@dataclass(slots=True)
+class FetchCall:
+    """One Fetch request: its body, its session, and the header of its response."""
+
+    request: FetchRequest
+    context: FetchContext
+    version: int
+    correlation_id: int
+
+    def is_enough(self, fetched: Fetched, max_bytes: int) -> bool:
+        """Whether to respond now; more than a response may hold would never come."""
+        request, context = self.request, self.context
+        if fetched.urgent or fetched.size >= min(request.min_bytes, request.max_bytes, max_bytes):
+            return True
+        return not (context.wanted or context.named or context.session)
+
+    def response(self, sent: Mapping[CachedPartition, PartitionFetched]) -> list[Buffer]:
+        """The frame of what is sent; a client without a session gets all partitions it named."""
+        context, partitions = self.context, dict[CachedPartition, PartitionFetched | bytes](sent)
+        if context.named is not None:
+            partitions = {each: sent.get(each) or packed_answer(each) for each in context.named}
+        return write_fetch(
+            self.version,
+            self.correlation_id,
+            _by_topic(partitions),
+            session_id=context.session_id,
+        )
+
+    def error(self, code: ErrorCode) -> list[Buffer]:
+        """The frame of a response that is only an error."""
+        session_id = self.context.session_id
+        return write_fetch(self.version, self.correlation_id, (), code, session_id)
+
+
+class FetchResponder:
+    """Reads the records that were located, and responds; sessions and throttles take note of it."""
+
+    def __init__(
+        self,
+        collector: FetchCollector,
+        sessions: FetchSessions,
+        offload: Offload,
+        failures: FailureChannel,
+        work: Work,
+        errors: Counter[int],
+    ) -> None:
+        """`errors` counts the codes that are sent for partitions and sessions."""
+        self._collector = collector
+        self._sessions = sessions
+        self._offload = offload
+        self._failures = failures
+        self._work = work
+        self._errors = errors
+
+    def collect(self, call: FetchCall) -> Fetched:
+        """Locate what can be sent now; partitions with nothing new rest until they change."""
+        fetched = self._collector.collect(call.request, call.context, call.version)
+        self._collector.rest(fetched, call.request, call.version)
+        return fetched
+
+    def is_enough(self, call: FetchCall, fetched: Fetched) -> bool:
+        return call.is_enough(fetched, self._collector.max_bytes)
+
+    def respond(
+        self, call: FetchCall, fetched: Fetched, pending: Pending | None = None
+    ) -> Answer | Pending:
+        """The response, or `pending` if a thread has to read some of the records from the disk."""
+        buffers: list[Buffer] = []
+        for found in fetched.found:
+            warm = self._warm(found) if found.extent.size else b""
+            if warm is None:
+                reading = self._respond_cold(call, fetched)
+                return self._work.answer(pending or Pending(), "api=FETCH", reading)
+            buffers.append(warm)
+        return self._send(call, fetched, buffers)
+
+    def _warm(self, found: Found) -> Buffer | None:
+        try:
+            return found.extent.warm()
+        except DiskFault as fault:
+            return self._unreadable(found, fault)
+
+    async def _respond_cold(self, call: FetchCall, fetched: Fetched) -> Answer:
+        buffers = [await self._load(found) for found in fetched.found]
+        return self._send(call, fetched, buffers)
+
+    async def _load(self, found: Found) -> Buffer:
+        if not found.extent.size:
+            return b""
+        try:
+            return await self._offload(found.extent.load)
+        except DiskFault as fault:
+            return self._unreadable(found, fault)
+
+    def _unreadable(self, found: Found, fault: DiskFault) -> bytes:
+        self._failures.disk_failed(fault)
+        code = int(ErrorCode.kafka_storage_error)
+        found.answer = PartitionFetched(found.answer.partition, code)
+        return b""
+
+    def _send(self, call: FetchCall, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
+        context = call.context
+        if code := self._sessions.complete(context):
+            self._errors[code] += 1
+            return call.error(code)
+        if call.request.replica_id >= 0:
+            self._collector.on_sent(fetched)
+        sent: dict[CachedPartition, PartitionFetched] = {}
+        for found, records in zip(fetched.found, buffers, strict=True):
+            got = found.answer._replace(records=records) if records else found.answer
+            if got.code:
+                self._errors[got.code] += 1
+            if context.is_worth_sending(found.wanted, got):
+                sent[found.wanted] = got
+            context.on_sent(found.wanted, got)
+        return call.response(sent)
+
+
+def packed_answer(partition: CachedPartition) -> bytes:
+    """The part of the response for a partition that rests. Keeps SRV-2."""
+    law(
+        partition.packed != b"",
+        "SRV-2 a partition that rests has its answer ready",
+        key=partition.key,
+    )
+    return partition.packed
+
+
+def _by_topic(sent: Mapping[CachedPartition, PartitionFetched | bytes]) -> list[TopicFetched]:
+    """Partitions in their order; those of one topic that follow each other go together."""
+    topics: list[TopicFetched] = []
+    last: TopicKey | None = None
+    partitions: list[PartitionFetched | bytes] = []
+    for each, got in sent.items():
+        topic = each.topic
+        if topic is not last and topic != last:
+            last, partitions = topic, []
+            topics.append(
+                TopicFetched(topic, None, partitions)
+                if isinstance(topic, str)
+                else TopicFetched(None, topic, partitions)
+            )
+        partitions.append(got)
+    return topics

@@ -1,0 +1,139 @@
+"""The receive buffer: the same frames however the bytes arrive, and memory within bounds."""
+
+import struct
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.server.network.receive_buffer import (
+    FIRST_BUFFER,
+    KEPT_BUFFER,
+    LARGE,
+    READ_AHEAD,
+    BadFrameSize,
+    ReceiveBuffer,
+    bad_size,
+)
+
+MOST = 2**20
+
+
+def framed(payloads: Sequence[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
+
+
+def read(buffer: ReceiveBuffer, data: memoryview, most: int) -> memoryview:
+    """One read of a socket that has `data`; returns what is left in the socket."""
+    room = buffer.writable()
+    size = min(len(room), len(data), most)
+    room[:size] = data[:size]
+    buffer.end += size
+    return data[size:]
+
+
+def served(buffer: ReceiveBuffer) -> list[bytes]:
+    """All whole frames, and room for more, as a connection does it after a read."""
+    was_filled = buffer.end == buffer.capacity
+    frames = []
+    while (frame := buffer.next_frame(MOST)) is not None:
+        frames.append(bytes(frame))
+    buffer.release()
+    if not (was_filled and buffer.grow()) and buffer.is_full:
+        assert buffer.make_room()
+    return frames
+
+
+def frames_of(data: bytes, reads: Sequence[int]) -> list[bytes]:
+    """The frames of `data`, if the socket gives it in pieces of these sizes, over and over."""
+    buffer, left, frames, turn = ReceiveBuffer(), memoryview(data), list[bytes](), 0
+    while left:
+        left = read(buffer, left, reads[turn % len(reads)])
+        frames += served(buffer)
+        turn += 1
+        assert buffer.capacity <= max(READ_AHEAD, 4 * len(data))
+    assert buffer.start == buffer.end == 0
+    return frames
+
+
+PAYLOADS = st.lists(
+    st.one_of(
+        st.binary(max_size=60),
+        st.integers(0, 3 * LARGE).map(lambda size: bytes([size % 251]) * size),
+    ),
+    max_size=12,
+)
+READS = st.lists(
+    st.one_of(st.integers(1, 9), st.integers(1, 2 * READ_AHEAD)), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PAYLOADS, READS.filter(lambda reads: max(reads) > 500))
+def test_any_split_of_the_bytes_gives_the_same_frames(
+    payloads: list[bytes], reads: list[int]
+) -> None:
+    assert frames_of(framed(payloads), reads) == payloads
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 7))
+def test_bytes_that_come_one_by_one_give_the_same_frames(payloads: list[bytes], by: int) -> None:
+    assert frames_of(framed(payloads), [by]) == payloads
+
+
+def test_a_frame_that_is_not_whole_is_not_handed_out_and_stays() -> None:
+    buffer = ReceiveBuffer()
+    whole = framed([b"request"])
+    read(buffer, memoryview(whole[:-1]), MOST)
+    assert buffer.next_frame(MOST) is None
+    read(buffer, memoryview(whole[-1:]), MOST)
+    frame = buffer.next_frame(MOST)
+    assert frame is not None
+    assert bytes(frame) == b"request"
+
+
+def test_memory_follows_the_bytes_received_and_not_the_size_announced() -> None:
+    buffer = ReceiveBuffer()
+    read(buffer, memoryview(struct.pack(">i", 50 * MOST) + bytes(FIRST_BUFFER)), MOST)
+    while buffer.is_full:
+        assert buffer.make_room()
+    assert buffer.capacity <= 4 * FIRST_BUFFER
+
+
+def test_a_large_buffer_is_given_back_when_its_request_is_served() -> None:
+    large = framed([bytes(2 * KEPT_BUFFER)])
+    buffer, left = ReceiveBuffer(), memoryview(large)
+    while left:
+        left = read(buffer, left, MOST)
+        if left and buffer.is_full:
+            assert buffer.make_room()
+    assert buffer.next_frame(2 * KEPT_BUFFER) is not None
+    buffer.release()
+    assert buffer.capacity == FIRST_BUFFER
+
+
+def test_frames_that_fill_the_buffer_wait_there_until_they_are_served() -> None:
+    buffer = ReceiveBuffer()
+    read(buffer, memoryview(framed([bytes(1020)] * 20)), MOST)
+    assert buffer.is_full
+    assert not buffer.make_room()
+    assert buffer.next_frame(MOST) is not None
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (struct.pack(">i", MOST + 1), "exceeds socket.request.max.bytes"),
+        (struct.pack(">i", -1), "is negative"),
+        (b"GET /", "an HTTP request"),
+        (b"\x16\x03\x01\x02\x00", "a TLS handshake"),
+    ],
+    ids=["too large", "negative", "HTTP", "TLS"],
+)
+def test_bytes_that_are_no_size_are_refused_with_a_reason(first: bytes, says: str) -> None:
+    buffer = ReceiveBuffer()
+    read(buffer, memoryview(first), MOST)
+    with pytest.raises(BadFrameSize, match=says):
+        buffer.next_frame(MOST)
+    assert says in bad_size(struct.unpack(">i", first[:4])[0], MOST)
