@@ -1,7 +1,6 @@
 """Which broker coordinates a key: the leader of the key's partition of the internal topic."""
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
@@ -13,28 +12,28 @@ CREATED_WITHIN_MS: Final = 1_000
 
 
 class CoordinatorFinder:
-    """`new_topic` returns the topic to create when a client first asks for a coordinator."""
+    """Finds the coordinators of the keys of one internal topic."""
 
     def __init__(
         self,
         topic: str,
-        new_topic: Callable[[], NewTopic],
         metadata: MetadataCache,
         topics: Topics,
         logger: logging.Logger,
     ) -> None:
         self._topic = topic
-        self._new_topic = new_topic
         self._metadata = metadata
         self._topics = topics
         self._log = logger
 
-    async def find(self, key: str, listener: str) -> tuple[BrokerImage, tuple[str, int]]:
+    async def find(
+        self, key: str, listener: str, new_topic: NewTopic
+    ) -> tuple[BrokerImage, tuple[str, int]]:
         """The coordinator of a key, and its address on a listener. Creates a missing topic.
 
         Raises  BrokerError(coordinator_not_available)
         """
-        topic = self._metadata.topic(self._topic) or await self._create_topic()
+        topic = self._metadata.topic(self._topic) or await self._create_topic(new_topic)
         partition = topic.partitions.get(partition_of(key, len(topic.partitions)))
         broker = self._metadata.brokers.get(partition.leader) if partition is not None else None
         if broker is None or listener not in broker.endpoints:
@@ -51,8 +50,7 @@ class CoordinatorFinder:
             raise BrokerError(ErrorCode.coordinator_not_available)
         return partition_of(key, len(topic.partitions))
 
-    async def _create_topic(self) -> TopicImage:
-        wanted = self._new_topic()
+    async def _create_topic(self, wanted: NewTopic) -> TopicImage:
         try:
             await self._topics.create(wanted, validate_only=False)
         except BrokerError as e:

@@ -38,6 +38,8 @@ class GroupCoordinator:
         new_parts: Callable[[], "GroupParts"],
     ) -> None:
         self._replicas = replicas
+        self._metadata = metadata
+        self._configs = configs
         self._new_parts = new_parts
         topic = CoordinatorTopic(
             OFFSETS_TOPIC,
@@ -50,13 +52,7 @@ class GroupCoordinator:
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             topic, lambda: self._parts.new_shard(), ports
         )
-        self._finder = CoordinatorFinder(
-            OFFSETS_TOPIC,
-            lambda: new_offsets_topic(configs.broker, len(metadata.brokers)),
-            metadata,
-            topics,
-            topic.logger,
-        )
+        self._finder = CoordinatorFinder(OFFSETS_TOPIC, metadata, topics, topic.logger)
 
     @cached_property
     def _parts(self) -> "GroupParts":
@@ -73,7 +69,8 @@ class GroupCoordinator:
 
         Raises  BrokerError(coordinator_not_available)
         """
-        return await self._finder.find(group_id, listener)
+        new_topic = new_offsets_topic(self._configs.broker, len(self._metadata.brokers))
+        return await self._finder.find(group_id, listener, new_topic)
 
     async def ask(
         self,
