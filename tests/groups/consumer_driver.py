@@ -11,6 +11,7 @@ from uuid import UUID
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.assignors.assignors import NOTHING, Assignment
 from barnabas.groups.classic.classic_messages import LeavingMember, OfferedProtocol
 from barnabas.groups.classic.classic_turn import ClassicSettings
@@ -31,8 +32,7 @@ from barnabas.groups.consumer.consumer_messages import (
     Topic,
 )
 from barnabas.groups.offsets.offset_messages import OffsetSettings
-from barnabas.groups.outcome import LogRecord
-from barnabas.groups.shard import Shard
+from barnabas.groups.shard import GroupCoordinatorShard
 from tests.groups.driver import GROUP, Driver, Pending, joined, synced
 
 ORDERS, BILLS, CLICKS = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -43,7 +43,7 @@ class ConsumerDriver(Driver):
         self,
         topics: Mapping[str, Topic] | None = None,
         *,
-        log: list[LogRecord] | None = None,
+        log: list[CoordinatorRecord] | None = None,
         seed: int = 1,
         classic: ClassicSettings | None = None,
         **settings: Any,
@@ -53,7 +53,9 @@ class ConsumerDriver(Driver):
         self.settings = classic or ClassicSettings(initial_rebalance_delay_ms=0)
         self.consumer_settings = ConsumerSettings(**settings)
         self.consumer = ConsumerGroups(self.consumer_settings, Random(seed), lambda: self.topics)
-        self.shard = Shard(self.settings, OffsetSettings(), Random(seed), self.consumer)
+        self.shard = GroupCoordinatorShard(
+            self.settings, OffsetSettings(), Random(seed), self.consumer
+        )
         self.log = log or []
         for record in self.log:
             self.shard.replay(record)
@@ -172,8 +174,8 @@ class Consumer:
 
     def _send(self, asked: ConsumerHeartbeatRequest) -> ConsumerHeartbeatReply:
         found = self.driver.shard.groups.get(GROUP)
-        outcome = self.driver.consumer.consumer_heartbeat(found, asked, self.driver.now)
-        reply = self.driver.ask(outcome).reply
+        result = self.driver.consumer.consumer_heartbeat(found, asked, self.driver.now)
+        reply = self.driver.ask(result).reply
         assert isinstance(reply, ConsumerHeartbeatReply)
         return reply
 

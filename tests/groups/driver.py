@@ -10,6 +10,15 @@ from unittest.mock import Mock
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
+from barnabas.coordinator.result import (
+    Answer,
+    ArmTimer,
+    CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
+    Now,
+    Waiter,
+)
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_messages import (
     HeartbeatRequest,
@@ -25,8 +34,7 @@ from barnabas.groups.classic.classic_messages import (
 from barnabas.groups.classic.classic_state import GroupState
 from barnabas.groups.classic.classic_turn import ClassicSettings
 from barnabas.groups.offsets.offset_messages import OffsetSettings
-from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, LogRecord, Now, Outcome, Waiter
-from barnabas.groups.shard import Shard
+from barnabas.groups.shard import GroupCoordinatorShard
 from barnabas.groups.shard_group import ConsumerSide
 
 Reply = TypeVar("Reply")
@@ -47,11 +55,15 @@ class Pending:
 
 
 class Driver:
-    def __init__(self, log: list[LogRecord] | None = None, seed: int = 1, **settings: int) -> None:
+    def __init__(
+        self, log: list[CoordinatorRecord] | None = None, seed: int = 1, **settings: int
+    ) -> None:
         self.seed = seed
         self.settings = ClassicSettings(**settings)
-        self.shard = Shard(self.settings, OffsetSettings(), Random(seed), NO_CONSUMER_SIDE)
-        self.log: list[LogRecord] = log or []
+        self.shard = GroupCoordinatorShard(
+            self.settings, OffsetSettings(), Random(seed), NO_CONSUMER_SIDE
+        )
+        self.log: list[CoordinatorRecord] = log or []
         self.loop_ms = 0.0
         self.timers: dict[tuple[str, ...], float] = {}
         self.waiting: dict[Waiter, Pending] = {}
@@ -79,10 +91,10 @@ class Driver:
 
     # -- what clients ask -----------------------------------------------------------------------
 
-    def ask(self, outcome: Outcome[Reply]) -> Pending:
+    def ask(self, result: CoordinatorResult[Reply]) -> Pending:
         pending = Pending()
         self.requests.append(pending)
-        self._perform(outcome, pending)
+        self._perform(result, pending)
         return pending
 
     def join(self, member_id: str = "", **fields: Any) -> Pending:
@@ -148,26 +160,23 @@ class Driver:
         for pending, reply in answers:
             pending.give(reply)
 
-    def unload(self) -> None:
-        self._perform(self.shard.on_unloaded(self.now), Pending())
-
     def reloaded(self) -> "Driver":
         """Another broker that leads the same log now."""
         same = {name: getattr(self.settings, name) for name in ClassicSettings.__slots__}
         return Driver(list(self.log), self.seed + 1, **same)
 
-    def _perform(self, outcome: Outcome[Reply], pending: Pending) -> None:
-        if outcome.records and self.fail_appends is not None:
-            outcome = self.shard.on_append_failed(outcome, self.fail_appends, self.now)
-            assert not outcome.records
-        for record in outcome.records:
+    def _perform(self, result: CoordinatorResult[Reply], pending: Pending) -> None:
+        if result.records and self.fail_appends is not None:
+            result = self.shard.on_append_failed(result, self.fail_appends, self.now)
+            assert not result.records
+        for record in result.records:
             self.log.append(record)
             self.shard.replay(record)
-        if isinstance(outcome.reply, Waiter):
-            self.waiting[outcome.reply] = pending
+        if isinstance(result.reply, Waiter):
+            self.waiting[result.reply] = pending
         else:
-            self._answer(pending, outcome.reply)
-        for effect in outcome.effects:
+            self._answer(pending, result.reply)
+        for effect in result.effects:
             if isinstance(effect, ArmTimer):
                 assert isinstance(effect.key, tuple)
                 self.timers[effect.key] = effect.at_loop_ms

@@ -138,9 +138,11 @@ class ClassicHistories(RuleBasedStateMachine):
 
     @rule()
     def another_broker_leads(self) -> None:
+        """Requests that wait get NOT_COORDINATOR from the runtime."""
         old = self.driver
-        old.unload()
-        assert not old.waiting
+        for client in self.clients:
+            if client.request is not None:
+                client.request, client.member_id, client.generation = None, "", -1
         self.driver = old.reloaded()
         self.driver.loop_ms = old.loop_ms
         self.driver.timers = {key: at + old.loop_ms for key, at in self.driver.timers.items()}

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.classic.classic_state import GroupState
-from barnabas.groups.outcome import LogRecord
 from tests.groups.driver import GROUP, Driver, joined, subscription, synced
 
 
@@ -20,7 +20,7 @@ def data(value: bytes) -> bytes:
     return struct.pack(">i", len(value)) + value
 
 
-def record(version: int) -> LogRecord:
+def record(version: int) -> CoordinatorRecord:
     """A group with one member, as brokers wrote it up to version 3."""
     member = text("m1") + (text("i1") if version >= 3 else b"") + text("client") + text("/10.0.0.1")
     member += struct.pack(">i", 45_000) if version >= 1 else b""
@@ -28,7 +28,7 @@ def record(version: int) -> LogRecord:
     value = struct.pack(">h", version) + text("consumer") + struct.pack(">i", 5)
     value += text("range") + text("m1")
     value += struct.pack(">q", 1_600_000_000_000) if version >= 2 else b""
-    return LogRecord(b"\0\2" + text(GROUP), value + struct.pack(">i", 1) + member)
+    return CoordinatorRecord(b"\0\2" + text(GROUP), value + struct.pack(">i", 1) + member)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -63,7 +63,7 @@ def test_offsets_age_since_their_commit_or_since_the_group_became_empty() -> Non
     assert old.unused_since_ms(77) == 77
     empty = struct.pack(">h", 2) + text("consumer") + struct.pack(">i", 5) + text(None) + text(None)
     value = empty + struct.pack(">q", 1_500) + struct.pack(">i", 0)
-    driver = Driver([LogRecord(b"\0\2" + text(GROUP), value)])
+    driver = Driver([CoordinatorRecord(b"\0\2" + text(GROUP), value)])
     assert driver.group.unused_since_ms(77) == 1_500
 
 

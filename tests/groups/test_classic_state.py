@@ -3,12 +3,12 @@
 import pytest
 
 from barnabas.base.errors import LawBroken
+from barnabas.coordinator.result import Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
 from barnabas.groups.classic.classic_messages import OfferedProtocol
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.classic.classic_subscription import subscribed_topics
-from barnabas.groups.outcome import Waiter
 from tests.groups.driver import subscription
 
 

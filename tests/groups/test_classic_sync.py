@@ -1,7 +1,5 @@
 """Assignments are stored, then handed out; silence and goodbyes are noticed."""
 
-import pytest
-
 from barnabas.base.errors import ErrorCode
 from barnabas.groups.classic.classic_messages import LeavingMember, LeftMember, OfferedProtocol
 from barnabas.groups.classic.classic_state import GroupState
@@ -213,22 +211,6 @@ def test_one_who_leaves_while_it_waits_hears_that_it_is_unknown() -> None:
     rejoining = driver.join(leader)
     driver.leave(LeavingMember(leader))
     joined(rejoining, ErrorCode.unknown_member_id)
-
-
-@pytest.mark.parametrize("state", ["joining", "syncing"])
-def test_when_the_shard_moves_away_whoever_waits_is_sent_to_look_for_it(state: str) -> None:
-    driver = Driver()
-    if state == "joining":
-        _, waiting = driver.first_join()
-        driver.unload()
-        joined(waiting, ErrorCode.not_coordinator)
-    else:
-        _, follower = completing(driver)
-        waiting = driver.sync(follower, 1)
-        driver.unload()
-        synced(waiting, ErrorCode.not_coordinator)
-    assert not driver.shard.groups
-    assert not driver.timers
 
 
 def test_members_of_a_loaded_group_go_on_and_silent_ones_are_lost_after_a_session() -> None:

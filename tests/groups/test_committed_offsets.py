@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.offsets.committed_offsets import Offsets
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
@@ -19,7 +20,6 @@ from barnabas.groups.offsets.offset_messages import (
     TopicCommits,
     TopicResults,
 )
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.group_records import CommittedOffset, OffsetCommit, decode
 
 RETENTION_MS = 1_000
@@ -41,7 +41,7 @@ def new_offsets() -> Offsets:
     return Offsets(OffsetSettings(metadata_max_bytes=10, retention_ms=RETENTION_MS))
 
 
-def replay(offsets: Offsets, records: Iterable[LogRecord]) -> None:
+def replay(offsets: Offsets, records: Iterable[CoordinatorRecord]) -> None:
     for record in records:
         commit = decode(*record)
         assert isinstance(commit, OffsetCommit)
@@ -65,12 +65,12 @@ def fetched(offsets: Offsets, group: str, topic: str, *partitions: int) -> list[
 def test_a_commit_counts_once_its_records_are_replayed() -> None:
     offsets = new_offsets()
     commits = [PartitionCommit(0, 5, 2, "m"), PartitionCommit(3, 7, metadata=None)]
-    outcome = offsets.decide_commit("g", [TopicCommits("t", commits)], 100)
-    assert outcome.reply == OffsetsReply(
+    result = offsets.decide_commit("g", [TopicCommits("t", commits)], 100)
+    assert result.reply == OffsetsReply(
         [TopicResults("t", [PartitionResult(0, OK), PartitionResult(3, OK)])]
     )
     assert "g" not in offsets
-    replay(offsets, outcome.records)
+    replay(offsets, result.records)
     assert list(offsets) == [
         OffsetCommit("g", "t", 0, CommittedOffset(5, 2, "m", 100)),
         OffsetCommit("g", "t", 3, CommittedOffset(7, -1, "", 100)),
@@ -104,10 +104,10 @@ def test_metadata_that_is_too_large_is_refused_and_the_rest_is_committed() -> No
     offsets = new_offsets()
     texts = ["x" * 10, "x" * 11, "ü" * 10, "😀" * 5, "😀" * 6]
     commits = [PartitionCommit(i, 1, metadata=text) for i, text in enumerate(texts)]
-    outcome = offsets.decide_commit("g", [TopicCommits("t", commits)], 0)
-    replay(offsets, outcome.records)
-    assert isinstance(outcome.reply, OffsetsReply)
-    errors = [each.error for each in outcome.reply.topics[0].partitions]
+    result = offsets.decide_commit("g", [TopicCommits("t", commits)], 0)
+    replay(offsets, result.records)
+    assert isinstance(result.reply, OffsetsReply)
+    errors = [each.error for each in result.reply.topics[0].partitions]
     refused = ErrorCode.offset_metadata_too_large
     assert errors == [OK, refused, OK, OK, refused]  # as many units of UTF-16
     assert fetched(offsets, "g", "t", 0, 1, 2, 3, 4) == [1, -1, 1, 1, -1]
@@ -116,8 +116,8 @@ def test_metadata_that_is_too_large_is_refused_and_the_rest_is_committed() -> No
 def test_metadata_that_no_record_can_hold_is_too_large_whatever_is_allowed() -> None:
     offsets = Offsets(OffsetSettings(metadata_max_bytes=1_000_000))
     commits = [PartitionCommit(0, 1, metadata="ü" * 16_384), PartitionCommit(1, 1, metadata="ü")]
-    outcome = offsets.decide_commit("g", [TopicCommits("t", commits)], 0)
-    assert len(outcome.records) == 1
+    result = offsets.decide_commit("g", [TopicCommits("t", commits)], 0)
+    assert len(result.records) == 1
 
 
 def test_a_group_whose_name_no_record_can_hold_is_refused() -> None:
@@ -153,17 +153,17 @@ def test_deletion_spares_subscribed_topics_and_minds_no_missing_offsets() -> Non
     commit(offsets, "g", "t", PartitionCommit(0, 1), PartitionCommit(1, 2))
     commit(offsets, "g", "used", PartitionCommit(0, 3))
     asked = [AskedTopic("t", [0, 9]), AskedTopic("used", [0, 1]), AskedTopic("none", [0])]
-    outcome = offsets.decide_delete("g", asked, lambda topic: topic == "used")
+    result = offsets.decide_delete("g", asked, lambda topic: topic == "used")
     subscribed = ErrorCode.group_subscribed_to_topic
-    assert outcome.reply == OffsetsReply(
+    assert result.reply == OffsetsReply(
         [
             TopicResults("t", [PartitionResult(0, OK), PartitionResult(9, OK)]),
             TopicResults("used", [PartitionResult(0, subscribed), PartitionResult(1, subscribed)]),
             TopicResults("none", [PartitionResult(0, OK)]),
         ]
     )
-    assert len(outcome.records) == 1
-    replay(offsets, outcome.records)
+    assert len(result.records) == 1
+    replay(offsets, result.records)
     assert fetched(offsets, "g", "t", 0, 1) == [-1, 2]
     assert fetched(offsets, "g", "used", 0) == [3]
 

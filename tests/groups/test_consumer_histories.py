@@ -139,7 +139,6 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def move(self) -> None:
         """Another broker takes over; whoever waited for the old one has no answer."""
-        self.driver.unload()
         self.driver = self.driver.moved()
         for client in self._all():
             client.driver = self.driver

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.offsets.committed_offsets import Offsets
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
@@ -17,7 +18,6 @@ from barnabas.groups.offsets.offset_messages import (
     PartitionCommit,
     TopicCommits,
 )
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.group_records import CommittedOffset, OffsetCommit, decode, encode
 
 SETTINGS = OffsetSettings(metadata_max_bytes=3, retention_ms=50)
@@ -45,7 +45,7 @@ class Logged(NamedTuple):
     """A record and whose transaction it is of; without a record, the end of that."""
 
     producer_id: int
-    record: LogRecord | None
+    record: CoordinatorRecord | None
     is_committed: bool = False
 
 
@@ -168,7 +168,7 @@ class OffsetsAgainstTheModel(RuleBasedStateMachine):
             replay(self.offsets, logged)
             self.log.append(logged)
 
-    def append_plain(self, records: tuple[LogRecord, ...]) -> None:
+    def append_plain(self, records: tuple[CoordinatorRecord, ...]) -> None:
         self.append(*(Logged(NO_PRODUCER, record) for record in records))
 
     @rule(group=GROUPS, topics=TOPIC_COMMITS, retention_ms=st.sampled_from([-1, -1, 10]))

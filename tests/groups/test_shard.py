@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic.classic_messages import (
     CommitClaim,
     DeleteReply,
@@ -21,7 +22,6 @@ from barnabas.groups.offsets.offset_messages import (
     PartitionCommit,
     TopicCommits,
 )
-from barnabas.groups.outcome import Outcome
 from barnabas.groups.records.consumer_group_records import (
     ConsumerGroupMetadata,
     ConsumerGroupMetadataValue,
@@ -50,8 +50,8 @@ def committed(driver: Driver, topic: str = "orders") -> int:
 
 
 def delete_offset(driver: Driver, topic: str = "orders") -> ErrorCode:
-    outcome = driver.shard.offsets.delete(GROUP, [AskedTopic(topic, [0])])
-    reply = driver.ask(outcome).reply
+    result = driver.shard.offsets.delete(GROUP, [AskedTopic(topic, [0])])
+    reply = driver.ask(result).reply
     assert isinstance(reply, OffsetsReply)
     return reply.error or reply.topics[0].partitions[0].error
 
@@ -314,9 +314,9 @@ def test_a_classic_member_of_a_consumer_group_is_the_other_sides_affair(
     driver.shard.groups[GROUP] = cast(ShardGroup, other)
     asked: list[JoinRequest] = []
 
-    def join(group: object, request: JoinRequest, *_: object) -> Outcome[str]:
+    def join(group: object, request: JoinRequest, *_: object) -> CoordinatorResult[str]:
         asked.append(request)
-        return Outcome("theirs")
+        return CoordinatorResult("theirs")
 
     monkeypatch.setattr(NO_CONSUMER_SIDE, "join", join)
     assert driver.join("m").reply == "theirs"

@@ -78,7 +78,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def move(self) -> None:
-        self.driver.unload()
         self.driver = self.driver.moved()
         for client in self.all:
             client.driver = self.driver

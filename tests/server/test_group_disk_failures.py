@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from barnabas.coordinator.coordinator_topic import partition_of
+from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.wire.apis import ApiKey
 from tests.server.admin.client import Client
 from tests.server.admin.running import broker, until

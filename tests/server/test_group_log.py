@@ -12,9 +12,9 @@ from urllib.request import urlopen
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.server.groups import group_imports
+from barnabas.coordinator import coordinator_runtime
+from barnabas.coordinator.loader import load
 from barnabas.server.groups.group_coordinator import GroupCoordinator
-from barnabas.server.groups.group_loading import load
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.records.batch import headers
 from barnabas.wire.records.compression import Codec
@@ -84,7 +84,7 @@ def test_a_coordinator_that_still_reads_its_log_says_so(tmp_path: Path) -> None:
         return await load(*args)
 
     with (
-        patch.object(group_imports, "load", when_allowed),
+        patch.object(coordinator_runtime, "load", when_allowed),
         group_broker(tmp_path) as running,
         running.client() as client,
         ClassicMember(running, group) as member,
@@ -232,7 +232,7 @@ def test_the_offsets_of_a_topic_that_is_deleted_while_they_are_read_go_too(tmp_p
         return await load(*args)
 
     with (
-        patch.object(group_imports, "load", when_allowed),
+        patch.object(coordinator_runtime, "load", when_allowed),
         group_broker(tmp_path) as running,
         running.client() as client,
     ):

@@ -1,18 +1,19 @@
 """The asking side of the wire: requests to another broker, and what it answers."""
 
-import io
 import struct
-from collections.abc import Callable
-from functools import cache
-
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
 
 from barnabas.base.errors import BarnabasError
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.bounds import bounded
-from barnabas.wire.schema import Message, adapt, request_type, response_type
-from barnabas.wire.varint import Truncated, skip_tags
+from barnabas.wire.schema import (
+    UNREADABLE,
+    Message,
+    adapt,
+    read_body,
+    request_type,
+    response_type,
+    write_body,
+)
+from barnabas.wire.varint import skip_tags
 
 _HEADER = struct.Struct(">ihhih")  # size, API, version, correlation id, length of the client id
 
@@ -41,10 +42,8 @@ def write_request(
     key: ApiKey, version: int, correlation_id: int, client_id: str, message: Message
 ) -> bytes:
     """The frame, size first, that asks `message`, given in any version, in this one."""
-    target = request_type(key, version)
-    out = io.BytesIO()
-    entity_writer(target)(out, adapt(message, target))
-    return sized(request_header(key, version, correlation_id, client_id) + out.getbuffer())
+    body = write_body(request_type(key, version), message)
+    return sized(request_header(key, version, correlation_id, client_id) + body)
 
 
 def read_response(key: ApiKey, version: int, answer: memoryview) -> Message:
@@ -56,13 +55,7 @@ def read_response(key: ApiKey, version: int, answer: memoryview) -> Message:
     tagged = version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS
     try:
         body = answer[skip_tags(answer, 0) :] if tagged else answer
-        body = bounded(response_type(key, version), body)
-        sent = _reader(key, version)(body.toreadonly(), 0)[0]
-    except (SerialError, Truncated, ValueError, OverflowError) as e:
+        sent = read_body(response_type(key, version), body)
+    except UNREADABLE as e:
         raise MalformedResponse(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
     return adapt(sent, response_type(key, APIS[key].highest))
-
-
-@cache
-def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int], tuple[Message, int]]:
-    return entity_reader(response_type(key, version))

@@ -1,9 +1,9 @@
-"""Groups that change between the classic and the consumer protocol while members are at work.
+"""The online upgrade of a classic group to a consumer group, and the downgrade.
 
-The first member that comes with the consumer protocol makes a classic group a consumer group, and
-the last one that goes makes it a classic one again, if `group.consumer.migration.policy` allows;
-a group without members changes in any case. Members notice no more than a rebalance. Each change is
-tombstones of the one kind of group and records of the other, in one batch.
+The first member that uses the consumer protocol upgrades a classic group, and the last one that
+leaves downgrades it, if `group.consumer.migration.policy` allows; a group without members changes
+in any case. Members see a rebalance. Each change is one batch: tombstones of the one kind of group
+and records of the other.
 """
 
 import logging
@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.coordinator.result import Answer, ArmTimer, CancelTimer, CoordinatorRecord, Effect
 from barnabas.groups.assignors.assignors import NOTHING, Assignment
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
@@ -36,7 +37,6 @@ from barnabas.groups.consumer.consumer_records import (
 from barnabas.groups.consumer.consumer_replay import apply_record
 from barnabas.groups.consumer.consumer_turn import SESSION, ConsumerTurn
 from barnabas.groups.consumer.target_assignment import names_by_id
-from barnabas.groups.outcome import Answer, ArmTimer, CancelTimer, Effect, LogRecord
 from barnabas.groups.records.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -47,7 +47,7 @@ from barnabas.groups.records.group_records import decode
 log = logging.getLogger(__name__)
 
 # Kinds of timers of classic groups; a key is (kind, group), of a pending member (kind, group, id).
-_REBALANCE: Final = "rebalance"  # what became a classic group is to rebalance
+_REBALANCE: Final = "rebalance"  # a downgraded group has to rebalance
 _JOIN: Final = "join"
 _SYNC: Final = "sync"
 _PENDING: Final = "pending"
@@ -58,12 +58,12 @@ _PENDING: Final = "pending"
 
 def upgraded_group(
     classic: ClassicGroup, settings: ConsumerSettings, topics: Topics
-) -> tuple[ConsumerGroup, list[LogRecord]]:
-    """The consumer group that it is to become, and the records that make it so.
+) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
+    """The upgraded group, and the records that upgrade it.
 
-    Members keep their ids, their generation as epoch, and what they were assigned last.
+    Members keep their ids, their generation as epoch, and their last assignment.
 
-    Raises  BrokerError if it has members and may not change
+    Raises  BrokerError, if the group has members and may not be upgraded
     """
     records = list(classic.tombstones())
     group = ConsumerGroup(classic.group_id)
@@ -91,7 +91,7 @@ def upgraded_group(
 
 
 def leave_classic(classic: ClassicGroup, turn: ConsumerTurn) -> list[Effect]:
-    """Tell whoever waits to join again, and let the timers of the classic group be."""
+    """Answer requests that wait with REBALANCE_IN_PROGRESS, and cancel the classic timers."""
     group_id = classic.group_id
     again = ErrorCode.rebalance_in_progress
     effects: list[Effect] = []
@@ -124,7 +124,7 @@ def _check_upgrade(classic: ClassicGroup, settings: ConsumerSettings) -> None:
 
 
 def _upgraded_members(classic: ClassicGroup, topics: Topics) -> list[ConsumerMember]:
-    """What a careless leader gave to two of them, the first one has."""
+    """A partition that a faulty leader assigned twice belongs to the first member."""
     taken: dict[UUID, frozenset[int]] = {}
     members = []
     for member in classic.members.values():
@@ -155,7 +155,9 @@ def _upgraded(member: Member, classic: ClassicGroup, assigned: Assignment) -> Co
     return ConsumerMember(member.member_id, said, epoch, epoch, assigned=assigned)
 
 
-def _records_of(group_id: str, epoch: int, members: list[ConsumerMember]) -> list[LogRecord]:
+def _records_of(
+    group_id: str, epoch: int, members: list[ConsumerMember]
+) -> list[CoordinatorRecord]:
     return [
         *(member_record(group_id, member) for member in members),
         epoch_record(group_id, epoch),
@@ -169,7 +171,7 @@ def _records_of(group_id: str, epoch: int, members: list[ConsumerMember]) -> lis
 
 
 def may_downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> bool:
-    """Whether the group is to be a classic one when this member, the last of its kind, is gone."""
+    """Whether the group is downgraded when this member, the last that is not classic, leaves."""
     staying = [each for each in turn.group.members.values() if each is not leaving]
     return (
         turn.settings.migration_policy.downgrades
@@ -180,10 +182,10 @@ def may_downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> bool:
 
 
 def decide_downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> None:
-    """The group becomes a classic one of those who stay, and rebalances as soon as it is one.
+    """Downgrade the group to a classic one of the members that stay; it rebalances at once.
 
-    It is written down with what members own, not with what they were to have: should it change
-    back before all have joined, that is what counts.
+    The record has the partitions that members own, not their targets: an upgrade before all have
+    joined starts from these.
     """
     group = turn.group
     names = names_by_id(group.topics, turn.topics)

@@ -1,20 +1,29 @@
-"""One partition of `__consumer_offsets` that is led here: its groups, and what they committed.
+"""One shard of the group coordinator: the groups of one partition of `__consumer_offsets`.
 
-Each request results in an Outcome. The owner appends its records, replays them here, and only then
-asks for the next decision: a decision rests on all that was decided before. When the append fails,
-it asks `on_append_failed` what to do instead.
+Each request yields a CoordinatorResult. The runtime appends its records and replays them here
+before it asks for the next decision, so a decision rests on all decisions before it. If the append
+fails, `on_append_failed` returns the result that takes its place.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import count
 from typing import TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
+from barnabas.coordinator.result import (
+    Answer,
+    CoordinatorRecord,
+    CoordinatorResult,
+    Effect,
+    Now,
+    Waiter,
+    failed_reply,
+)
 from barnabas.groups.classic import classic_events
 from barnabas.groups.classic.classic_group import ClassicGroup
-from barnabas.groups.classic.classic_join import decide_join
-from barnabas.groups.classic.classic_leave import decide_leave
+from barnabas.groups.classic.classic_join import on_join
+from barnabas.groups.classic.classic_leave import on_leave
 from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
     DeleteReply,
@@ -31,17 +40,15 @@ from barnabas.groups.classic.classic_messages import (
 )
 from barnabas.groups.classic.classic_record import apply_record, loaded_group
 from barnabas.groups.classic.classic_state import GroupEvent, GroupState
-from barnabas.groups.classic.classic_sync import decide_heartbeat, decide_sync
+from barnabas.groups.classic.classic_sync import decide_heartbeat, on_sync
 from barnabas.groups.classic.classic_turn import ClassicSettings, Turn
 from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
     ConsumerHeartbeatRequest,
-    DescribedConsumerGroup,
 )
 from barnabas.groups.offsets.committed_offsets import Offsets
 from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.offsets.shard_offsets import ShardOffsets
-from barnabas.groups.outcome import Answer, CanFail, Effect, LogRecord, Now, Outcome, Waiter
 from barnabas.groups.records.classic_group_record import NO_TIMESTAMP, GroupMetadata
 from barnabas.groups.records.group_records import decode
 from barnabas.groups.records.offset_record import OffsetCommit
@@ -50,8 +57,8 @@ from barnabas.groups.shard_group import ConsumerSide, ShardGroup
 Reply = TypeVar("Reply")
 
 
-class Shard:
-    """`consumer` serves the groups that are not classic ones; `offsets`, what all committed."""
+class GroupCoordinatorShard:
+    """`consumer` serves consumer groups; `offsets` are the committed offsets of all groups."""
 
     def __init__(
         self,
@@ -68,14 +75,19 @@ class Shard:
         self._consumer = consumer
         self._waiters = map(Waiter, count(1))
         self._loading = True
-        self._gave_way: ShardGroup | None = None  # until that is in the log
+        self._gave_way: ShardGroup | None = (
+            None  # replaced by a classic group, until that is in the log
+        )
+
+    def __len__(self) -> int:
+        return len(self.groups)
 
     # -- members of classic groups --------------------------------------------------------------
 
-    def join(self, request: JoinRequest, now: Now) -> Outcome[JoinReply]:
+    def join(self, request: JoinRequest, now: Now) -> CoordinatorResult[JoinReply]:
         error = self._check_join(request)
         if error is not ErrorCode.none:
-            return Outcome(JoinReply(error, request.member_id))
+            return CoordinatorResult(JoinReply(error, request.member_id))
         group = self.groups.get(request.group_id)
         new_id = f"{request.group_instance_id or request.client_id}-{self._random.uuid()}"
         waiter = next(self._waiters)
@@ -98,59 +110,56 @@ class Shard:
 
     def _join_classic(
         self, found: ShardGroup | None, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
-    ) -> Outcome[JoinReply]:
-        """An empty group of the other kind gives way; a group nobody joined is not kept."""
+    ) -> CoordinatorResult[JoinReply]:
+        """Replace an empty consumer group; a new group that nobody joined is not kept."""
         group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id)
         turn = self._turn(group, now)
-        outcome = decide_join(turn, request, new_id, waiter)
+        result = on_join(turn, request, new_id, waiter)
         if group is found or group.holds_nothing:
-            return outcome
+            return result
         self.groups[request.group_id] = group
         if found is None:
-            return outcome
+            return result
         self._gave_way = found
-        return Outcome(outcome.reply, found.tombstones() + outcome.records, outcome.effects)
+        return CoordinatorResult(result.reply, found.tombstones() + result.records, result.effects)
 
-    def sync(self, request: SyncRequest, now: Now) -> Outcome[SyncReply]:
+    def sync(self, request: SyncRequest, now: Now) -> CoordinatorResult[SyncReply]:
         group = self.groups.get(request.group_id)
         if group is None:
-            return Outcome(SyncReply(_missing(request.group_id)))
+            return CoordinatorResult(SyncReply(_missing(request.group_id)))
         if isinstance(group, ClassicGroup):
-            return decide_sync(self._turn(group, now), request, next(self._waiters))
+            return on_sync(self._turn(group, now), request, next(self._waiters))
         return self._consumer.sync(group, request, next(self._waiters), now)
 
-    def heartbeat(self, request: HeartbeatRequest, now: Now) -> Outcome[ErrorCode]:
+    def heartbeat(self, request: HeartbeatRequest, now: Now) -> CoordinatorResult[ErrorCode]:
         group = self.groups.get(request.group_id)
         if group is None:
-            return Outcome(_missing(request.group_id))
+            return CoordinatorResult(_missing(request.group_id))
         if isinstance(group, ClassicGroup):
             return decide_heartbeat(self._turn(group, now), request)
         return self._consumer.heartbeat(group, request, now)
 
-    def leave(self, request: LeaveRequest, now: Now) -> Outcome[LeaveReply]:
+    def leave(self, request: LeaveRequest, now: Now) -> CoordinatorResult[LeaveReply]:
         group = self.groups.get(request.group_id)
         if not request.group_id:
-            return Outcome(LeaveReply(ErrorCode.invalid_group_id))
+            return CoordinatorResult(LeaveReply(ErrorCode.invalid_group_id))
         if group is None:
             unknown = ErrorCode.unknown_member_id
             members = tuple(LeftMember(*each[:2], unknown) for each in request.members)
-            return Outcome(LeaveReply(members=members))
+            return CoordinatorResult(LeaveReply(members=members))
         if isinstance(group, ClassicGroup):
-            return decide_leave(self._turn(group, now), request)
+            return on_leave(self._turn(group, now), request)
         return self._consumer.leave(group, request, now)
 
     # -- members of consumer groups, and operators -----------------------------------------------
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest, now: Now
-    ) -> Outcome[ConsumerHeartbeatReply]:
+    ) -> CoordinatorResult[ConsumerHeartbeatReply]:
         return self._consumer.consumer_heartbeat(self.groups.get(request.group_id), request, now)
 
-    def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
-        return self._consumer.describe(self.groups.get(group_id), group_id)
-
     def describe(self, group_id: str) -> DescribedGroup:
-        """What is not a classic group is described as one that is dead."""
+        """A group that is not classic is described as `Dead`."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return classic_events.described(group)
@@ -159,7 +168,7 @@ class Shard:
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[ListedGroup]:
-        """Those in one of the states and of one of the types; all, where none is named."""
+        """The groups in one of the states and of one of the types; none named means all."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {group_type.strip().lower() for group_type in types}
         return [
@@ -169,10 +178,10 @@ class Shard:
             and (not types or listed.group_type.lower() in wanted_types)
         ]
 
-    def delete(self, group_ids: Iterable[str]) -> Outcome[DeleteReply]:
+    def delete(self, group_ids: Iterable[str]) -> CoordinatorResult[DeleteReply]:
         """Delete groups that have no members, with their offsets."""
         errors: dict[str, ErrorCode] = {}
-        records: list[LogRecord] = []
+        records: list[CoordinatorRecord] = []
         for group_id in dict.fromkeys(group_ids):
             group = self.groups.get(group_id)
             errors[group_id] = (
@@ -181,14 +190,14 @@ class Shard:
             if group is not None and errors[group_id] is ErrorCode.none:
                 records += self._committed.decide_delete_all(group_id)
                 records += group.tombstones()
-        return Outcome(DeleteReply(errors), tuple(records))
+        return CoordinatorResult(DeleteReply(errors), tuple(records))
 
     # -- the log --------------------------------------------------------------------------------
 
-    def replay(self, record: LogRecord, producer_id: int | None = None) -> None:
-        """Take in a record of the log: while loading, or when what was decided is appended.
+    def replay(self, record: CoordinatorRecord, producer_id: int | None = None) -> None:
+        """Apply a record, while loading or after it was appended.
 
-        `producer_id` is of the transaction that the record is part of.
+        `producer_id` is set for a record of a transaction.
         """
         self._gave_way = None
         told = decode(*record)
@@ -219,43 +228,44 @@ class Shard:
         else:
             apply_record(group, told.value)
 
-    def on_loaded(self, now: Now) -> Outcome[None]:
-        """The log was replayed to its end; from now on, records are replayed when appended."""
+    def on_loaded(self, now: Now) -> CoordinatorResult[None]:
+        """The log was replayed to its end: members have a session timeout to send a heartbeat."""
         self._loading = False
-        return self._of_all(now, classic_events.on_loaded, self._consumer.on_loaded)
-
-    def on_unloaded(self, now: Now) -> Outcome[None]:
-        """The partition is led elsewhere: whoever waits hears so, and all groups are dropped."""
-
-        def unload(turn: Turn) -> None:
-            classic_events.on_removed(turn, ErrorCode.not_coordinator)
-
-        outcome = self._of_all(now, unload, self._consumer.on_unloaded)
-        self.groups.clear()
-        return outcome
+        records: list[CoordinatorRecord] = []
+        effects: list[Effect] = []
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                turn = self._turn(group, now)
+                classic_events.on_loaded(turn)
+                result = turn.result(None)
+            else:
+                result = self._consumer.on_loaded(group, now)
+            records += result.records
+            effects += result.effects
+        return CoordinatorResult(None, tuple(records), tuple(effects))
 
     def on_append_failed(
-        self, outcome: Outcome[Reply], error: ErrorCode, now: Now
-    ) -> Outcome[Reply]:
-        """The records of a decision are not in the log: this is done and said instead."""
+        self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
+    ) -> CoordinatorResult[Reply]:
+        """The result in place of one whose records are not in the log."""
         effects: list[Effect] = [
-            Answer(effect.waiter, _failed(effect.reply, error))
-            for effect in outcome.effects
+            Answer(effect.waiter, failed_reply(effect.reply, error))
+            for effect in result.effects
             if isinstance(effect, Answer)
         ]
         if self._gave_way is not None:
             effects += self._take_back(self._gave_way, error, now)
-        for record in outcome.records:
+        for record in result.records:
             told = decode(*record)
             group = self.groups.get(told.group_id) if isinstance(told, GroupMetadata) else None
             if isinstance(group, ClassicGroup):
                 turn = self._turn(group, now)
                 classic_events.on_append_failed(turn)
                 effects += turn.effects
-        return Outcome(cast(Reply, _failed(outcome.reply, error)), (), tuple(effects))
+        return CoordinatorResult(cast(Reply, failed_reply(result.reply, error)), (), tuple(effects))
 
     def _take_back(self, gave_way: ShardGroup, error: ErrorCode, now: Now) -> list[Effect]:
-        """The group that was to give way to a classic one is still there."""
+        """Restore the consumer group that a classic one was to replace."""
         group = self.groups[gave_way.group_id]
         self.groups[gave_way.group_id] = gave_way
         self._gave_way = None
@@ -263,40 +273,17 @@ class Shard:
         classic_events.on_removed(turn, error)
         return turn.effects
 
-    def on_timer(self, key: tuple[str, ...], now: Now) -> Outcome[None]:
-        """A timer that an effect armed ran out."""
+    def on_timer(self, key: tuple[str, ...], now: Now) -> CoordinatorResult[None]:
+        """A timer expired."""
         kind, group_id, *of_member = key
         group = self.groups.get(group_id)
         if group is None:
-            return Outcome(None)
+            return CoordinatorResult(None)
         if not isinstance(group, ClassicGroup):
             return self._consumer.on_timer(group, key, now)
         turn = self._turn(group, now)
         classic_events.on_timer(turn, kind, *of_member)
-        return turn.outcome(None)
-
-    def on_topics_changed(self, changed: Collection[str]) -> None:
-        """Topics appeared, grew or are gone; consumer groups that want them will take note."""
-        self._consumer.on_topics_changed(self.groups, changed)
-
-    def _of_all(
-        self,
-        now: Now,
-        of_classic: Callable[[Turn], None],
-        of_consumer: Callable[[ShardGroup, Now], Outcome[None]],
-    ) -> Outcome[None]:
-        records: list[LogRecord] = []
-        effects: list[Effect] = []
-        for group in self.groups.values():
-            if isinstance(group, ClassicGroup):
-                turn = self._turn(group, now)
-                of_classic(turn)
-                outcome = turn.outcome(None)
-            else:
-                outcome = of_consumer(group, now)
-            records += outcome.records
-            effects += outcome.effects
-        return Outcome(None, tuple(records), tuple(effects))
+        return turn.result(None)
 
     def _turn(self, group: ClassicGroup, now: Now) -> Turn:
         return Turn(group, self._settings, now)
@@ -304,10 +291,3 @@ class Shard:
 
 def _missing(group_id: str) -> ErrorCode:
     return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
-
-
-def _failed(reply: object, error: ErrorCode) -> object:
-    """What is said instead; who waits on and who expects no answer hears nothing."""
-    if isinstance(reply, CanFail):
-        return reply.failed(error)
-    return error if isinstance(reply, ErrorCode) else reply

@@ -1,9 +1,10 @@
-"""What a shard needs to know of any kind of group, and of the side that serves the newer kind."""
+"""The interfaces between a shard and its groups: any group, and consumer groups."""
 
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now, Waiter
 from barnabas.groups.classic.classic_messages import (
     CommitClaim,
     HeartbeatRequest,
@@ -20,12 +21,11 @@ from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatRequest,
     DescribedConsumerGroup,
 )
-from barnabas.groups.outcome import LogRecord, Now, Outcome, Waiter
 from barnabas.groups.records.group_records import GroupRecord
 
 
 class ShardGroup(Protocol):
-    """A group, classic or of the consumer protocol. Checks answer `none` if all is well."""
+    """A group, classic or of the consumer protocol. Checks return `none` if it is allowed."""
 
     @property
     def group_id(self) -> str: ...
@@ -35,44 +35,43 @@ class ShardGroup(Protocol):
         """Whether it has no members; it may have offsets."""
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """Whether the claim entitles to commit offsets of the group."""
+        """Whether the claim may commit offsets of the group."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether the offsets may be asked for by that member, or by nobody in particular."""
+        """Whether that member, or a client that is no member, may fetch the offsets."""
 
     def check_offset_delete(self) -> ErrorCode:
-        """Whether single offsets may be deleted, but for topics that are subscribed to."""
+        """Whether offsets of topics without subscriber may be deleted."""
 
     def check_delete(self) -> ErrorCode:
         """Whether the group may be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member wants the topic, so that its offsets are to be kept."""
+        """Whether a member subscribes to the topic, so its offsets are kept."""
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Since when an offset of that commit serves nobody; None while it is to be kept."""
+        """The time since when an offset of that commit is unused; None while it is in use."""
 
     def listed(self) -> ListedGroup:
-        """A line about it."""
+        """The group in a list of groups."""
 
-    def tombstones(self) -> tuple[LogRecord, ...]:
-        """What removes it from the log, but for its offsets."""
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
+        """The tombstones of the group, without those of its offsets."""
 
 
 class ConsumerSide(Protocol):
     """Serves groups of the consumer protocol, and classic members of theirs.
 
-    A group is given as it stands in the shard, where it is changed by replaying only: `replay`
-    puts it into `groups`, replaces an empty group of the other kind, and takes it away. Where a
-    classic group stands already, an empty one gave way to it: what removes that is passed over.
+    A group changes by `replay` alone, which adds it to `groups`, replaces an empty classic group,
+    and removes it. If a classic group replaced an empty one, the tombstones of that are ignored.
     """
 
     def replay(self, groups: MutableMapping[str, ShardGroup], record: GroupRecord) -> None:
-        """Take in a record that is neither a classic group's nor an offset's."""
+        """Apply a record of a consumer group."""
 
     def consumer_heartbeat(
         self, group: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
-    ) -> Outcome[ConsumerHeartbeatReply]:
+    ) -> CoordinatorResult[ConsumerHeartbeatReply]:
         """To any kind of group, or to one that does not exist."""
 
     def describe(self, group: ShardGroup | None, group_id: str) -> DescribedConsumerGroup: ...
@@ -83,20 +82,22 @@ class ConsumerSide(Protocol):
 
     def join(
         self, group: ShardGroup, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
-    ) -> Outcome[JoinReply]: ...
+    ) -> CoordinatorResult[JoinReply]: ...
 
     def sync(
         self, group: ShardGroup, request: SyncRequest, waiter: Waiter, now: Now
-    ) -> Outcome[SyncReply]: ...
+    ) -> CoordinatorResult[SyncReply]: ...
 
     def heartbeat(
         self, group: ShardGroup, request: HeartbeatRequest, now: Now
-    ) -> Outcome[ErrorCode]: ...
+    ) -> CoordinatorResult[ErrorCode]: ...
 
-    def leave(self, group: ShardGroup, request: LeaveRequest, now: Now) -> Outcome[LeaveReply]: ...
+    def leave(
+        self, group: ShardGroup, request: LeaveRequest, now: Now
+    ) -> CoordinatorResult[LeaveReply]: ...
 
-    def on_loaded(self, group: ShardGroup, now: Now) -> Outcome[None]: ...
+    def on_loaded(self, group: ShardGroup, now: Now) -> CoordinatorResult[None]: ...
 
-    def on_unloaded(self, group: ShardGroup, now: Now) -> Outcome[None]: ...
-
-    def on_timer(self, group: ShardGroup, key: tuple[str, ...], now: Now) -> Outcome[None]: ...
+    def on_timer(
+        self, group: ShardGroup, key: tuple[str, ...], now: Now
+    ) -> CoordinatorResult[None]: ...

@@ -12,6 +12,7 @@ from barnabas.client.peer import Peer
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
+from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.purgatory.timer import Timer
@@ -33,6 +34,7 @@ from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.session_renewal import SessionRenewal
 from barnabas.server.cluster.startup_sync import StartupSync
 from barnabas.server.cluster.topic_admin import MetadataAwaited, Topics
+from barnabas.server.coordinators.leader_writer import LeaderWriter
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.environment import Environment
 from barnabas.server.fetching.fetch_collector import FetchCollector
@@ -129,6 +131,13 @@ class Node:
             self.metadata,
             self._awaited,
         )
+        self._coordinator_ports = CoordinatorPorts(
+            LeaderWriter(self.replicas, self._delayed),
+            self.timer,
+            self.environment.clock,
+            self.environment.offload,
+            self._failures,
+        )
         self.groups = self._group_coordinator()
         self._role_changes = RoleChanges(self._delayed, self.groups)
 
@@ -138,12 +147,8 @@ class Node:
             self.metadata,
             self.configs,
             self._topics,
-            self._delayed,
-            self.timer,
-            self.environment.clock,
-            self.environment.offload,
+            self._coordinator_ports,
             self._group_parts,
-            self._failures,
         )
 
     def _group_parts(self) -> "GroupParts":

@@ -1,18 +1,20 @@
-"""API messages through kio: handlers see one version, the wire any of them.
+"""API messages in every version: handlers see the newest, the wire any of them.
 
-Kafka's messages keep their field names from version to version; a version only
-has more or fewer of them. So a request of any version is read with kio and *adapted*
-to the newest version that is served, with Kafka's defaults for what it lacks; a
-response is written in the newest version and adapted down to the one asked for.
+Kafka's messages keep their field names from version to version; a version only has more or fewer of
+them. A request of any version is read and *adapted* to the newest version that is served, with
+Kafka's defaults for the fields it lacks; a response is made in the newest version and adapted down
+to the one that the client asked for. kio has the schemas of most messages; `message_schema` is the
+language of those that it lacks.
 """
 
 import dataclasses
 import datetime
 import io
+import struct
 import typing
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
@@ -23,10 +25,16 @@ from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import bounded, is_array, is_nullable, nested_entity
 from barnabas.wire.control import control_request, control_response
+from barnabas.wire.message_codec import MessageCodec
+from barnabas.wire.message_schema import Entity
 from barnabas.wire.varint import Truncated
 
 # kio's entities are dataclasses generated per version; only handlers know the exact one.
 Message = Any
+
+
+_HEAD = struct.Struct(">ii")
+UNREADABLE: Final = (SerialError, Truncated, ValueError, OverflowError)
 
 
 class MalformedRequest(BarnabasError):
@@ -39,9 +47,8 @@ def read_as_sent(key: ApiKey, version: int, body: memoryview) -> Message:
     Raises  MalformedRequest, if the body is cut short or not of that schema
     """
     try:
-        body = bounded(request_type(key, version), body)
-        return _reader(key, version)(body.toreadonly(), 0)[0]
-    except (SerialError, Truncated, ValueError, OverflowError) as e:
+        return read_body(request_type(key, version), body)
+    except UNREADABLE as e:
         raise MalformedRequest(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
 
 
@@ -52,16 +59,39 @@ def newest(key: ApiKey, sent: Message) -> Message:
 
 def write_response(key: ApiKey, version: int, correlation_id: int, response: Message) -> bytes:
     """The frame, size first, that answers `correlation_id` with `response`."""
-    out = io.BytesIO()
-    out.write(b"\0\0\0\0" + correlation_id.to_bytes(4, "big", signed=True))
     # Clients cannot know yet whether the broker is flexible when they ask for its versions.
-    if version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS:
-        out.write(b"\0")
-    target = response_type(key, version)
-    entity_writer(target)(out, adapt(response, target))
-    frame = out.getbuffer()
-    frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+    is_tagged = version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS
+    body = write_body(response_type(key, version), response)
+    head = _HEAD.pack(4 + is_tagged + len(body), correlation_id)
+    return b"".join((head, b"\0" if is_tagged else b"", body))
+
+
+def read_body(entity: type[Message], body: memoryview) -> Message:
+    """The message of this type that `body` begins with; see UNREADABLE for what it raises."""
+    if issubclass(entity, Entity):
+        return _codec(typing.cast(Any, entity)).decode(body)
+    body = bounded(entity, body)
+    return _reader(typing.cast(Any, entity))(body.toreadonly(), 0)[0]
+
+
+def write_body(entity: type[Message], message: Message) -> bytes:
+    """The bytes of a message, which may be of another version, as this type."""
+    message = adapt(message, entity)
+    if issubclass(entity, Entity):
+        return _codec(typing.cast(Any, entity)).encode(message)
+    out = io.BytesIO()
+    entity_writer(entity)(out, message)
     return out.getvalue()
+
+
+@cache
+def _codec(entity: Any) -> MessageCodec:
+    return MessageCodec(entity, flexible=entity.__flexible__)
+
+
+@cache
+def _reader(entity: Any) -> Callable[[memoryview, int], tuple[Message, int]]:
+    return entity_reader(entity)
 
 
 @cache
@@ -83,11 +113,6 @@ def _message_type(key: ApiKey, version: int, suffix: str, kind: Any) -> type[Mes
         value for name, value in vars(module).items() if name.lower() == wanted
     )
     return found
-
-
-@cache
-def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int], tuple[Message, int]]:
-    return entity_reader(request_type(key, version))
 
 
 def adapt(message: Message, target: type[Message]) -> Message:

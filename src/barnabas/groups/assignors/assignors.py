@@ -1,8 +1,7 @@
-"""Who gets which partitions: the assignors that a consumer group may choose from.
+"""Server-side assignors: which member of a consumer group gets which partitions.
 
-An assignor is a pure function of the members (their topics, and what they were to have until now)
-and of the topics' partition counts. Every partition of a topic goes to exactly one of the members
-that are subscribed to the topic.
+An assignor is a pure function of the members (their topics and former targets) and of the
+partition counts. Every partition of a topic goes to exactly one of the topic's subscribers.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +17,7 @@ EMPTY: Final[Assignment] = {}
 
 
 class AssignedMember(NamedTuple):
-    """One among whom to assign; topics that do not exist are not in `topics`."""
+    """A member to assign partitions to; `topics` holds only topics that exist."""
 
     instance_id: str | None
     topics: frozenset[UUID]
@@ -35,7 +34,7 @@ def partition_count(assignment: Assignment) -> int:
 
 
 def subscribers_of(members: Members, order: Iterable[str]) -> dict[UUID, list[str]]:
-    """Who wants each topic, in that order; members of one mind are looked at once."""
+    """The subscribers of each topic, in order; members with equal subscriptions are read once."""
     alike: dict[frozenset[UUID], list[tuple[int, str]]] = {}
     for place, member_id in enumerate(order):
         alike.setdefault(members[member_id].topics, []).append((place, member_id))
@@ -47,10 +46,10 @@ def subscribers_of(members: Members, order: Iterable[str]) -> dict[UUID, list[st
 
 
 def assign_range(members: Members, counts: Counts) -> Assigned:
-    """Of each topic, a run of partitions for each subscriber, in the order of instance and id.
+    """A range of each topic for each subscriber, ordered by instance id and member id.
 
-    Members that subscribe to the same topics get the same run of each, so that topics with equal
-    partition counts are joined in one place.
+    Members that subscribe to the same topics get the same range of each, so topics with equal
+    partition counts are co-partitioned.
     """
     order = sorted(members, key=lambda each: _range_order(each, members[each]))
     shares: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in order}

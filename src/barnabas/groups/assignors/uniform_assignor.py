@@ -1,7 +1,7 @@
 """The uniform assignor: equal shares, and as few moves as equal shares allow.
 
-Where all members want the same topics, shares differ by one at the most. Where they do not, no
-member has two partitions more than another one that could take one of them.
+Where all members subscribe to the same topics, shares differ by one at most. Otherwise no member
+has two partitions more than another one that could get one of them.
 """
 
 import heapq
@@ -37,7 +37,7 @@ def _frozen(share: dict[UUID, set[int]]) -> Assignment:
 
 
 def _kept(members: Members, counts: Counts) -> tuple[_Shares, dict[str, int]]:
-    """What each may keep of what it had: it is still there, wanted, and nobody else's."""
+    """The former partitions that each member keeps: they exist, it wants them, none is taken."""
     taken: dict[UUID, set[int]] = {topic: set() for topic in counts}
     all_of = {topic: set(range(count)) for topic, count in counts.items()}
     shares: _Shares = {}
@@ -64,7 +64,7 @@ def _unassigned(shares: _Shares, counts: Counts, topics: frozenset[UUID]) -> dic
 
 
 def _level(shares: _Shares, loads: dict[str, int], counts: Counts, topics: frozenset[UUID]) -> None:
-    """Take from who has too much, then fill up the others; who has most may have one more."""
+    """Trim members above their share, then fill the others; the largest may keep one more."""
     quota, extra = divmod(sum(counts[topic] for topic in topics), len(shares))
     quotas = {}
     for place, member_id in enumerate(sorted(shares, key=lambda each: -loads[each])):
@@ -78,7 +78,7 @@ def _level(shares: _Shares, loads: dict[str, int], counts: Counts, topics: froze
 
 
 def _trim(share: dict[UUID, set[int]], surplus: int) -> None:
-    """Give up the highest partitions of the topic it has most of, again and again."""
+    """Remove the highest partitions of its largest topic until it has its share."""
     while surplus > 0:
         fullest = max(share.values(), key=len)
         fullest.remove(max(fullest))
@@ -93,14 +93,14 @@ def _each(partitions: dict[UUID, list[int]]) -> Iterator[tuple[UUID, int]]:
 
 
 def _subscribers(members: Members) -> dict[UUID, list[str]]:
-    """Topics that few want come first: later ones can even out what those made uneven."""
+    """Topics with few subscribers come first: later topics even out the shares."""
     subscribers = subscribers_of(members, sorted(members))
     order = sorted(subscribers, key=lambda topic: (len(subscribers[topic]), topic.int))
     return {topic: subscribers[topic] for topic in order}
 
 
 def _spread(members: Members, shares: _Shares, loads: dict[str, int], counts: Counts) -> None:
-    """Give what nobody has to the subscriber that has least."""
+    """Give each unassigned partition to the subscriber with the fewest."""
     subscribers = _subscribers(members)
     free = _unassigned(shares, counts, frozenset(subscribers))
     for topic, wanting in subscribers.items():
@@ -116,7 +116,7 @@ def _spread(members: Members, shares: _Shares, loads: dict[str, int], counts: Co
 
 
 def _balance(members: Members, shares: _Shares, loads: dict[str, int]) -> None:
-    """Move single partitions to who has at least two less, until nobody could gain.
+    """Move partitions to members with at least two fewer, until no move improves the balance.
 
     Each move makes the sum of the squares of all shares smaller, so this ends.
     """
@@ -129,7 +129,7 @@ def _balance(members: Members, shares: _Shares, loads: dict[str, int]) -> None:
 
 
 def _balance_topic(topic: UUID, wanting: list[str], shares: _Shares, loads: dict[str, int]) -> bool:
-    """Even out one topic among its subscribers; whether anything moved."""
+    """Balance one topic among its subscribers; returns whether anything moved."""
     least = [(loads[each], each) for each in wanting]
     most = [(-loads[each], each) for each in wanting if shares[each].get(topic)]
     heapq.heapify(least)

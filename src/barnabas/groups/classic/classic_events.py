@@ -1,4 +1,4 @@
-"""What happens to a classic group but for requests of members: timers, loading, failed writes."""
+"""Events of a classic group: timers, loading, removal, failed appends."""
 
 import logging
 from typing import Final
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def on_timer(turn: Turn, kind: str, *of_member: str) -> None:
-    """A timer that `Turn.arm` armed ran out; what it was for may be past.
+    """A timer that `Turn.arm` armed expired; its reason may be gone.
 
-    Who makes a group of the other kind a classic one arms ("rebalance", group), to be due at once.
+    The downgrade of a consumer group arms ("rebalance", group), due at once.
     """
     if kind in _OF_GROUP:
         _OF_GROUP[kind](turn)
@@ -48,7 +48,7 @@ _OF_MEMBER: Final = {"session": on_session_timer, "pending": on_pending_timer}
 
 
 def on_loaded(turn: Turn) -> None:
-    """The shard is led from here now: members have a session's time to be heard of."""
+    """This broker coordinates the group now: members have a session timeout to send a heartbeat."""
     group = turn.group
     for member in group.members.values():
         turn.arm_session(member)
@@ -57,7 +57,7 @@ def on_loaded(turn: Turn) -> None:
 
 
 def on_removed(turn: Turn, error: ErrorCode) -> None:
-    """The group is no longer this shard's, or no classic one; whoever waits hears the error."""
+    """The group is removed or no longer classic; requests that wait get the error."""
     group = turn.group
     for member_id in list(group.joining):
         turn.answer_join(member_id, JoinReply(error, member_id))
@@ -73,10 +73,10 @@ def on_removed(turn: Turn, error: ErrorCode) -> None:
 
 
 def on_append_failed(turn: Turn) -> None:
-    """What was decided about the group is not in the log, and who was to hear of it hears that.
+    """The group's record is not in the log; the requests that rest on it get the error.
 
-    An assignment is given up: members join anew. A static member keeps its old id. A group without
-    members is empty nevertheless: should the shard move, those of the log will not be heard of.
+    An assignment is given up: members join again. A static member keeps its old id. A group without
+    members is empty nevertheless: under another coordinator the members in the log time out.
     """
     group = turn.group
     group.replacement = None
@@ -92,7 +92,7 @@ def on_append_failed(turn: Turn) -> None:
 
 
 def described(group: ClassicGroup) -> DescribedGroup:
-    """Only a stable group tells what its members asked for."""
+    """Only a stable group has the metadata of its members."""
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group.group_id,

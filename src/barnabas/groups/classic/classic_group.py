@@ -1,8 +1,7 @@
-"""One classic group: its members, who of them waits, and what they agreed upon.
+"""One classic group: generation, protocol, leader, members, and the requests that wait.
 
-What the log tells (generation, protocol, leader, members and their assignment) is trusted as of
-the last record; who is joining or waiting for an assignment is only in memory, and is lost with
-the shard: clients join again.
+The log holds generation, protocol, leader, members and their assignment as of the last record.
+Members that join, and who waits for an assignment, are soft: clients join again when they are lost.
 """
 
 import logging
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.laws import law
+from barnabas.coordinator.result import CoordinatorRecord, Waiter
 from barnabas.groups.classic.classic_member import Member
 from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
@@ -22,7 +22,6 @@ from barnabas.groups.classic.classic_messages import (
 )
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.classic.classic_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from barnabas.groups.outcome import LogRecord, Waiter
 from barnabas.groups.records.classic_group_record import GroupMetadata
 from barnabas.groups.records.group_records import encode
 
@@ -31,26 +30,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """`members` keeps the order in which they came; static ones are known by instance id, too."""
+    """`members` keeps the order of joining; `static_members` are member ids by instance id."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
     generation_id: int = 0
-    protocol_type: str | None = None  # None: a simple group, that only has offsets
+    protocol_type: str | None = None  # None: a simple group, which only has offsets
     protocol_name: str | None = None
     leader_id: str | None = None
-    state_timestamp_ms: int | None = None  # wall time; None where old records do not tell it
+    state_timestamp_ms: int | None = None  # wall time; None if an old record lacks it
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     topics: frozenset[str] | None = None  # subscribed to; None if it cannot be known
 
-    # Only in memory:
+    # Soft state, only in memory:
     joining: dict[str, Waiter] = field(default_factory=dict)
     syncing: dict[str, Waiter] = field(default_factory=dict)
-    new_members: set[str] = field(default_factory=set)  # those that never heard their first reply
-    pending_members: dict[str, None] = field(default_factory=dict)  # have an id, are yet to join
-    pending_sync: dict[str, None] = field(default_factory=dict)  # are yet to ask for an assignment
-    initial_delay_left_ms: int | None = None  # None unless it gathers its first members
+    new_members: set[str] = field(default_factory=set)  # did not get their first reply
+    pending_members: dict[str, None] = field(default_factory=dict)  # got an id, did not join yet
+    pending_sync: dict[str, None] = field(default_factory=dict)  # did not send SyncGroup yet
+    initial_delay_left_ms: int | None = None  # None unless the first members join
     joined_during_delay: bool = False
     replacement: Member | None = None  # takes a static member's place once that is in the log
     _support: Counter[str] = field(default_factory=Counter)  # of members, by protocol
@@ -58,7 +57,7 @@ class ClassicGroup:
     # -- members ------------------------------------------------------------------------------
 
     def put(self, member: Member) -> None:
-        """Add the member, or let it take the place of what was known by its id."""
+        """Add the member, or replace the one of the same id."""
         self._forget(member.member_id)
         self.members[member.member_id] = member
         self._support.update(member.protocol_names)
@@ -69,7 +68,7 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member or a pending one; if it led, the one that came first leads.
+        """Remove a member or a pending one; after a leader the oldest member leads.
 
         Keeps   GRP-3  whoever waits as a member is answered before the member is forgotten
         """
@@ -93,7 +92,7 @@ class ClassicGroup:
         return member
 
     def set_members(self, members: Iterable[Member]) -> None:
-        """Let these be all members; those that were yet to ask for an assignment still are."""
+        """Replace all members; `pending_sync` keeps those that are still members."""
         self.members, self.static_members = {}, {}
         self._support.clear()
         for member in members:
@@ -101,7 +100,7 @@ class ClassicGroup:
         self.pending_sync = {each: None for each in self.pending_sync if each in self.members}
 
     def replace(self, old_id: str, member: Member) -> None:
-        """Let a static member go on under another id; if it led, it leads on."""
+        """Give a static member another id; a leader stays leader."""
         led = self.leader_id == old_id
         self.remove(old_id)
         self.put(member)
@@ -118,7 +117,7 @@ class ClassicGroup:
         return len(self.joining) == len(self.members) and not self.pending_members
 
     def elect_joined_leader(self) -> bool:
-        """See to a leader that has joined; False if nobody has."""
+        """Elect a leader among the members that joined; False if none has."""
         if self.leader_id not in self.joining:
             elected = next((each for each in self.members if each in self.joining), None)
             if elected is None:
@@ -131,7 +130,7 @@ class ClassicGroup:
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def satisfies_heartbeat(self, member_id: str) -> bool:
-        """Whether silence is right for it: it waits for us. New ones may have gone unseen."""
+        """Whether it need not send heartbeats: it waits for a reply. New members may be gone."""
         waits = member_id in self.joining or member_id in self.syncing
         return waits and member_id not in self.new_members
 
@@ -144,7 +143,7 @@ class ClassicGroup:
     # -- state and agreement --------------------------------------------------------------------
 
     def enter(self, event: GroupEvent, wall_ms: int) -> None:
-        """Go where the event leads.
+        """Change to the state that the event leads to.
 
         Keeps   GRP-1  a group changes state as its table allows
         """
@@ -174,7 +173,7 @@ class ClassicGroup:
         self.topics = self._subscribed_topics()
 
     def supports(self, protocol_type: str, protocols: Iterable[OfferedProtocol]) -> bool:
-        """Whether one who offers these may become a member."""
+        """Whether a client that offers these protocols may become a member."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         return self.protocol_type == protocol_type and any(
@@ -182,7 +181,7 @@ class ClassicGroup:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member wants the topic; consumers whose metadata is unreadable may want any."""
+        """Whether a member subscribes to the topic; unreadable metadata may mean any topic."""
         if self.topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.topics
@@ -202,7 +201,7 @@ class ClassicGroup:
             log.info("subscription not readable group=%s reason=%s", self.group_id, unreadable)
             return None
 
-    # -- who may do what ------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         if group_instance_id is not None:
@@ -224,7 +223,7 @@ class ClassicGroup:
         return error
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """Whether the claim entitles to commit offsets; those of transactions mind no state.
+        """Whether the claim may commit offsets; transactions may in any state.
 
         Without generation (an admin, a consumer that assigns itself) the group must be empty.
         """
@@ -244,11 +243,11 @@ class ClassicGroup:
         return ErrorCode.none
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Anyone may ask a classic group for its offsets."""
+        """Any client may fetch the offsets of a classic group."""
         return ErrorCode.none
 
     def check_offset_delete(self) -> ErrorCode:
-        """Of a group with members, only consumers tell which topics they still need."""
+        """Of members, only consumers say which topics they subscribe to."""
         if self.is_empty or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.none
         return ErrorCode.non_empty_group
@@ -256,7 +255,7 @@ class ClassicGroup:
     def check_delete(self) -> ErrorCode:
         return ErrorCode.none if self.is_empty else ErrorCode.non_empty_group
 
-    # -- what is told of it ---------------------------------------------------------------------
+    # -- description -----------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -264,13 +263,13 @@ class ClassicGroup:
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether nothing would be lost with it: it was only looked at."""
+        """Whether the group was only looked at: it need not be kept."""
         return self.is_empty and self.generation_id == 0 and not self.pending_members
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Since when an offset of that commit serves nobody; None while it is to be kept.
+        """The time since when an offset of that commit is unused; None while it is in use.
 
-        Topics that members subscribe to are kept besides, see `is_subscribed_to`.
+        Offsets of topics that members subscribe to are always kept, see `is_subscribed_to`.
         """
         if self.protocol_type is None:
             return commit_timestamp_ms
@@ -285,5 +284,5 @@ class ClassicGroup:
     def listed(self) -> ListedGroup:
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
 
-    def tombstones(self) -> tuple[LogRecord, ...]:
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
         return (encode(GroupMetadata(self.group_id)),)

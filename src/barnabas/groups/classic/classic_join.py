@@ -1,14 +1,15 @@
-"""JoinGroup of classic groups: who may become a member, as whom, and whether others must join anew.
+"""JoinGroup of classic groups: new members, members that rejoin, static members that come back.
 
-A dynamic member first gets an id, and joins with it: a client that never comes back with it leaves
-no member behind. A static member that comes back without its id gets a new one and takes its own
-place; the old id is fenced, and as long as the group is stable nobody else is disturbed.
+A dynamic member first gets an id and joins with it, so a client that never comes back leaves no
+member behind. A static member that comes back without its id gets a new one in its old place: the
+old id is fenced, and a stable group does not rebalance.
 """
 
 import logging
 from dataclasses import replace
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorResult, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
 from barnabas.groups.classic.classic_messages import NO_MEMBER_ID, JoinReply, JoinRequest, SyncReply
@@ -19,23 +20,22 @@ from barnabas.groups.classic.classic_rebalance import (
 from barnabas.groups.classic.classic_record import replaced_record
 from barnabas.groups.classic.classic_state import GroupState
 from barnabas.groups.classic.classic_turn import Turn
-from barnabas.groups.outcome import Outcome, Waiter
 
 log = logging.getLogger(__name__)
 
 
-def decide_join(
+def on_join(
     turn: Turn, request: JoinRequest, new_member_id: str, waiter: Waiter
-) -> Outcome[JoinReply]:
-    """`new_member_id` is for those that have none; `waiter` for those that wait for the others."""
+) -> CoordinatorResult[JoinReply]:
+    """`new_member_id` is for a client without one; `waiter` for a member that waits for others."""
     group = turn.group
     member_id = request.member_id
     if not _has_room(group, member_id, turn.settings.max_size):
         turn.remove(member_id, JoinReply(ErrorCode.group_max_size_reached))
         complete_join_if_all_joined(turn)
-        return turn.outcome(JoinReply(ErrorCode.group_max_size_reached))
+        return turn.result(JoinReply(ErrorCode.group_max_size_reached))
     if not group.supports(request.protocol_type, request.protocols):
-        return turn.outcome(JoinReply(ErrorCode.inconsistent_group_protocol, member_id))
+        return turn.result(JoinReply(ErrorCode.inconsistent_group_protocol, member_id))
     if member_id == NO_MEMBER_ID:
         return _join_without_id(turn, request, new_member_id, waiter)
     if member_id in group.pending_members and request.group_instance_id is None:
@@ -43,12 +43,12 @@ def decide_join(
         return _add(turn, request, member_id, waiter)
     error = group.check_member(member_id, request.group_instance_id)
     if error is not ErrorCode.none:
-        return turn.outcome(JoinReply(error, member_id))
+        return turn.result(JoinReply(error, member_id))
     return _rejoin(turn, request, waiter)
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """While members join, those that come last are too many, however long they were members."""
+    """While members join, the last ones to come are refused, even if they were members before."""
     if group.is_empty:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -58,7 +58,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 def _join_without_id(
     turn: Turn, request: JoinRequest, new_member_id: str, waiter: Waiter
-) -> Outcome[JoinReply]:
+) -> CoordinatorResult[JoinReply]:
     group = turn.group
     if request.group_instance_id is not None:
         old_id = group.static_members.get(request.group_instance_id)
@@ -67,11 +67,13 @@ def _join_without_id(
     elif request.must_know_its_id:
         group.pending_members[new_member_id] = None
         turn.arm("pending", request.session_timeout_ms, new_member_id)
-        return turn.outcome(JoinReply(ErrorCode.member_id_required, new_member_id))
+        return turn.result(JoinReply(ErrorCode.member_id_required, new_member_id))
     return _add(turn, request, new_member_id, waiter)
 
 
-def _add(turn: Turn, request: JoinRequest, member_id: str, waiter: Waiter) -> Outcome[JoinReply]:
+def _add(
+    turn: Turn, request: JoinRequest, member_id: str, waiter: Waiter
+) -> CoordinatorResult[JoinReply]:
     group = turn.group
     if not group.members:
         group.protocol_type = request.protocol_type
@@ -79,33 +81,33 @@ def _add(turn: Turn, request: JoinRequest, member_id: str, waiter: Waiter) -> Ou
     group.put(_member(request, member_id))
     group.new_members.add(member_id)
     turn.wait_to_join(member_id, waiter)
-    # It cannot send heartbeats, not knowing its id before the answer, and may have gone: each
-    # attempt would leave a member behind. So this attempt ends at some time; a live one repeats it.
+    # It cannot send heartbeats before the reply tells its id, and may be gone. A timeout keeps its
+    # attempts from leaving members behind; a client that is alive joins again.
     turn.arm("session", turn.settings.new_member_join_timeout_ms, member_id)
     rebalance_or_complete_join(turn, f"new member {member_id}; {request.reason or 'no reason'}")
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
-def _rejoin(turn: Turn, request: JoinRequest, waiter: Waiter) -> Outcome[JoinReply]:
-    """A known member joins again: for a rebalance, as leader to cause one, or to ask what is on."""
+def _rejoin(turn: Turn, request: JoinRequest, waiter: Waiter) -> CoordinatorResult[JoinReply]:
+    """A member joins again: for a rebalance, to cause one as leader, or after a lost reply."""
     group = turn.group
     member = group.members[request.member_id]
     is_same = member.protocols == request.protocols
     leads = group.leader_id == member.member_id
     completing = group.state is GroupState.COMPLETING_REBALANCE
     if is_same and (completing or (group.state is GroupState.STABLE and not leads)):
-        # It may not have heard the answer to its join.
-        return turn.outcome(turn.joined(member.member_id))
+        # The reply to its join may be lost.
+        return turn.result(turn.joined(member.member_id))
     group.put(replace(_member(request, member.member_id), assignment=member.assignment))
     turn.wait_to_join(member.member_id, waiter)
     reason = request.reason or ("the leader joins again" if leads else "it joins again")
     rebalance_or_complete_join(turn, f"member {member.member_id}; {reason}")
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
 def _replace_static(
     turn: Turn, request: JoinRequest, old_id: str, new_id: str, waiter: Waiter
-) -> Outcome[JoinReply]:
+) -> CoordinatorResult[JoinReply]:
     group = turn.group
     old = group.members[old_id]
     member = replace(_member(request, new_id), assignment=old.assignment)
@@ -126,16 +128,16 @@ def _replace_static(
     turn.arm_session(member)
     turn.wait_to_join(new_id, waiter)
     rebalance_or_complete_join(turn, f"static member {request.group_instance_id} is back")
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
 def _replace_quietly(
     turn: Turn, request: JoinRequest, old: Member, member: Member
-) -> Outcome[JoinReply]:
-    """Keep the assignment under the new id, known once it is in the log; nobody else takes note.
+) -> CoordinatorResult[JoinReply]:
+    """Keep the assignment under the new id, in force once it is in the log; no rebalance.
 
-    A leader is told not to assign anew; one whose version does not know of that is told that its
-    old self leads, so that it does not take itself for the leader.
+    A leader gets `skip_assignment`. In versions without that field it gets its old id as leader, so
+    it does not assign.
     """
     group = turn.group
     leads = group.leader_id == old.member_id
@@ -152,7 +154,7 @@ def _replace_quietly(
             for each in group.as_joined()
         )
         reply = replace(reply, leader=member.member_id, members=members, skip_assignment=True)
-    return turn.outcome(reply)
+    return turn.result(reply)
 
 
 def _fence(turn: Turn, old_id: str) -> None:

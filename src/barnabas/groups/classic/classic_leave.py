@@ -1,8 +1,9 @@
-"""LeaveGroup of classic groups: members go, by member id or, static ones, by instance id."""
+"""LeaveGroup of classic groups: by member id, or by instance id for static members."""
 
 import logging
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic.classic_messages import (
     NO_MEMBER_ID,
     JoinReply,
@@ -16,13 +17,12 @@ from barnabas.groups.classic.classic_rebalance import (
     rebalance_or_complete_join,
 )
 from barnabas.groups.classic.classic_turn import Turn
-from barnabas.groups.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
 
-def decide_leave(turn: Turn, request: LeaveRequest) -> Outcome[LeaveReply]:
-    """Each is told for itself whether it could leave; one rebalance begins for all who did."""
+def on_leave(turn: Turn, request: LeaveRequest) -> CoordinatorResult[LeaveReply]:
+    """Each member has its own error; one rebalance begins for all that left."""
     before = len(turn.group.members)
     errors = [_leave(turn, member) for member in request.members]
     if len(turn.group.members) < before:
@@ -33,7 +33,7 @@ def decide_leave(turn: Turn, request: LeaveRequest) -> Outcome[LeaveReply]:
         LeftMember(member.member_id, member.group_instance_id, error)
         for member, error in zip(request.members, errors, strict=True)
     )
-    return turn.outcome(LeaveReply(members=left))
+    return turn.result(LeaveReply(members=left))
 
 
 def _leave(turn: Turn, leaving: LeavingMember) -> ErrorCode:

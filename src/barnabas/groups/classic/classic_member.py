@@ -1,4 +1,4 @@
-"""A member of a classic group, and the vote of members on how to assign."""
+"""A member of a classic group, and the vote on the group's protocol."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -39,7 +39,7 @@ class Member:
 
 
 def chosen_protocol(members: Collection[Member]) -> str:
-    """Each votes for the first of its protocols that all support; most votes win, then the first.
+    """Each member votes for its first protocol that all support; ties go to the first voted for.
 
     Members that have no protocol in common are never in one group.
     """

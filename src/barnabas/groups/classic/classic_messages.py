@@ -1,6 +1,6 @@
-"""What is asked of a classic group and what it answers, whatever the version on the wire.
+"""Requests and replies of classic groups, independent of the API version.
 
-A reply's `failed` is what is said instead of it when the records it rests on cannot be written.
+A reply's `failed` is the reply that is sent instead if its records cannot be appended.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ NO_GENERATION = -1
 
 
 class OfferedProtocol(NamedTuple):
-    """A way of assigning that a member can take part in; only members understand the metadata."""
+    """A protocol that a member supports; only members understand the metadata."""
 
     name: str
     metadata: bytes
@@ -25,19 +25,19 @@ class JoinRequest:
     group_id: str
     member_id: str  # NO_MEMBER_ID when the client has none
     client_id: str
-    client_host: str  # as Kafka writes it down: a slash and the address
+    client_host: str  # as Kafka writes it: a slash and the address
     protocol_type: str
     protocols: tuple[OfferedProtocol, ...]  # the preferred first
     session_timeout_ms: int
     rebalance_timeout_ms: int  # the session timeout where the version has none (0)
     group_instance_id: str | None = None
-    must_know_its_id: bool = True  # since version 4: a dynamic member joins with an id of ours
-    may_skip_assignment: bool = True  # since version 9: a leader can be told not to assign
+    must_know_its_id: bool = True  # since version 4: a dynamic member first gets an id
+    may_skip_assignment: bool = True  # since version 9
     reason: str | None = None
 
 
 class JoinedMember(NamedTuple):
-    """What the leader hears of a member."""
+    """A member in the leader's reply."""
 
     member_id: str
     group_instance_id: str | None
@@ -50,7 +50,7 @@ class JoinReply:
     member_id: str = NO_MEMBER_ID
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
-    protocol_name: str | None = None  # an empty string where the version cannot have none (< 7)
+    protocol_name: str | None = None  # an empty string in versions < 7
     leader: str = NO_MEMBER_ID
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()  # only for the leader
@@ -83,7 +83,7 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """Answered by a bare error code."""
+    """The reply is an error code."""
 
     group_id: str
     member_id: str
@@ -92,7 +92,7 @@ class HeartbeatRequest:
 
 
 class LeavingMember(NamedTuple):
-    """One who leaves; without a member id, the static member of that instance id is removed."""
+    """A member that leaves; without a member id, the static member of that instance id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -113,7 +113,7 @@ class LeftMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveReply:
-    """Where the version has no list, the error of the one member is the error of all (< 3)."""
+    """In versions without a list of members (< 3) the member's error is the reply's error."""
 
     error: ErrorCode = ErrorCode.none
     members: tuple[LeftMember, ...] = ()  # in the order of the request
@@ -123,7 +123,7 @@ class LeaveReply:
 
 
 class CommitClaim(NamedTuple):
-    """Who commits offsets: a member of a generation, or nobody in particular (-1 and no member)."""
+    """The sender of a commit: a member of a generation, or no member (-1 and no member id)."""
 
     group_id: str
     member_id: str = NO_MEMBER_ID
@@ -166,7 +166,7 @@ class DeleteReply:
     errors: Mapping[str, ErrorCode]  # by group, in the order of the request
 
     def failed(self, error: ErrorCode) -> "DeleteReply":
-        """Groups that could not be deleted anyway keep their reason."""
+        """Groups that cannot be deleted keep their own error."""
         return DeleteReply(
             {
                 group: error if code is ErrorCode.none else code

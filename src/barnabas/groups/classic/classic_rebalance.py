@@ -1,4 +1,4 @@
-"""The rebalance of a classic group: members are called, join, and wait for their assignment.
+"""The rebalance of a classic group: members join again and wait for their assignment.
 
     EMPTY ----+                        everyone joined, or time is up
               +-- PREPARING_REBALANCE ---------------------------------> COMPLETING_REBALANCE
@@ -6,9 +6,9 @@
        ^                                          the leader's assignment is in the log
        +--------------------------------------------------------------------------+
 
-The first members of an empty group are waited for a while, so that they need not rebalance one by
-one; members that do not come in time are dropped, but static ones are kept until their session or
-the time to ask for an assignment ends.
+The first rebalance of an empty group is delayed, so members do not rebalance one by one. Members
+that do not join in time are removed. Static members stay until their session or the time to send
+SyncGroup ends.
 """
 
 import logging
@@ -27,7 +27,7 @@ _GONE = JoinReply(ErrorCode.unknown_member_id)
 
 
 def prepare_rebalance(turn: Turn, reason: str) -> None:
-    """Call all members to join, from any state but PREPARING_REBALANCE and DEAD."""
+    """Begin a rebalance, from any state but PREPARING_REBALANCE and DEAD."""
     group = turn.group
     if group.state is GroupState.COMPLETING_REBALANCE:
         give_up_assignment(turn, ErrorCode.rebalance_in_progress)
@@ -51,7 +51,7 @@ def prepare_rebalance(turn: Turn, reason: str) -> None:
 
 
 def rebalance_or_complete_join(turn: Turn, reason: str) -> None:
-    """A member came, went or changed: begin a rebalance, or go on with the one under way."""
+    """A member joined, left or changed: begin a rebalance, or go on with the current one."""
     if turn.group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_all_joined(turn)
     elif turn.group.state is not GroupState.DEAD:
@@ -66,9 +66,9 @@ def complete_join_if_all_joined(turn: Turn) -> None:
 
 
 def complete_join(turn: Turn) -> None:
-    """End the time to join, drop who did not come, and begin the generation of those who did.
+    """Remove the members that did not join, and begin a generation of the others.
 
-    If nobody is left the group is written down as empty, and is empty once that is in the log.
+    Without members the group is written as empty, and is empty once that is in the log.
     """
     group = turn.group
     turn.cancel("join")
@@ -83,12 +83,12 @@ def complete_join(turn: Turn) -> None:
     elif group.elect_joined_leader():
         _begin_generation(turn)
     else:
-        # Static members alone are left, and none came: their sessions will end, or they come.
+        # Only static members are left, and none joined: they join later, or time out.
         turn.arm("join", group.rebalance_timeout_ms)
 
 
 def on_join_timer(turn: Turn) -> None:
-    """Time is up; while a first gathering still grows, wait on, but not beyond the timeout."""
+    """The join time is over; the first rebalance waits on while members join, up to the timeout."""
     group = turn.group
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -103,7 +103,7 @@ def on_join_timer(turn: Turn) -> None:
 
 
 def on_sync_timer(turn: Turn) -> None:
-    """Drop who joined but never asked for its assignment, and let the others begin anew."""
+    """Remove the members that joined but sent no SyncGroup, and rebalance the others."""
     group = turn.group
     if not group.pending_sync or group.state not in (
         GroupState.COMPLETING_REBALANCE,
@@ -117,12 +117,12 @@ def on_sync_timer(turn: Turn) -> None:
 
 
 def give_up_assignment(turn: Turn, error: ErrorCode) -> None:
-    """Whoever waits for an assignment hears the error; nobody has one until the next rebalance."""
+    """Answer every SyncGroup with the error; nobody is assigned until the next rebalance."""
     group = turn.group
     for member in list(group.members.values()):
         group.members[member.member_id] = replace(member, assignment=NO_ASSIGNMENT)
         if turn.answer_sync(member.member_id, SyncReply(error)):
-            # Its session may have ended while it waited for us.
+            # Its session may have timed out while it waited.
             turn.arm_session(member)
 
 

@@ -1,16 +1,16 @@
-"""A classic group as its record in the log tells of it, and a group as the record makes it.
+"""The record of a classic group: made from the group, and replayed into it.
 
-The record holds the protocol that was chosen, and of each member what it offered for that one.
+The record holds the chosen protocol, and each member's metadata for that protocol.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import NO_ASSIGNMENT, Member
 from barnabas.groups.classic.classic_messages import OfferedProtocol
 from barnabas.groups.classic.classic_state import GroupEvent, GroupState
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.classic_group_record import (
     NO_TIMEOUT,
     NO_TIMESTAMP,
@@ -21,7 +21,7 @@ from barnabas.groups.records.classic_group_record import (
 from barnabas.groups.records.group_records import encode
 
 
-def deserted_record(group: ClassicGroup, wall_ms: int) -> LogRecord:
+def deserted_record(group: ClassicGroup, wall_ms: int) -> CoordinatorRecord:
     """The group without members, in its next generation."""
     return _record(
         group.group_id,
@@ -38,8 +38,8 @@ def deserted_record(group: ClassicGroup, wall_ms: int) -> LogRecord:
 
 def assigned_record(
     group: ClassicGroup, assignments: Mapping[str, bytes], wall_ms: int
-) -> LogRecord:
-    """The group with what its leader assigned; who was forgotten has nothing."""
+) -> CoordinatorRecord:
+    """The group with its leader's assignment; a member that the leader left out gets nothing."""
     members = [
         replace(member, assignment=assignments.get(member.member_id, NO_ASSIGNMENT))
         for member in group.members.values()
@@ -47,8 +47,8 @@ def assigned_record(
     return _record_of_members(group, members, group.leader_id, wall_ms)
 
 
-def replaced_record(group: ClassicGroup, old_id: str, member: Member) -> LogRecord:
-    """The group with the static member under its new id; it became stable when it did."""
+def replaced_record(group: ClassicGroup, old_id: str, member: Member) -> CoordinatorRecord:
+    """The group with the static member under its new id, and the timestamp of its state."""
     members = [member if m.member_id == old_id else m for m in group.members.values()]
     leader = member.member_id if group.leader_id == old_id else group.leader_id
     timestamp_ms = NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms
@@ -56,17 +56,17 @@ def replaced_record(group: ClassicGroup, old_id: str, member: Member) -> LogReco
 
 
 def loaded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as the log tells of it; nobody waits."""
+    """The group of the record; nobody waits."""
     group = ClassicGroup(group_id, GroupState.STABLE if value.members else GroupState.EMPTY)
     _take(group, value, {})
     return group
 
 
 def apply_record(group: ClassicGroup, value: GroupMetadataValue) -> None:
-    """What was decided about the group is in the log now.
+    """Apply a record that was just appended.
 
-    Whoever waited for an assignment was answered by that decision. What members offered beside
-    the chosen protocol is still known, other than after loading.
+    Members that waited for an assignment are answered by the same decision. Protocols that members
+    offered beside the chosen one are still known, other than after loading.
     """
     known = dict(group.members)
     if group.replacement is not None:
@@ -113,7 +113,7 @@ def _member(protocol: str | None, stored: MemberMetadata) -> Member:
 
 def _record_of_members(
     group: ClassicGroup, members: Iterable[Member], leader: str | None, timestamp_ms: int
-) -> LogRecord:
+) -> CoordinatorRecord:
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -137,5 +137,5 @@ def _record_of_members(
     return _record(group.group_id, value)
 
 
-def _record(group_id: str, value: GroupMetadataValue) -> LogRecord:
+def _record(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
     return encode(GroupMetadata(group_id, value))

@@ -1,8 +1,8 @@
-"""The states of a classic group, and what leads from one to the next: a table.
+"""The state machine of a classic group, as a table.
 
 A group is EMPTY without members (it may have offsets), PREPARING_REBALANCE while its members
-join, COMPLETING_REBALANCE when all have joined and their leader decides who gets what, STABLE when
-they have heard it, and DEAD when it was removed from this shard.
+join, COMPLETING_REBALANCE when all have joined and their leader assigns, STABLE when the assignment
+is in the log, and DEAD when it was removed.
 """
 
 import enum
@@ -31,7 +31,7 @@ class GroupEvent(enum.Enum):
 
 _S, _E = GroupState, GroupEvent
 
-# In this state, this event leads there. A pair that is absent is a bug of ours, never of a client:
+# From a state, by an event, to a state. A missing pair is a bug of ours, never of a client:
 # requests are answered before they become events.
 NEXT: Final[Mapping[GroupState, Mapping[GroupEvent, GroupState]]] = {
     _S.EMPTY: {_E.REBALANCE: _S.PREPARING_REBALANCE, _E.REMOVED: _S.DEAD},

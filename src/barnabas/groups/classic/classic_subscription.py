@@ -1,7 +1,7 @@
-"""The topics that a consumer subscribes to, read from the metadata it joins a classic group with.
+"""The topics in the metadata that a consumer joins a classic group with.
 
-The broker only relays that metadata, but must not expire or delete offsets that are in use. Every
-version of it begins as version 0 does: a version, and the names of the topics.
+The broker relays the metadata, but must not expire or delete offsets that are in use. Every version
+begins as version 0 does: a version, and the names of the topics.
 """
 
 import struct
@@ -14,7 +14,7 @@ _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """Raises ValueError if the metadata is not a consumer's."""
+    """Raises  ValueError, if the metadata is not a consumer's."""
     try:
         version, count = _HEAD.unpack_from(metadata)
         if version < 0 or count < 0:

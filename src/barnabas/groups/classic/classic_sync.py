@@ -1,12 +1,13 @@
-"""SyncGroup and Heartbeat of classic groups: the leader's assignment is stored, then handed out.
+"""SyncGroup and Heartbeat of classic groups: the leader's assignment is written, then sent.
 
-The broker does not read assignments: members that revoke first and take over in a second rebalance
-(cooperative ones) are served like any others.
+The broker does not read assignments, so cooperative members, which revoke first and take over in a
+second rebalance, need nothing special.
 """
 
 import logging
 
 from barnabas.base.errors import ErrorCode
+from barnabas.coordinator.result import Answer, CoordinatorResult, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import NO_ASSIGNMENT
 from barnabas.groups.classic.classic_messages import (
@@ -22,26 +23,25 @@ from barnabas.groups.classic.classic_rebalance import (
 from barnabas.groups.classic.classic_record import assigned_record
 from barnabas.groups.classic.classic_state import GroupState
 from barnabas.groups.classic.classic_turn import Turn
-from barnabas.groups.outcome import Answer, Outcome, Waiter
 
 log = logging.getLogger(__name__)
 
 
-def decide_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> Outcome[SyncReply]:
-    """Followers wait for the leader; its assignment is written, and then everyone hears theirs."""
+def on_sync(turn: Turn, request: SyncRequest, waiter: Waiter) -> CoordinatorResult[SyncReply]:
+    """Followers wait for the leader; once its assignment is written, each gets its own."""
     group = turn.group
     error = _check_sync(group, request)
     if error is not ErrorCode.none:
-        return turn.outcome(SyncReply(error))
+        return turn.result(SyncReply(error))
     group.pending_sync.pop(request.member_id, None)
     if not group.pending_sync:
         turn.cancel("sync")
     if group.state is GroupState.STABLE:
-        return turn.outcome(turn.assigned(group.members[request.member_id].assignment))
+        return turn.result(turn.assigned(group.members[request.member_id].assignment))
     turn.wait_to_sync(request.member_id, waiter)
     if group.leader_id == request.member_id:
         _assign(turn, request)
-    return turn.outcome(waiter)
+    return turn.result(waiter)
 
 
 def _check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
@@ -60,7 +60,7 @@ def _check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
 
 
 def _assign(turn: Turn, request: SyncRequest) -> None:
-    """Write the assignment down; whoever waits hears it when it is, and stops waiting then."""
+    """Append the assignment; members that wait get theirs when it is committed."""
     group = turn.group
     forgotten = [each for each in group.members if each not in request.assignments]
     if forgotten:
@@ -74,11 +74,11 @@ def _assign(turn: Turn, request: SyncRequest) -> None:
     for member_id, waiter in group.syncing.items():
         assignment = request.assignments.get(member_id, NO_ASSIGNMENT)
         turn.effects.append(Answer(waiter, turn.assigned(assignment)))
-        # Its session may have ended while it waited for us.
+        # Its session may have timed out while it waited.
         turn.arm_session(group.members[member_id])
 
 
-def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> Outcome[ErrorCode]:
+def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
     group = turn.group
     error = group.check_member_of(
         request.generation_id, request.member_id, request.group_instance_id
@@ -87,11 +87,11 @@ def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> Outcome[ErrorCode
         turn.arm_session(group.members[request.member_id])
         if group.state is GroupState.PREPARING_REBALANCE:
             error = ErrorCode.rebalance_in_progress
-    return turn.outcome(error)
+    return turn.result(error)
 
 
 def on_session_timer(turn: Turn, member_id: str) -> None:
-    """Drop a member that was not heard of, unless it is the one who waits for us."""
+    """Remove a member that sent nothing, unless it waits for a reply."""
     group = turn.group
     if member_id not in group.members or group.satisfies_heartbeat(member_id):
         return
@@ -101,7 +101,7 @@ def on_session_timer(turn: Turn, member_id: str) -> None:
 
 
 def on_pending_timer(turn: Turn, member_id: str) -> None:
-    """Expect no longer a client that was given an id and did not join with it."""
+    """Forget the id of a client that did not join with it."""
     if member_id in turn.group.pending_members:
         turn.group.remove(member_id)
         complete_join_if_all_joined(turn)

@@ -1,30 +1,30 @@
-"""One decision about a classic group under way: what it results in so far, and its replies."""
+"""A decision about a classic group in progress: its records, effects and replies so far."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.classic.classic_group import ClassicGroup
-from barnabas.groups.classic.classic_member import Member
-from barnabas.groups.classic.classic_messages import JoinReply, SyncReply
-from barnabas.groups.outcome import (
+from barnabas.coordinator.result import (
     Answer,
     ArmTimer,
     CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
     Effect,
-    LogRecord,
     Now,
-    Outcome,
     Waiter,
 )
+from barnabas.groups.classic.classic_group import ClassicGroup
+from barnabas.groups.classic.classic_member import Member
+from barnabas.groups.classic.classic_messages import JoinReply, SyncReply
 
 Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicSettings:
-    """Of Kafka's properties `group.*`; the last has no property."""
+    """Kafka's properties `group.*`; the last one has no property."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -35,7 +35,7 @@ class ClassicSettings:
 
 @dataclass(slots=True)
 class Turn:
-    """Gathers records and effects; timers and answers of members are set through it only.
+    """Gathers records and effects; only a turn sets the timers and answers of members.
 
     A timer's key is ("session" | "pending", group, member) or ("join" | "sync", group).
     """
@@ -43,7 +43,7 @@ class Turn:
     group: ClassicGroup
     settings: ClassicSettings
     now: Now
-    records: list[LogRecord] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
     def arm(self, kind: str, delay_ms: float, *of_member: str) -> None:
@@ -57,20 +57,20 @@ class Turn:
         self.arm("session", member.session_timeout_ms, member.member_id)
 
     def answer_join(self, member_id: str, reply: JoinReply) -> None:
-        """Tell the member that waits to join; does nothing if it does not wait."""
+        """Answer the JoinGroup of a member, if it waits."""
         waiter = self.group.joining.pop(member_id, None)
         if waiter is not None:
             self.effects.append(Answer(waiter, reply))
 
     def answer_sync(self, member_id: str, reply: SyncReply) -> bool:
-        """Tell the member that waits for its assignment; False if it does not wait."""
+        """Answer the SyncGroup of a member; False if it does not wait."""
         waiter = self.group.syncing.pop(member_id, None)
         if waiter is not None:
             self.effects.append(Answer(waiter, reply))
         return waiter is not None
 
     def wait_to_join(self, member_id: str, waiter: Waiter) -> Waiter:
-        """One waits for each member: an earlier request, that the client gave up, ends here."""
+        """Park the JoinGroup; an earlier one of the same member, which the client gave up, ends."""
         self.answer_join(member_id, JoinReply(ErrorCode.rebalance_in_progress, member_id))
         self.group.joining[member_id] = waiter
         return waiter
@@ -86,14 +86,14 @@ class Turn:
         join_reply: JoinReply,
         sync_error: ErrorCode = ErrorCode.unknown_member_id,
     ) -> None:
-        """Let the member go: nobody waits as it any more, and none of its timers runs."""
+        """Remove the member: its requests are answered, its timers cancelled."""
         self.answer_join(member_id, join_reply)
         self.answer_sync(member_id, SyncReply(sync_error))
         if self.group.remove(member_id) is not None:
             self.cancel("session", member_id)
 
     def joined(self, member_id: str) -> JoinReply:
-        """What a member of the current generation hears; the leader hears of all members."""
+        """The reply to a member of the current generation; the leader's lists all members."""
         group = self.group
         return JoinReply(
             member_id=member_id,
@@ -112,13 +112,13 @@ class Turn:
             assignment=assignment,
         )
 
-    def outcome(self, reply: Reply | Waiter) -> Outcome[Reply]:
-        """What was gathered; whoever is answered in its own turn did not wait."""
+    def result(self, reply: Reply | Waiter) -> CoordinatorResult[Reply]:
+        """The result of the turn; a request that its own turn answers does not wait."""
         answers: Mapping[Waiter, Answer] = {
             effect.waiter: effect for effect in self.effects if isinstance(effect, Answer)
         }
         own = answers.get(reply) if isinstance(reply, Waiter) else None
         if own is None:
-            return Outcome(reply, tuple(self.records), tuple(self.effects))
+            return CoordinatorResult(reply, tuple(self.records), tuple(self.effects))
         others = tuple(effect for effect in self.effects if effect is not own)
-        return Outcome(cast(Reply, own.reply), tuple(self.records), others)
+        return CoordinatorResult(cast(Reply, own.reply), tuple(self.records), others)

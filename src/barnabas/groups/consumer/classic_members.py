@@ -1,8 +1,8 @@
-"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup and the rest.
+"""Members of a consumer group that use the classic protocol: JoinGroup, SyncGroup and the rest.
 
-Their generation is their member epoch. They never assign: each is a follower of a leader that is
-not there, and is told by the coordinator what it has. When there is something for them to do, they
-are told to join again, and tell by joining what they own.
+Their generation is their member epoch. They never assign: no member leads, and the coordinator
+assigns. When their assignment changes they get REBALANCE_IN_PROGRESS, join again, and say in the
+request which partitions they own.
 """
 
 from barnabas.base.errors import BrokerError, ErrorCode
@@ -39,8 +39,8 @@ from barnabas.groups.records.consumer_group_records import (
 # -- joining --------------------------------------------------------------------------------------
 
 
-def decide_join(turn: ConsumerTurn, request: JoinRequest, new_member_id: str) -> JoinReply:
-    """Raises BrokerError, and nothing is to be done, if it may not join."""
+def on_join(turn: ConsumerTurn, request: JoinRequest, new_member_id: str) -> JoinReply:
+    """Raises  BrokerError, and the turn is to be dropped, if the client may not join."""
     group = turn.group
     member_id = request.member_id or new_member_id
     check_room(group, member_id, turn.settings)
@@ -69,7 +69,7 @@ def decide_join(turn: ConsumerTurn, request: JoinRequest, new_member_id: str) ->
 
 
 def _offered_subscription(group: ConsumerGroup, request: JoinRequest) -> Subscription:
-    """Classic members must have a protocol in common: they may be a classic group again."""
+    """Classic members must have a protocol in common: the group may become classic again."""
     classic = [member for member in group.members.values() if member.uses_classic_protocol]
     offered = [each.name for each in request.protocols]
     in_common = [
@@ -128,11 +128,11 @@ def _with_said(
     )
 
 
-# -- being told what one has ----------------------------------------------------------------------
+# -- syncing and heartbeats -----------------------------------------------------------------------
 
 
-def decide_sync(turn: ConsumerTurn, request: SyncRequest) -> SyncReply:
-    """Raises BrokerError, and at the most a timer is armed, if it must join first."""
+def on_sync(turn: ConsumerTurn, request: SyncRequest) -> SyncReply:
+    """Raises  BrokerError, if the client is not a member of this epoch."""
     group = turn.group
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
@@ -156,8 +156,8 @@ def decide_sync(turn: ConsumerTurn, request: SyncRequest) -> SyncReply:
     )
 
 
-def decide_heartbeat(turn: ConsumerTurn, request: HeartbeatRequest) -> ErrorCode:
-    """Raises BrokerError if it is no such member's."""
+def on_heartbeat(turn: ConsumerTurn, request: HeartbeatRequest) -> ErrorCode:
+    """Raises  BrokerError, if the client is not a member of this epoch."""
     group = turn.group
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
@@ -173,14 +173,14 @@ def decide_heartbeat(turn: ConsumerTurn, request: HeartbeatRequest) -> ErrorCode
 
 
 def _ask_to_rejoin(turn: ConsumerTurn, member: ConsumerMember) -> None:
-    """It has a rebalance timeout to do so, from when it was first asked."""
+    """The member has its rebalance timeout to join, from the first time it was asked."""
     if member.member_id not in turn.group.asked_to_rejoin:
         turn.group.asked_to_rejoin[member.member_id] = None
         turn.arm(REJOIN, member.member_id, member.metadata.rebalance_timeout_ms)
 
 
 def _must_wait(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether another one still owns what it shall have."""
+    """Whether another member still owns partitions of its target."""
     return any(
         partition in group.owners.get(topic, {})
         for topic, partitions in group.target(member.member_id).items()

@@ -1,4 +1,4 @@
-"""A consumer group as ConsumerGroupDescribe tells of it."""
+"""The description of a consumer group for ConsumerGroupDescribe."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -18,7 +18,7 @@ from barnabas.groups.consumer.target_assignment import chosen_assignor, names_by
 def described(
     group: ConsumerGroup, default_assignor: str, topics: Topics
 ) -> DescribedConsumerGroup:
-    """Topics that are no more are left out."""
+    """Deleted topics are left out."""
     names = names_by_id(group.topics, topics)
     return DescribedConsumerGroup(
         group.group_id,

@@ -1,7 +1,7 @@
-"""One consumer group: its members, its epochs, what each shall have, and who owns what.
+"""One consumer group: members, epochs, target assignment, and the owner of each partition.
 
-All of it follows from records and changes by `apply_*` alone, but for what is marked as being only
-in memory. Records of a compacted log may name what is not known, or remove what is gone already.
+It changes by `apply_*` alone, but for the soft state that is marked. Records of a compacted log may
+name members that are unknown, or remove members that are gone.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.assignors.assignors import EMPTY, Assignment
 from barnabas.groups.classic.classic_messages import CommitClaim, ListedGroup
 from barnabas.groups.classic.classic_subscription import CONSUMER_PROTOCOL_TYPE
 from barnabas.groups.consumer.consumer_member import ConsumerMember, as_assignment, member_state
 from barnabas.groups.consumer.consumer_records import group_tombstones
 from barnabas.groups.consumer.consumer_regex import TopicRegex
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -27,7 +27,7 @@ from barnabas.groups.records.consumer_group_records import (
 
 NO_EPOCH: Final = -1
 
-# Compaction may leave what a member has before what it said of itself.
+# Compaction may leave a member's assignment before its metadata.
 _NOT_YET_KNOWN: Final = ConsumerGroupMemberMetadataValue(
     client_id="", client_host="", subscribed_topic_names=()
 )
@@ -35,8 +35,8 @@ _NOT_YET_KNOWN: Final = ConsumerGroupMemberMetadataValue(
 
 class ConsumerGroupState(Enum):
     EMPTY = "Empty"
-    ASSIGNING = "Assigning"  # a target is to be made for the newest epoch
-    RECONCILING = "Reconciling"  # members are on their way to the target
+    ASSIGNING = "Assigning"  # the newest epoch has no target yet
+    RECONCILING = "Reconciling"  # members have not reached the target yet
     STABLE = "Stable"
 
 
@@ -46,23 +46,23 @@ class ConsumerGroup:
 
     group_id: str
     group_epoch: int = 0
-    assignment_epoch: int = 0  # of the group epoch that `targets` were made for
+    assignment_epoch: int = 0  # the group epoch of `targets`
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)  # those subscribed to that exist
     owners: dict[UUID, dict[int, str]] = field(default_factory=dict)
-    _subscribed: Counter[str] = field(default_factory=Counter)  # how many members want a topic
+    _subscribed: Counter[str] = field(default_factory=Counter)  # subscribers by topic
     _regexes: Counter[str] = field(default_factory=Counter)
 
-    # Only in memory:
-    is_stale: bool = True  # topics may have changed since they were looked at
+    # Soft state, only in memory:
+    is_stale: bool = True  # topics may have changed since the last look
     asked_to_rejoin: dict[str, None] = field(default_factory=dict)  # classic members with a timer
 
-    # -- who is who -----------------------------------------------------------------------------
+    # -- members ---------------------------------------------------------------------------------
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Raises BrokerError if there is no such member."""
+        """Raises  BrokerError(unknown_member_id)"""
         found = self.members.get(member_id)
         if found is None:
             raise BrokerError(
@@ -95,10 +95,10 @@ class ConsumerGroup:
         )
 
     def may_want(self, topic: str) -> bool:
-        """Whether a change of the topic is to be looked at: cheap, and never wrongly False."""
+        """Whether a member may subscribe to the topic: cheap, never wrongly False."""
         return topic in self._subscribed or bool(self._regexes)
 
-    # -- who may do what ------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
         if claim.generation_id < 0 and not self.members:
@@ -109,7 +109,7 @@ class ConsumerGroup:
         if not (
             claim.is_transactional
             or member.uses_classic_protocol
-            or claim.knows_group_id_not_found  # since the version that knows of member epochs
+            or claim.knows_group_id_not_found  # since the version that has member epochs
         ):
             return ErrorCode.unsupported_version
         return _check_epoch(member, claim.generation_id)
@@ -127,16 +127,16 @@ class ConsumerGroup:
         return ErrorCode.none if self.is_empty else ErrorCode.non_empty_group
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Of topics that nobody is subscribed to: offsets age, whatever the group does."""
+        """Offsets of topics without subscriber age from their commit."""
         return commit_timestamp_ms
 
     def listed(self) -> ListedGroup:
         return ListedGroup(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state.value, "consumer")
 
-    def tombstones(self) -> tuple[LogRecord, ...]:
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
         return group_tombstones(self.group_id, self.members)
 
-    # -- what the log tells ---------------------------------------------------------------------
+    # -- replay ----------------------------------------------------------------------------------
 
     def apply_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
         before = self.members.get(member_id)
@@ -180,7 +180,7 @@ class ConsumerGroup:
         return self.targets.get(member_id, EMPTY)
 
     def _put(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
-        """Let the one take the place of the other, in all that is kept by what members have."""
+        """Replace a member, and update the indexes by instance id, partition and topic."""
         if before is not None:
             self._release(before)
             _count(self._subscribed, before.metadata.subscribed_topic_names, -1)

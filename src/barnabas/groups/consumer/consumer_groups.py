@@ -1,4 +1,4 @@
-"""The side of a shard that serves consumer groups: each request, timer and change of topics."""
+"""Consumer groups of a shard: requests, timers and changes of topics."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, MutableMapping
@@ -6,6 +6,7 @@ from typing import cast
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
+from barnabas.coordinator.result import CoordinatorResult, Now, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_messages import (
     HeartbeatRequest,
@@ -22,8 +23,8 @@ from barnabas.groups.consumer.consumer_group import ConsumerGroup
 from barnabas.groups.consumer.consumer_heartbeat import (
     check_heartbeat,
     decide_absence,
-    decide_heartbeat,
     leaving_member,
+    on_heartbeat,
 )
 from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
 from barnabas.groups.consumer.consumer_messages import (
@@ -43,7 +44,6 @@ from barnabas.groups.group_upgrade import (
     may_downgrade,
     upgraded_group,
 )
-from barnabas.groups.outcome import Now, Outcome, Waiter
 from barnabas.groups.records.group_records import GroupRecord
 from barnabas.groups.shard_group import ShardGroup
 
@@ -67,114 +67,112 @@ class ConsumerGroups:
 
     def consumer_heartbeat(
         self, group: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
-    ) -> Outcome[ConsumerHeartbeatReply]:
-        """`group` is the one of that name, of whatever kind, None if there is none."""
+    ) -> CoordinatorResult[ConsumerHeartbeatReply]:
+        """`group` may be of either kind; None if it does not exist."""
         try:
             check_heartbeat(request, self._settings)
             if request.member_epoch < JOINING:
                 return self._leave(group, request, now)
             return self._heartbeat(group, request, now)
         except BrokerError as refused:
-            return Outcome(ConsumerHeartbeatReply(refused.code, refused.message))
+            return CoordinatorResult(ConsumerHeartbeatReply(refused.code, refused.message))
 
     def _heartbeat(
         self, found: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
-    ) -> Outcome[ConsumerHeartbeatReply]:
-        """Who joins makes the group, or makes a classic group one of its own kind."""
+    ) -> CoordinatorResult[ConsumerHeartbeatReply]:
+        """A member that joins creates the group, or upgrades a classic one."""
         new_id = str(self._random.uuid()) if not request.member_id else ""
         if isinstance(found, ConsumerGroup):
             turn = self._turn(found, now)
-            return turn.outcome(decide_heartbeat(turn, request, new_id))
+            return turn.result(on_heartbeat(turn, request, new_id))
         if request.member_epoch != JOINING:
             raise _not_found(found, request.group_id)
         if not isinstance(found, ClassicGroup):
             turn = self._turn(ConsumerGroup(request.group_id), now)
-            return turn.outcome(decide_heartbeat(turn, request, new_id))
+            return turn.result(on_heartbeat(turn, request, new_id))
         group, records = upgraded_group(found, self._settings, self._topics())
         turn = self._turn(group, now)
         turn.records += records
-        reply = decide_heartbeat(turn, request, new_id)
+        reply = on_heartbeat(turn, request, new_id)
         turn.effects += leave_classic(found, turn)
-        return turn.outcome(reply)
+        return turn.result(reply)
 
     def _leave(
         self, group: ShardGroup | None, request: ConsumerHeartbeatRequest, now: Now
-    ) -> Outcome[ConsumerHeartbeatReply]:
+    ) -> CoordinatorResult[ConsumerHeartbeatReply]:
         if not isinstance(group, ConsumerGroup):
             raise _not_found(group, request.group_id)
         turn = self._turn(group, now)
         member = leaving_member(group, request)
         if request.member_epoch == LEAVING_FOR_A_WHILE:
-            return turn.outcome(decide_absence(turn, member))
+            return turn.result(decide_absence(turn, member))
         _remove(turn, member, f"{member.member_id} left")
         reply = ConsumerHeartbeatReply(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
-        return turn.outcome(reply)
+        return turn.result(reply)
 
     # -- members of the classic protocol --------------------------------------------------------
 
     def join(
         self, group: ShardGroup, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
-    ) -> Outcome[JoinReply]:
-        """Answered at once: nobody waits for the others."""
+    ) -> CoordinatorResult[JoinReply]:
+        """Answered at once: no member waits for others."""
         turn = self._turn(group, now)
         try:
-            return turn.outcome(classic_members.decide_join(turn, request, new_id))
+            return turn.result(classic_members.on_join(turn, request, new_id))
         except BrokerError as refused:
-            return Outcome(JoinReply(refused.code, request.member_id))
+            return CoordinatorResult(JoinReply(refused.code, request.member_id))
 
     def sync(
         self, group: ShardGroup, request: SyncRequest, waiter: Waiter, now: Now
-    ) -> Outcome[SyncReply]:
+    ) -> CoordinatorResult[SyncReply]:
         turn = self._turn(group, now)
         try:
-            return turn.outcome(classic_members.decide_sync(turn, request))
+            return turn.result(classic_members.on_sync(turn, request))
         except BrokerError as refused:
-            return Outcome(SyncReply(refused.code))
+            return CoordinatorResult(SyncReply(refused.code))
 
     def heartbeat(
         self, group: ShardGroup, request: HeartbeatRequest, now: Now
-    ) -> Outcome[ErrorCode]:
+    ) -> CoordinatorResult[ErrorCode]:
         turn = self._turn(group, now)
         try:
-            return turn.outcome(classic_members.decide_heartbeat(turn, request))
+            return turn.result(classic_members.on_heartbeat(turn, request))
         except BrokerError as refused:
-            return Outcome(refused.code)
+            return CoordinatorResult(refused.code)
 
-    def leave(self, group: ShardGroup, request: LeaveRequest, now: Now) -> Outcome[LeaveReply]:
+    def leave(
+        self, group: ShardGroup, request: LeaveRequest, now: Now
+    ) -> CoordinatorResult[LeaveReply]:
         turn = self._turn(group, now)
-        return turn.outcome(classic_members.decide_leave(turn, request))
+        return turn.result(classic_members.decide_leave(turn, request))
 
     # -- the log, time, and topics --------------------------------------------------------------
 
     def replay(self, groups: MutableMapping[str, ShardGroup], record: GroupRecord) -> None:
-        """Take in a record that is neither a classic group's nor an offset's."""
+        """Apply a record of a consumer group."""
         replay(cast(MutableMapping[str, object], groups), record)
 
-    def on_loaded(self, group: ShardGroup, now: Now) -> Outcome[None]:
-        """Members have a session's time to be heard of; topics may have changed meanwhile."""
+    def on_loaded(self, group: ShardGroup, now: Now) -> CoordinatorResult[None]:
+        """Members have a session timeout to send a heartbeat; topics may have changed meanwhile."""
         turn = self._turn(group, now)
         turn.group.is_stale = True
         for member in turn.group.members.values():
             turn.arm_session(member)
             if _is_to_revoke(member):
                 turn.arm(REVOCATION, member.member_id, member.metadata.rebalance_timeout_ms)
-        return turn.outcome(None)
+        return turn.result(None)
 
-    def on_unloaded(self, group: ShardGroup, now: Now) -> Outcome[None]:
-        turn = self._turn(group, now)
-        for member_id in turn.group.members:
-            turn.cancel(member_id)
-        return turn.outcome(None)
-
-    def on_timer(self, group: ShardGroup, key: tuple[str, ...], now: Now) -> Outcome[None]:
-        """A member did not do in time what it had to; what the timer was for may be past."""
+    def on_timer(
+        self, group: ShardGroup, key: tuple[str, ...], now: Now
+    ) -> CoordinatorResult[None]:
+        """A member timed out; the reason of the timer may be gone."""
         turn = self._turn(group, now)
         kind, _, *of_member = key
         member = turn.group.members.get(of_member[0]) if of_member else None
         if member is None or (kind == REVOCATION and not _is_to_revoke(member)):
-            return Outcome(None)
+            return CoordinatorResult(None)
         if kind == REJOIN:
             turn.group.asked_to_rejoin.pop(member.member_id, None)
         log.info(
@@ -184,10 +182,10 @@ class ConsumerGroups:
             kind,
         )
         _remove(turn, member, f"{member.member_id} is fenced")
-        return turn.outcome(None)
+        return turn.result(None)
 
     def on_topics_changed(self, groups: Mapping[str, ShardGroup], changed: Collection[str]) -> None:
-        """Topics appeared, grew or are gone: groups that want them look when next heard of."""
+        """Topics were created, grew or were deleted: groups look at them at the next heartbeat."""
         for group in groups.values():
             if isinstance(group, ConsumerGroup) and any(map(group.may_want, changed)):
                 group.is_stale = True

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: members join, tell what changed, hear what they have, and leave by it."""
+"""ConsumerGroupHeartbeat: members join, change their subscription, get assignments, leave."""
 
 import logging
 from dataclasses import replace
@@ -24,11 +24,11 @@ from barnabas.groups.records.consumer_group_records import ConsumerGroupMemberMe
 log = logging.getLogger(__name__)
 
 
-# -- requests that cannot be right --------------------------------------------------------------
+# -- invalid requests ---------------------------------------------------------------------------
 
 
 def check_heartbeat(request: ConsumerHeartbeatRequest, settings: ConsumerSettings) -> None:
-    """Raises BrokerError with Kafka's words, if the request is wrong whatever the group is."""
+    """Raises  BrokerError with Kafka's message, if the request is invalid for any group."""
     _refuse(not request.group_id.strip(), "GroupId can't be empty.")
     _refuse(_is_blank(request.instance_id), "InstanceId can't be empty.")
     _refuse(_is_blank(request.rack_id), "RackId can't be empty.")
@@ -87,15 +87,15 @@ def _is_blank(text: str | None) -> bool:
     return text is not None and not text.strip()
 
 
-# -- members that are, or join ------------------------------------------------------------------
+# -- members and clients that join --------------------------------------------------------------
 
 
-def decide_heartbeat(
+def on_heartbeat(
     turn: ConsumerTurn, request: ConsumerHeartbeatRequest, new_member_id: str
 ) -> ConsumerHeartbeatReply:
-    """The turn holds what it results in.
+    """The heartbeat of a member, or of a client that joins; the turn holds records and effects.
 
-    Raises  BrokerError, and nothing is to be done, if it is no member's, or not the one's it says
+    Raises  BrokerError, and the turn is to be dropped, if the client is not that member
     """
     group = turn.group
     member_id = request.member_id or new_member_id
@@ -106,14 +106,14 @@ def decide_heartbeat(
         formerly = found.member_id
         before = turn.replace_member(found, member_id)
     elif found is not None and request.member_epoch == JOINING:
-        # It says that it owns nothing; but this may be a request that was long under way.
+        # It claims to own nothing, but this may be a request that was delayed.
         owned = None
     if before is None:
         log.info("member joins group=%s member=%s", group.group_id, member_id)
     said = _with_said(before, member_id, request)
     member = turn.update_member(before, said, owned, formerly)
     turn.arm_session(member)
-    # Who comes with the epoch before the last did not hear the answer that told of the last.
+    # A client with the previous epoch did not get the reply with the last one.
     is_told = (
         request.is_full
         or before is None
@@ -175,7 +175,7 @@ def own_static_member(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
-    """The epoch before the last is right, too: the answer that told of the last may be lost."""
+    """The previous epoch is valid, too: the reply with the last one may be lost."""
     if epoch == member.epoch:
         return
     if epoch == member.previous_epoch < member.epoch and _is_within(owned, member.assigned):
@@ -198,7 +198,7 @@ def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
 def _with_said(
     before: ConsumerMember | None, member_id: str, request: ConsumerHeartbeatRequest
 ) -> ConsumerMember:
-    """The member with all that the request tells; it speaks the consumer protocol."""
+    """The member with the fields of the request; it uses the consumer protocol."""
     if before is None:
         blank = ConsumerGroupMemberMetadataValue(
             client_id="", client_host="", subscribed_topic_names=()
@@ -230,7 +230,7 @@ def _with_said(
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember:
-    """Raises BrokerError if it is not there, or another one is in its place."""
+    """Raises  BrokerError, if there is no such member or its instance id belongs to another."""
     if request.instance_id is None:
         return group.member(request.member_id)
     found = group.static_member(request.instance_id)
@@ -238,7 +238,7 @@ def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> C
 
 
 def decide_absence(turn: ConsumerTurn, member: ConsumerMember) -> ConsumerHeartbeatReply:
-    """A static member leaves for a while: what it has is kept for as long as its session lasts."""
+    """A static member leaves for a while: it keeps its partitions until its session times out."""
     away = replace(member, epoch=LEAVING_FOR_A_WHILE, revoking={})
     turn.records.append(current_record(turn.group.group_id, away))
     log.info(

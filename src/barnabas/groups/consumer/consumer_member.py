@@ -1,4 +1,4 @@
-"""A member of a consumer group: what it said of itself, and how far it is from its target."""
+"""A member of a consumer group: metadata, epoch, state, partitions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from barnabas.groups.records.consumer_group_records import (
 
 
 class MemberState(IntEnum):
-    """As it is written down."""
+    """The number is what the record holds."""
 
     STABLE = 0  # it has its target
-    UNREVOKED_PARTITIONS = 1  # it is to give up partitions, and has not yet said that it did
-    UNRELEASED_PARTITIONS = 2  # partitions of its target are still another member's
+    UNREVOKED_PARTITIONS = 1  # it has to revoke partitions, and has not confirmed it
+    UNRELEASED_PARTITIONS = 2  # another member still owns partitions of its target
     UNKNOWN = 127  # a newer broker wrote it
 
 
@@ -25,7 +25,7 @@ class MemberState(IntEnum):
 class ConsumerMember:
     """One member; it is replaced, never changed.
 
-    It owns `assigned` and, until it says that it gave them up, `revoking`.
+    It owns `assigned` and, until it confirms the revocation, `revoking`.
     """
 
     member_id: str
@@ -46,7 +46,7 @@ class ConsumerMember:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that left, and keeps its partitions until it is back."""
+        """Whether it is a static member that left for a while and keeps its partitions."""
         return self.epoch == LEAVING_FOR_A_WHILE
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:

@@ -1,4 +1,4 @@
-"""What members of a consumer group ask and hear, whatever the version on the wire."""
+"""Requests and replies of consumer groups, independent of the API version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Topics: TypeAlias = Mapping[str, Topic]
 
 
 class MigrationPolicy(Enum):
-    """Whether groups with members may change between the protocols, and in which direction."""
+    """The directions in which groups with members may change between the protocols."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -45,7 +45,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Of Kafka's properties `group.consumer.*`, and `group.max.size` for groups that go back."""
+    """Kafka's properties `group.consumer.*`, and `group.max.size` for downgraded groups."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -57,25 +57,25 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatRequest:
-    """None, or UNCHANGED_MS, stands for what is as it was."""
+    """None and UNCHANGED_MS stand for fields that did not change."""
 
     group_id: str
     member_id: str
     member_epoch: int
     client_id: str
-    client_host: str  # as Kafka writes it down: a slash and the address
+    client_host: str  # as Kafka writes it: a slash and the address
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = UNCHANGED_MS
     subscribed_topic_names: tuple[str, ...] | None = None
-    subscribed_topic_regex: str | None = None  # empty: no longer
+    subscribed_topic_regex: str | None = None  # empty: no longer set
     server_assignor: str | None = None
     owned: Assignment | None = None
-    knows_its_id: bool = True  # since version 1 the client makes its member id
+    knows_its_id: bool = True  # since version 1 the client generates its member id
 
     @property
     def is_full(self) -> bool:
-        """Whether it tells all of the member: it joins, or did not hear the last answer."""
+        """Whether it has all fields: the member joins, or did not get the last reply."""
         return self.member_epoch == JOINING or (
             self.rebalance_timeout_ms != UNCHANGED_MS
             and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
@@ -90,7 +90,7 @@ class ConsumerHeartbeatReply:
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None  # None: as it was
+    assignment: Assignment | None = None  # None: unchanged
 
     def failed(self, error: ErrorCode) -> "ConsumerHeartbeatReply":
         return ConsumerHeartbeatReply(error)

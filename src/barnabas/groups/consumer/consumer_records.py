@@ -1,10 +1,10 @@
-"""The records that a decision about a consumer group is made of."""
+"""The records of a consumer group, made from its parts."""
 
 from collections.abc import Iterable
 
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.assignors.assignors import Assignment
 from barnabas.groups.consumer.consumer_member import ConsumerMember, as_topic_partitions
-from barnabas.groups.outcome import LogRecord
 from barnabas.groups.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -22,30 +22,30 @@ from barnabas.groups.records.consumer_group_records import (
 from barnabas.groups.records.group_records import encode
 
 
-def epoch_record(group_id: str, epoch: int) -> LogRecord:
+def epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
     return encode(ConsumerGroupMetadata(group_id, ConsumerGroupMetadataValue(epoch)))
 
 
-def topics_record(group_id: str, topics: Iterable[TopicMetadata]) -> LogRecord:
+def topics_record(group_id: str, topics: Iterable[TopicMetadata]) -> CoordinatorRecord:
     value = ConsumerGroupPartitionMetadataValue(tuple(topics))
     return encode(ConsumerGroupPartitionMetadata(group_id, value))
 
 
-def member_record(group_id: str, member: ConsumerMember) -> LogRecord:
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     return encode(ConsumerGroupMemberMetadata(group_id, member.member_id, member.metadata))
 
 
-def target_epoch_record(group_id: str, epoch: int) -> LogRecord:
+def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
     value = ConsumerGroupTargetAssignmentMetadataValue(epoch)
     return encode(ConsumerGroupTargetAssignmentMetadata(group_id, value))
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> LogRecord:
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     value = ConsumerGroupTargetAssignmentMemberValue(as_topic_partitions(target))
     return encode(ConsumerGroupTargetAssignmentMember(group_id, member_id, value))
 
 
-def current_record(group_id: str, member: ConsumerMember) -> LogRecord:
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -56,8 +56,8 @@ def current_record(group_id: str, member: ConsumerMember) -> LogRecord:
     return encode(ConsumerGroupCurrentMemberAssignment(group_id, member.member_id, value))
 
 
-def member_tombstones(group_id: str, member_id: str) -> tuple[LogRecord, ...]:
-    """In this order: who is in the group has a record of its metadata as long as of anything."""
+def member_tombstones(group_id: str, member_id: str) -> tuple[CoordinatorRecord, ...]:
+    """In this order: a member's metadata record is the last to go."""
     return (
         encode(ConsumerGroupCurrentMemberAssignment(group_id, member_id)),
         encode(ConsumerGroupTargetAssignmentMember(group_id, member_id)),
@@ -65,8 +65,8 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[LogRecord, ...]:
     )
 
 
-def group_tombstones(group_id: str, member_ids: Iterable[str]) -> tuple[LogRecord, ...]:
-    """Of the members first, and of the group last."""
+def group_tombstones(group_id: str, member_ids: Iterable[str]) -> tuple[CoordinatorRecord, ...]:
+    """Those of the members first, those of the group last."""
     members = list(member_ids)
     return (
         *(encode(ConsumerGroupCurrentMemberAssignment(group_id, each)) for each in members),

@@ -1,4 +1,4 @@
-"""Records of consumer groups replayed: the groups of a shard as the log tells of them."""
+"""The replay of records into the consumer groups of a shard."""
 
 from collections.abc import MutableMapping
 
@@ -16,7 +16,7 @@ from barnabas.groups.records.group_records import GroupRecord
 
 
 def replay(groups: MutableMapping[str, object], record: GroupRecord) -> None:
-    """Take in a record of a consumer group: it may make the group, change it, or remove it."""
+    """Apply a record of a consumer group: it may create, change or remove the group."""
     found = groups.get(record.group_id)
     group = found if isinstance(found, ConsumerGroup) else None
     if record.value is None:

@@ -1,7 +1,7 @@
-"""One decision about a consumer group under way: the steps that most decisions are made of.
+"""A decision about a consumer group in progress: the steps that decisions are made of.
 
-The group is looked at and not changed: what is decided is written as records, and takes effect
-when those are replayed.
+The group changes when the records of the decision are replayed. Only `is_stale`, which is soft,
+is cleared at once when the topics turn out to be the same.
 """
 
 import logging
@@ -9,6 +9,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from barnabas.coordinator.result import (
+    ArmTimer,
+    CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
+    Effect,
+    Now,
+)
 from barnabas.groups.assignors.assignors import Assignment
 from barnabas.groups.consumer.consumer_group import ConsumerGroup
 from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
@@ -28,7 +36,6 @@ from barnabas.groups.consumer.target_assignment import (
     decide_targets,
     subscribed_topics,
 )
-from barnabas.groups.outcome import ArmTimer, CancelTimer, Effect, LogRecord, Now, Outcome
 from barnabas.groups.records.consumer_group_records import TopicMetadata
 
 log = logging.getLogger(__name__)
@@ -36,10 +43,10 @@ log = logging.getLogger(__name__)
 Reply = TypeVar("Reply")
 
 # Kinds of timers; a key is (kind, group, member).
-SESSION = "session"  # it was not heard of
-REVOCATION = "revocation"  # it does not give up what it is to give up
-REJOIN = "rejoin"  # a classic member was told to join again, and does not
-ASSIGNMENT = "assignment"  # a classic member joined, and does not ask for its assignment
+SESSION = "session"  # it sent no heartbeat
+REVOCATION = "revocation"  # it did not confirm a revocation
+REJOIN = "rejoin"  # a classic member was asked to join again, and did not
+ASSIGNMENT = "assignment"  # a classic member joined, and sent no SyncGroup
 
 
 @dataclass(slots=True)
@@ -50,11 +57,11 @@ class ConsumerTurn:
     settings: ConsumerSettings
     topics: Topics
     now: Now
-    records: list[LogRecord] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
-    def outcome(self, reply: Reply) -> Outcome[Reply]:
-        return Outcome(reply, tuple(self.records), tuple(self.effects))
+    def result(self, reply: Reply) -> CoordinatorResult[Reply]:
+        return CoordinatorResult(reply, tuple(self.records), tuple(self.effects))
 
     def arm(self, kind: str, member_id: str, delay_ms: float) -> None:
         key = (kind, self.group.group_id, member_id)
@@ -72,7 +79,7 @@ class ConsumerTurn:
     # -- a member joins, is heard of, or leaves -------------------------------------------------
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Let a static member go on under another id, with all that it has."""
+        """Give a static member another id; it keeps its partitions."""
         group_id = self.group.group_id
         new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         self.records += member_tombstones(group_id, old.member_id)
@@ -98,10 +105,10 @@ class ConsumerTurn:
         owned: Assignment | None,
         formerly: str | None = None,
     ) -> ConsumerMember:
-        """Take in what a member says, make a target if there is reason to, and bring it nearer.
+        """Update the member, compute a target if it changed, and reconcile one step.
 
-        `before` is the member as the log will tell of it, None if it is new; `formerly` is the id
-        of the member whose place it takes.
+        `before` is the member in the log after the records so far, None if it is new; `formerly` is
+        the id of the member that it replaces.
         """
         group = self.group
         if before is None or before.metadata != member.metadata:
@@ -116,7 +123,7 @@ class ConsumerTurn:
     def _renewed_target(
         self, member: ConsumerMember, formerly: str | None, must_bump: bool
     ) -> Target:
-        """The member's part in a new target, or in the present one if that is still right."""
+        """The member's part of a new target, or of the current one if that is still valid."""
         group, member_id = self.group, member.member_id
         members = {each: m for each, m in group.members.items() if each != formerly}
         members[member_id] = member
@@ -128,7 +135,7 @@ class ConsumerTurn:
         return Target(group_epoch, targets[member_id])
 
     def remove_members(self, leaving: Collection[ConsumerMember], why: str) -> None:
-        """What they own is free once this is in the log; the next one heard of makes a target."""
+        """Their partitions are free once this is in the log; the next heartbeat makes a target."""
         group = self.group
         for member in leaving:
             self.records += member_tombstones(group.group_id, member.member_id)
@@ -143,7 +150,7 @@ class ConsumerTurn:
     def _refresh(
         self, members: dict[str, ConsumerMember], must_bump: bool
     ) -> tuple[dict[str, TopicMetadata], int]:
-        """The topics as they are now, if there is reason to look, and the epoch of the group."""
+        """The topics, read again if they may have changed, and the group epoch."""
         group = self.group
         if not must_bump and not group.is_stale:
             return group.topics, group.group_epoch

@@ -1,7 +1,7 @@
-"""A member's way from what it has to its target: first it gives up, then it is given.
+"""The reconciliation of a member with its target: it revokes partitions, then gets new ones.
 
-A partition is given only when nobody owns it. Whoever is to give one up owns it until it says, by
-telling what it owns, that it did; or until it is fenced.
+A partition is assigned only when nobody owns it. A member that has to revoke one owns it until its
+heartbeat no longer lists it, or until it is fenced.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Owners = Mapping[UUID, Mapping[int, str]]
 
 
 class Target(NamedTuple):
-    """What the member shall have, and the epoch of that."""
+    """The target assignment of a member, and its epoch."""
 
     epoch: int
     assignment: Assignment
@@ -31,14 +31,14 @@ def reconcile(
     owned: Assignment | None,
     formerly: str | None = None,
 ) -> ConsumerMember:
-    """The member one step nearer to its target, or as it is if it cannot go on.
+    """The member one step nearer to its target, or unchanged if it has to wait.
 
-    `owned` is what it says that it owns, None if it does not say. `formerly` is the member whose
-    place it takes, if it is a static one: what that one owns is its own.
+    `owned` are the partitions that it claims to own, None if it does not say. `formerly` is the id
+    of the static member that it replaces, and whose partitions are its own.
 
     Keeps   GRP-10  a partition is owned by one member at a time
             GRP-11  a member's epoch never passes the one of its target
-    Raises  BrokerError, if a newer broker left it in a state that is not known here
+    Raises  BrokerError, if a newer broker left it in a state that is unknown here
     """
     if member.is_reconciled_to(target.epoch):
         return member
@@ -70,7 +70,7 @@ class _Difference(NamedTuple):
     kept: dict[UUID, frozenset[int]]
     surplus: dict[UUID, frozenset[int]]
     available: dict[UUID, frozenset[int]]
-    is_short: bool  # what it misses is not all available
+    is_short: bool  # not all that it lacks is available
 
     @classmethod
     def between(
@@ -131,7 +131,7 @@ def _step(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Whether it must be taken to own one of these: it says so, or does not say."""
+    """Whether it may own one of these: it says so, or does not say."""
     if owned is None:
         return True
     return any(owned.get(topic, NOTHING) & of_topic for topic, of_topic in partitions.items())
@@ -140,7 +140,7 @@ def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
 def law_of_one_owner(
     group_id: str, member: ConsumerMember, owners: Owners, formerly: str | None
 ) -> None:
-    """Look, before it is written down, at what the member would own."""
+    """Check, before the append, the partitions that the member would own."""
     selves = (member.member_id, formerly)
     for topic, partitions in member.assigned.items():
         of_topic = owners.get(topic, {})

@@ -1,4 +1,4 @@
-"""What members of a consumer group are subscribed to, and the target that is made from it."""
+"""The subscribed topics of a consumer group, and its target assignment."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from barnabas.groups.records.consumer_group_records import PartitionMetadata, To
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
 
-# The names that are in Kafka's configuration files.
+# The class names in Kafka's configuration files.
 ASSIGNOR_CLASSES: Final = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
@@ -32,7 +32,7 @@ ASSIGNOR_CLASSES: Final = {
 def subscribed_topics(
     members: Iterable[ConsumerMember], topics: Topics
 ) -> dict[str, TopicMetadata]:
-    """The topics that exist of all that members want, as they are now, in the order of names."""
+    """The subscribed topics that exist, in the order of names."""
     names: set[str] = set()
     regexes: set[str] = set()
     for member in members:
@@ -56,13 +56,13 @@ def _metadata(name: str, topic: Topic) -> TopicMetadata:
 
 
 def names_by_id(of_group: Mapping[str, TopicMetadata], topics: Topics) -> dict[UUID, str]:
-    """What topics are called: those the group knows of, and those there are."""
+    """The names of topics by id: those that the group knows, and those of the cluster."""
     known = {topic.topic_id: name for name, topic in of_group.items()}
     return known | {topic.topic_id: name for name, topic in topics.items()}
 
 
 def chosen_assignor(members: Iterable[ConsumerMember], default: str) -> str:
-    """Most votes win, of those that vote."""
+    """The assignor with the most votes; the default if nobody votes."""
     votes = Counter(
         member.metadata.server_assignor for member in members if member.metadata.server_assignor
     )
@@ -76,7 +76,7 @@ def decide_targets(
     topics: Mapping[str, TopicMetadata],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """What each shall have; `before` is what each was to have until now.
+    """The target of each member; `before` is the former target.
 
     Keeps   GRP-12  a target has every partition that is subscribed to, once
     """
@@ -100,7 +100,7 @@ def decide_targets(
 
 
 class _Wanted:
-    """The ids of the topics that members want; those of one mind share one set."""
+    """The ids of the topics that members subscribe to; equal subscriptions share one set."""
 
     def __init__(self, topics: Mapping[str, TopicMetadata]) -> None:
         self._topics = topics

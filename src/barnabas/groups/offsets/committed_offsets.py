@@ -1,13 +1,14 @@
-"""The committed offsets of all groups of a shard: what is decided about them, and what is so.
+"""The committed offsets of all groups of a shard: replay, and decisions.
 
-Deciders change nothing; what they decide is so once its records were replayed. Whether one may
-commit, fetch or delete is for the group to say, and is asked before.
+Decisions change nothing; their records do, once they are replayed. The caller has checked that the
+group allows the commit, fetch or deletion.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
     Expired,
@@ -22,7 +23,6 @@ from barnabas.groups.offsets.offset_messages import (
     TopicResults,
 )
 from barnabas.groups.offsets.pending_offsets import PendingOffsets
-from barnabas.groups.outcome import LogRecord, Outcome
 from barnabas.groups.records.offset_record import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -30,25 +30,25 @@ from barnabas.groups.records.offset_record import (
     commit_record,
     key_prefix,
 )
-from barnabas.groups.records.record_schema import LONGEST_STRING
+from barnabas.wire.message_codec import LONGEST_STRING
 
 NO_RETENTION = -1
-_END_OF_TIME_MS = 2**63 - 1  # the latest time that a record can tell
+_END_OF_TIME_MS = 2**63 - 1  # the latest timestamp of a record
 _NONE = ErrorCode.none
 
 
 class Offsets:
-    """By group, topic and partition. No group or topic is kept that has no offset."""
+    """By group, topic and partition; groups and topics without offsets are not kept."""
 
     def __init__(self, settings: OffsetSettings) -> None:
         self.settings = settings
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending = PendingOffsets()
 
-    # -- what is so ------------------------------------------------------------------------------
+    # -- replay ----------------------------------------------------------------------------------
 
     def replay(self, commit: OffsetCommit) -> None:
-        """Take in a record that is no part of a transaction."""
+        """Apply a record that is not part of a transaction."""
         group_id, topic, partition, value = commit
         if value is None:
             self._remove(group_id, topic, partition)
@@ -59,7 +59,7 @@ class Offsets:
             self._pending.replace(group_id, TopicPartition(topic, partition))
 
     def replay_transactional(self, producer_id: int, commit: OffsetCommit) -> None:
-        """Take in a record of an open transaction; it counts when that commits."""
+        """Apply a record of an open transaction; it counts when the transaction commits."""
         if commit.value is None:
             self.replay(commit)
         else:
@@ -100,7 +100,7 @@ class Offsets:
         if not topics:
             del self._groups[group_id]
 
-    # -- what members and operators ask for --------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     def decide_commit(
         self,
@@ -108,12 +108,12 @@ class Offsets:
         topics: Iterable[TopicCommits],
         wall_ms: int,
         retention_ms: int = NO_RETENTION,
-    ) -> Outcome[OffsetsReply]:
-        """Each partition for itself; old clients may say how long all of it shall be kept."""
+    ) -> CoordinatorResult[OffsetsReply]:
+        """Commit each partition that is valid; old clients may set a retention time."""
         expire_ms = NO_TIMESTAMP
         if retention_ms != NO_RETENTION:
             expire_ms = min(wall_ms + retention_ms, _END_OF_TIME_MS)
-        records: list[LogRecord] = []
+        records: list[CoordinatorRecord] = []
         results = []
         for topic, commits in topics:
             prefix = key_prefix(group_id, topic)
@@ -128,10 +128,10 @@ class Offsets:
                 records.append(commit_record(prefix, partition, value))
                 result.append(PartitionResult(partition, _NONE))
             results.append(TopicResults(topic, result))
-        return Outcome(OffsetsReply(results), tuple(records))
+        return CoordinatorResult(OffsetsReply(results), tuple(records))
 
     def _is_too_large(self, metadata: str) -> bool:
-        """Kafka counts the units of UTF-16; a record holds no more than its own longest string."""
+        """Kafka counts UTF-16 units; a record has a limit of its own."""
         limit = self.settings.metadata_max_bytes
         if 3 * len(metadata) <= min(limit, LONGEST_STRING):
             return False
@@ -141,9 +141,10 @@ class Offsets:
     def fetch(
         self, group_id: str, topics: Iterable[AskedTopic] | None, require_stable: bool = False
     ) -> FetchReply:
-        """Of these partitions, or of all that have one (None).
+        """The offsets of these partitions, or of all partitions that have one (None).
 
-        What an open transaction may change is UNSTABLE_OFFSET_COMMIT, if stable ones are wanted.
+        With `require_stable`, an offset that an open transaction may change is
+        UNSTABLE_OFFSET_COMMIT.
         """
         of_group = self._groups.get(group_id, {})
         if topics is None:
@@ -172,8 +173,8 @@ class Offsets:
 
     def decide_delete(
         self, group_id: str, topics: Iterable[AskedTopic], is_subscribed: Callable[[str], bool]
-    ) -> Outcome[OffsetsReply]:
-        """What is not there is deleted already; what members subscribe to stays."""
+    ) -> CoordinatorResult[OffsetsReply]:
+        """A missing offset counts as deleted; offsets of subscribed topics stay."""
         gone: list[TopicPartition] = []
         results = []
         for topic, partitions in topics:
@@ -185,14 +186,14 @@ class Offsets:
             )
             if not subscribed:
                 gone += self._known(group_id, {topic: partitions})
-        return Outcome(OffsetsReply(results), _tombstones(group_id, gone))
+        return CoordinatorResult(OffsetsReply(results), _tombstones(group_id, gone))
 
-    # -- what time and others bring about ----------------------------------------------------------
+    # -- expiry and deleted partitions ------------------------------------------------------------
 
     def decide_expire(self, group_id: str, owner: OffsetOwner, wall_ms: int) -> Expired:
-        """Offsets that served nobody for the retention time, or as long as their client wanted.
+        """The offsets that were unused for the retention time, or for the time that the client set.
 
-        What members subscribe to and what is pending is kept.
+        Offsets of subscribed topics and pending offsets are kept.
         """
         expired: list[TopicPartition] = []
         kept = group_id in self._pending
@@ -216,8 +217,8 @@ class Offsets:
             return wall_ms >= value.expire_timestamp_ms
         return wall_ms - since_ms >= self.settings.retention_ms
 
-    def decide_delete_all(self, group_id: str) -> tuple[LogRecord, ...]:
-        """What removes every offset of the group, pending ones too."""
+    def decide_delete_all(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
+        """The tombstones of every offset of the group, pending ones included."""
         gone = [
             TopicPartition(topic, partition)
             for topic, partitions in self._groups.get(group_id, {}).items()
@@ -228,8 +229,8 @@ class Offsets:
 
     def decide_partitions_deleted(
         self, partitions: Iterable[TopicPartition]
-    ) -> tuple[LogRecord, ...]:
-        """What removes the offsets that any group has of partitions that are no more."""
+    ) -> tuple[CoordinatorRecord, ...]:
+        """The tombstones of all offsets of deleted partitions."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in dict.fromkeys(partitions):
             by_topic.setdefault(topic, []).append(partition)
@@ -240,7 +241,7 @@ class Offsets:
         )
 
     def _known(self, group_id: str, asked: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
-        """Those for which the group has an offset, or will if a transaction commits."""
+        """The partitions with an offset of the group, committed or pending."""
         of_group = self._groups.get(group_id, {})
         return [
             TopicPartition(topic, partition)
@@ -261,7 +262,7 @@ def _fetched(known: dict[int, CommittedOffset], partitions: Iterable[int]) -> li
     ]
 
 
-def _tombstones(group_id: str, gone: Iterable[TopicPartition]) -> tuple[LogRecord, ...]:
+def _tombstones(group_id: str, gone: Iterable[TopicPartition]) -> tuple[CoordinatorRecord, ...]:
     return tuple(
         commit_record(key_prefix(group_id, topic), partition, None) for topic, partition in gone
     )

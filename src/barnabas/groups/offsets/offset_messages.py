@@ -1,11 +1,11 @@
-"""What is asked about committed offsets, and what is answered, whatever the version of the API."""
+"""Requests and replies about committed offsets, independent of the API version."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode
-from barnabas.groups.outcome import LogRecord
+from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.groups.records.offset_record import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 NO_OFFSET = -1
@@ -20,7 +20,7 @@ class OffsetSettings:
 
 
 class PartitionCommit(NamedTuple):
-    """An offset to be committed; only the oldest clients say when it was."""
+    """An offset to commit; only the oldest clients send a timestamp."""
 
     partition: int
     offset: int
@@ -35,7 +35,7 @@ class TopicCommits(NamedTuple):
 
 
 class AskedTopic(NamedTuple):
-    """Partitions of a topic that are asked about."""
+    """Partitions of a topic in a request."""
 
     topic: str
     partitions: Iterable[int]
@@ -47,14 +47,14 @@ class PartitionResult(NamedTuple):
 
 
 class TopicResults(NamedTuple):
-    """What became of each partition that a commit or a deletion named, in its order."""
+    """The result of each partition of a commit or a deletion, in the order of the request."""
 
     topic: str
     partitions: Sequence[PartitionResult]
 
 
 class OffsetsReply(NamedTuple):
-    """Answers a commit or a deletion; `error` is of all of it, and then no topics are told."""
+    """The reply to a commit or a deletion; with an `error` it has no topics."""
 
     topics: Sequence[TopicResults] = ()
     error: ErrorCode = ErrorCode.none
@@ -64,7 +64,7 @@ class OffsetsReply(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """Where a group has come to; the offset is -1 if it committed none, or with an error."""
+    """The committed offset of a partition; -1 if there is none, or with an error."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -79,24 +79,24 @@ class FetchedTopic(NamedTuple):
 
 
 class FetchReply(NamedTuple):
-    """Answers for one group; `error` is of all of it, and then no topics are told."""
+    """The reply for one group; with an `error` it has no topics."""
 
     topics: Sequence[FetchedTopic] = ()
     error: ErrorCode = ErrorCode.none
 
 
 class Expired(NamedTuple):
-    """What removes the offsets of a group that are too old, and whether that leaves it none."""
+    """The tombstones of a group's expired offsets, and whether no offset is left."""
 
-    records: tuple[LogRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     leaves_none: bool
 
 
 class OffsetOwner(Protocol):
-    """What expiry needs to know of a group."""
+    """A group, as far as the expiry of offsets needs it."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member wants the topic, so that its offsets are to be kept."""
+        """Whether a member subscribes to the topic, so its offsets are kept."""
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Since when an offset of that commit serves nobody; None while it is to be kept."""
+        """The time since when an offset of that commit is unused; None while it is in use."""

@@ -1,7 +1,7 @@
-"""Offsets that open transactions have written: they count once their transaction commits.
+"""The pending offsets of open transactions: they count once the transaction commits.
 
-Of a transactional and any other commit for one partition, that which came later in the log wins,
-even if the transaction ends after the other one was written.
+Of a transactional and another commit for one partition the later one in the log wins, even if the
+transaction ends after the other one was written.
 """
 
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from typing import TypeAlias
 from barnabas.base.ids import TopicPartition
 from barnabas.groups.records.offset_record import CommittedOffset, OffsetCommit
 
-# What a producer wrote for a partition, and when; None if something later replaced it.
+# By producer: the order of its commit, and the offset; None if a later commit replaced it.
 ByProducer: TypeAlias = dict[int, tuple[int, CommittedOffset | None]]
 
 
 @dataclass(slots=True)
 class PendingOffsets:
-    """No group or partition is kept for which nothing is pending."""
+    """Groups and partitions without pending offsets are not kept."""
 
     _groups: dict[str, dict[TopicPartition, ByProducer]] = field(default_factory=dict)
     _written: dict[int, dict[tuple[str, TopicPartition], None]] = field(default_factory=dict)
     _order: Iterator[int] = field(default_factory=count)
 
     def __contains__(self, group_id: str) -> bool:
-        """Whether a transaction is open that has written offsets of the group."""
+        """Whether an open transaction has written offsets of the group."""
         return group_id in self._groups
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
@@ -44,7 +44,7 @@ class PendingOffsets:
         self._written.setdefault(producer_id, {})[commit.group_id, partition] = None
 
     def replace(self, group_id: str, partition: TopicPartition) -> None:
-        """Something else was committed: what is pending for the partition will not count."""
+        """A later offset was committed: those pending for the partition will not count."""
         _replace_older(self._groups.get(group_id, {}).get(partition, {}), next(self._order))
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
@@ -54,7 +54,7 @@ class PendingOffsets:
             del self._groups[group_id]
 
     def end(self, producer_id: int, is_committed: bool) -> list[OffsetCommit]:
-        """Forget the producer's transaction; the result is what counts from now on."""
+        """End the producer's transaction; returns the offsets that count from now on."""
         counts: list[OffsetCommit] = []
         for group_id, partition in self._written.pop(producer_id, {}):
             pending = self._groups.get(group_id, {}).get(partition, {})

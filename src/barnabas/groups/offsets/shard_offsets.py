@@ -1,7 +1,7 @@
-"""Committed offsets as their groups allow: who may commit, fetch and delete, and what expires.
+"""Committed offsets of a shard, with the checks of their groups: commit, fetch, delete, expire.
 
-A commit by nobody in particular to a group that does not exist makes one: a simple group, which is
-empty but for its offsets.
+A commit without member to a group that does not exist creates a simple group, which only has
+offsets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Effect, Now
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.classic.classic_state import GroupState
@@ -20,14 +21,13 @@ from barnabas.groups.offsets.offset_messages import (
     OffsetsReply,
     TopicCommits,
 )
-from barnabas.groups.outcome import Effect, LogRecord, Now, Outcome
 from barnabas.groups.shard_group import ShardGroup
 
 _KEEP_ALIVE = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 
 
 class ShardOffsets:
-    """Looks at the groups of the shard, and changes none of them."""
+    """Reads the groups of the shard, and changes none of them."""
 
     def __init__(
         self, groups: Mapping[str, ShardGroup], offsets: Offsets, settings: ClassicSettings
@@ -42,12 +42,12 @@ class ShardOffsets:
         topics: Iterable[TopicCommits],
         now: Now,
         retention_ms: int = NO_RETENTION,
-    ) -> Outcome[OffsetsReply]:
-        """A member of a classic group that commits is heard of: its session begins anew."""
+    ) -> CoordinatorResult[OffsetsReply]:
+        """A commit counts as a heartbeat of a classic member."""
         group = self._groups.get(claim.group_id)
         error = _check_without_group(claim) if group is None else group.check_commit(claim)
         if error is not ErrorCode.none:
-            return Outcome(OffsetsReply(error=error))
+            return CoordinatorResult(OffsetsReply(error=error))
         decided = self._offsets.decide_commit(claim.group_id, topics, now.wall_ms, retention_ms)
         return replace(decided, effects=self._keep_alive(group, claim, now))
 
@@ -71,33 +71,37 @@ class ShardOffsets:
         member_epoch: int = -1,
         require_stable: bool = False,
     ) -> FetchReply:
-        """A group that does not exist has committed nothing. All topics if none are named."""
+        """A group that does not exist has no offsets. `topics` is None for all topics."""
         group = self._groups.get(group_id)
         error = ErrorCode.none if group is None else group.check_fetch(member_id, member_epoch)
         if error is not ErrorCode.none:
             return FetchReply(error=error)
         return self._offsets.fetch(group_id, topics, require_stable)
 
-    def delete(self, group_id: str, topics: Iterable[AskedTopic]) -> Outcome[OffsetsReply]:
-        """Delete single offsets, but none of topics that members are subscribed to."""
+    def delete(
+        self, group_id: str, topics: Iterable[AskedTopic]
+    ) -> CoordinatorResult[OffsetsReply]:
+        """Delete single offsets, but none of subscribed topics."""
         group = self._groups.get(group_id)
         error = ErrorCode.group_id_not_found if group is None else group.check_offset_delete()
         if group is None or error is not ErrorCode.none:
-            return Outcome(OffsetsReply(error=error))
+            return CoordinatorResult(OffsetsReply(error=error))
         return self._offsets.decide_delete(group_id, topics, group.is_subscribed_to)
 
-    def expire(self, now: Now) -> Outcome[None]:
-        """Remove offsets that nobody needed for long, and empty groups that have none left."""
-        records: list[LogRecord] = []
+    def expire(self, now: Now) -> CoordinatorResult[None]:
+        """Remove expired offsets, and empty groups that have none left."""
+        records: list[CoordinatorRecord] = []
         for group_id, group in self._groups.items():
             expired = self._offsets.decide_expire(group_id, group, now.wall_ms)
             records += expired.records
             if expired.leaves_none and group.is_empty:
                 records += group.tombstones()
-        return Outcome(None, tuple(records))
+        return CoordinatorResult(None, tuple(records))
 
-    def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> Outcome[None]:
-        return Outcome(None, self._offsets.decide_partitions_deleted(partitions))
+    def on_partitions_deleted(
+        self, partitions: Iterable[TopicPartition]
+    ) -> CoordinatorResult[None]:
+        return CoordinatorResult(None, self._offsets.decide_partitions_deleted(partitions))
 
 
 def _check_without_group(claim: CommitClaim) -> ErrorCode:

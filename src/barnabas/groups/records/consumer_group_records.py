@@ -1,24 +1,13 @@
-"""The records of a consumer group (KIP-848): epochs, members, what they shall have and have now.
+"""The records of a consumer group (KIP-848): epochs, members, targets, current assignments.
 
-Each record has the fields of its key, and a value; without the value, what the key names is gone.
+Each record has the fields of its key, and a value; without the value it is a tombstone.
 """
 
 import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.groups.records.record_schema import (
-    BYTES,
-    INT8,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    UUID,
-    array,
-    kind,
-    optional,
-    struct_of,
-)
+from barnabas.wire.message_schema import BYTES, INT8, INT32, STRING, UUID, always_tagged
 
 NO_TIMEOUT: Final = -1
 
@@ -28,7 +17,7 @@ NO_TIMEOUT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadataValue:
-    epoch: int = field(metadata=kind(INT32))
+    epoch: int = field(metadata=INT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +30,28 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    partition: int = field(metadata=kind(INT32))
-    racks: tuple[str, ...] = field(metadata=kind(array(STRING)))
+    partition: int = field(metadata=INT32)
+    racks: tuple[str, ...] = field(metadata=STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """`partition_metadata` is empty if no rack of any partition is known."""
 
-    topic_id: uuid.UUID = field(metadata=kind(UUID))
-    topic_name: str = field(metadata=kind(STRING))
-    num_partitions: int = field(metadata=kind(INT32))
-    partition_metadata: tuple[PartitionMetadata, ...] = field(
-        metadata=kind(array(struct_of(PartitionMetadata))), default=()
-    )
+    topic_id: uuid.UUID = field(metadata=UUID)
+    topic_name: str = field(metadata=STRING)
+    num_partitions: int = field(metadata=INT32)
+    partition_metadata: tuple[PartitionMetadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadataValue:
-    topics: tuple[TopicMetadata, ...] = field(metadata=kind(array(struct_of(TopicMetadata))))
+    topics: tuple[TopicMetadata, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadata:
-    """The topics that the group is subscribed to, as they were when it last looked."""
+    """The subscribed topics, as they were at the last look."""
 
     group_id: str
     value: ConsumerGroupPartitionMetadataValue | None = None
@@ -75,35 +62,33 @@ class ConsumerGroupPartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocol:
-    name: str = field(metadata=kind(STRING))
-    metadata: bytes = field(metadata=kind(BYTES))
+    name: str = field(metadata=STRING)
+    metadata: bytes = field(metadata=BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
-    session_timeout_ms: int = field(metadata=kind(INT32))
-    supported_protocols: tuple[ClassicProtocol, ...] = field(
-        metadata=kind(array(struct_of(ClassicProtocol)))
-    )
+    session_timeout_ms: int = field(metadata=INT32)
+    supported_protocols: tuple[ClassicProtocol, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue:
-    """`classic_member_metadata` is there if the member speaks the classic protocol.
+    """`classic_member_metadata` is set if the member uses the classic protocol.
 
-    If not, Kafka 3.9 writes that down, too: for it, what is absent means an empty one.
+    Otherwise Kafka 3.9 writes null: an absent field would mean an empty struct.
     """
 
-    instance_id: str | None = field(metadata=kind(NULLABLE_STRING), default=None)
-    rack_id: str | None = field(metadata=kind(NULLABLE_STRING), default=None)
-    client_id: str = field(metadata=kind(STRING))
-    client_host: str = field(metadata=kind(STRING))
-    subscribed_topic_names: tuple[str, ...] = field(metadata=kind(array(STRING)))
-    subscribed_topic_regex: str | None = field(metadata=kind(NULLABLE_STRING), default=None)
-    rebalance_timeout_ms: int = field(metadata=kind(INT32), default=NO_TIMEOUT)
-    server_assignor: str | None = field(metadata=kind(NULLABLE_STRING), default=None)
+    instance_id: str | None = field(metadata=STRING, default=None)
+    rack_id: str | None = field(metadata=STRING, default=None)
+    client_id: str = field(metadata=STRING)
+    client_host: str = field(metadata=STRING)
+    subscribed_topic_names: tuple[str, ...] = field(metadata=STRING)
+    subscribed_topic_regex: str | None = field(metadata=STRING, default=None)
+    rebalance_timeout_ms: int = field(metadata=INT32, default=NO_TIMEOUT)
+    server_assignor: str | None = field(metadata=STRING, default=None)
     classic_member_metadata: ClassicMemberMetadata | None = field(
-        metadata=kind(optional(struct_of(ClassicMemberMetadata)), tag=0), default=None
+        metadata=always_tagged(0), default=None
     )
 
 
@@ -116,26 +101,23 @@ class ConsumerGroupMemberMetadata:
     value: ConsumerGroupMemberMetadataValue | None = None
 
 
-# -- who gets what -----------------------------------------------------------
+# -- assignments ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions:
-    topic_id: uuid.UUID = field(metadata=kind(UUID))
-    partitions: tuple[int, ...] = field(metadata=kind(array(INT32)))
-
-
-_TOPIC_PARTITIONS: Final = array(struct_of(TopicPartitions))
+    topic_id: uuid.UUID = field(metadata=UUID)
+    partitions: tuple[int, ...] = field(metadata=INT32)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMetadataValue:
-    assignment_epoch: int = field(metadata=kind(INT32))
+    assignment_epoch: int = field(metadata=INT32)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMetadata:
-    """The group epoch that the members' targets were made for."""
+    """The group epoch of the members' targets."""
 
     group_id: str
     value: ConsumerGroupTargetAssignmentMetadataValue | None = None
@@ -143,12 +125,12 @@ class ConsumerGroupTargetAssignmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMemberValue:
-    topic_partitions: tuple[TopicPartitions, ...] = field(metadata=kind(_TOPIC_PARTITIONS))
+    topic_partitions: tuple[TopicPartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMember:
-    """What a member shall have in the end."""
+    """The target assignment of a member."""
 
     group_id: str
     member_id: str
@@ -157,20 +139,18 @@ class ConsumerGroupTargetAssignmentMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """`state` is the number of the member's state on its way to the target."""
+    """`state` is the number of a MemberState."""
 
-    member_epoch: int = field(metadata=kind(INT32))
-    previous_member_epoch: int = field(metadata=kind(INT32))
-    state: int = field(metadata=kind(INT8))
-    assigned_partitions: tuple[TopicPartitions, ...] = field(metadata=kind(_TOPIC_PARTITIONS))
-    partitions_pending_revocation: tuple[TopicPartitions, ...] = field(
-        metadata=kind(_TOPIC_PARTITIONS)
-    )
+    member_epoch: int = field(metadata=INT32)
+    previous_member_epoch: int = field(metadata=INT32)
+    state: int = field(metadata=INT8)
+    assigned_partitions: tuple[TopicPartitions, ...]
+    partitions_pending_revocation: tuple[TopicPartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignment:
-    """What a member has now."""
+    """The current assignment of a member."""
 
     group_id: str
     member_id: str

@@ -1,16 +1,12 @@
-"""The record of a committed offset, by hand: commits are the group coordinator's hot path."""
+"""The record of a committed offset, coded by hand: commits are the coordinator's hot path."""
 
 import struct
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from barnabas.groups.outcome import LogRecord
-from barnabas.groups.records.record_schema import (
-    STRING,
-    Form,
-    MalformedRecord,
-    Source,
-    as_utf8,
-)
+from barnabas.coordinator.result import CoordinatorRecord, MalformedRecord
+from barnabas.wire.message_codec import MessageCodec, as_utf8
+from barnabas.wire.message_schema import INT32, INT64, STRING
 
 NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -30,7 +26,7 @@ _WITHOUT_METADATA = struct.Struct(">hqihq")
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group has come to in a partition; only old clients say when that shall expire."""
+    """A group's committed offset of a partition; only old clients set an expiry."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -40,7 +36,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """What a group committed for a partition; without a value it has nothing committed there."""
+    """The commit of a group for a partition; without a value, its tombstone."""
 
     group_id: str
     topic: str
@@ -49,17 +45,19 @@ class OffsetCommit(NamedTuple):
 
 
 def key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of all partitions of the topic begin with; the partition ends them."""
+    """The first bytes of the keys of all partitions of a topic; the partition follows."""
     group, name = as_utf8(group_id), as_utf8(topic)
     return b"".join(
         (_SHORT.pack(KEY_VERSION), _SHORT.pack(len(group)), group, _SHORT.pack(len(name)), name)
     )
 
 
-def commit_record(prefix: bytes, partition: int, value: CommittedOffset | None) -> LogRecord:
-    """The record for a partition of the topic that the prefix is of."""
+def commit_record(
+    prefix: bytes, partition: int, value: CommittedOffset | None
+) -> CoordinatorRecord:
+    """The record for a partition of the prefix's topic."""
     encoded = None if value is None else _encode_value(value)
-    return LogRecord(prefix + _INT.pack(partition), encoded)
+    return CoordinatorRecord(prefix + _INT.pack(partition), encoded)
 
 
 def _encode_value(value: CommittedOffset) -> bytes:
@@ -76,13 +74,13 @@ def _encode_value(value: CommittedOffset) -> bytes:
 
 
 def decode_commit(key: bytes | memoryview, value: bytes | memoryview | None) -> OffsetCommit:
-    """The record, of whatever version.
+    """The record, of any version.
 
-    Raises  MalformedRecord, struct.error or UnicodeDecodeError
+    Raises  MalformedRecord, MalformedMessage, struct.error or UnicodeDecodeError
     """
     group_end = 4 + _SHORT.unpack_from(key, 2)[0]
     topic_end = group_end + 2 + _SHORT.unpack_from(key, group_end)[0]
-    # That the strings end within the key shows in reading what follows them.
+    # Reading the partition proves that the strings end within the key.
     (partition,) = _INT.unpack_from(key, topic_end)
     if not 4 <= group_end <= topic_end - 2:
         raise MalformedRecord("the key of an offset commit has a string of negative length")
@@ -118,9 +116,19 @@ def _decode_value(value: bytes | memoryview) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class _FlexibleValue:
+    """Version 4, which Kafka 3.9 reads and does not write."""
+
+    offset: int = field(metadata=INT64)
+    leader_epoch: int = field(metadata=INT32)
+    metadata: str = field(metadata=STRING)
+    commit_timestamp_ms: int = field(metadata=INT64)
+
+
+_FLEXIBLE_CODEC: Final = MessageCodec(_FlexibleValue, flexible=True)
+
+
 def _decode_flexible(value: bytes | memoryview) -> CommittedOffset:
-    """Nobody writes this version yet; whatever tags it may carry are passed over."""
-    source = Source(memoryview(value), Form(_FLEXIBLE, flexible=True), 2)
-    offset, leader_epoch = source.number(_LONG), source.number(_INT)
-    metadata = STRING.read(source)
-    return CommittedOffset(offset, leader_epoch, metadata, source.number(_LONG))
+    read = _FLEXIBLE_CODEC.decode(value, _SHORT.size)
+    return CommittedOffset(read.offset, read.leader_epoch, read.metadata, read.commit_timestamp_ms)

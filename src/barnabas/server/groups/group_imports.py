@@ -1,6 +1,6 @@
-"""What the groups of one broker are made of; imported when the first of them may come.
+"""The factory of group shards; imported when this broker first leads a partition of groups.
 
-These modules are a sixth of what a broker would load before it is ready, and one that starts for
+Its imports are a sixth of what a broker would load before it is ready, and a broker that starts for
 the first time coordinates no group yet.
 """
 
@@ -10,24 +10,22 @@ from barnabas.groups.classic.classic_turn import ClassicSettings
 from barnabas.groups.consumer.consumer_groups import ConsumerGroups
 from barnabas.groups.consumer.consumer_messages import ConsumerSettings, MigrationPolicy, Topic
 from barnabas.groups.offsets.offset_messages import OffsetSettings
-from barnabas.groups.shard import Shard
+from barnabas.groups.shard import GroupCoordinatorShard
 from barnabas.server.cluster.metadata_cache import MetadataCache
-from barnabas.server.groups.group_loading import load
-from barnabas.server.groups.group_shards import ActiveShard
-
-__all__ = ["ActiveShard", "GroupParts", "load"]
 
 
 class GroupParts:
-    """Makes shards, and has what they share."""
+    """Creates shards, and holds the parts that they share."""
 
     def __init__(self, config: BrokerConfig, random: Random, metadata: MetadataCache) -> None:
         self._config = config
         self._random = random
         self.consumers = ConsumerGroups(_consumer(config), random, lambda: _topics(metadata))
 
-    def new_shard(self) -> Shard:
-        return Shard(_classic(self._config), _offsets(self._config), self._random, self.consumers)
+    def new_shard(self) -> GroupCoordinatorShard:
+        return GroupCoordinatorShard(
+            _classic(self._config), _offsets(self._config), self._random, self.consumers
+        )
 
 
 def _topics(metadata: MetadataCache) -> dict[str, Topic]:

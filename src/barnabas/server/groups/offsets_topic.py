@@ -1,4 +1,4 @@
-"""`__consumer_offsets`: which partition a group has, and how the topic is made."""
+"""`__consumer_offsets`, the internal topic of groups: how it is created and compressed."""
 
 from typing import Final
 
@@ -8,26 +8,12 @@ from barnabas.server.cluster.topic_admin import NewTopic
 from barnabas.wire.records.compression import Codec
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-# As many replicas as there are brokers, but no more than this, where nobody says how many.
+# The most replicas unless the operator sets their number: never more than there are brokers.
 _ENOUGH: Final = 3
 
 
-def partition_of(group_id: str, partitions: int) -> int:
-    """As Kafka's: the group's name, hashed as Java hashes it."""
-    value = 0
-    for unit in _utf16(group_id):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    # Kafka's abs() of an integer, which makes the one without a positive twin 0.
-    signed = value - (1 << 32) if value & 0x80000000 else value
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
-
-
-def _utf16(text: str) -> memoryview:
-    return memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-
-
 def new_offsets_topic(config: BrokerConfig, brokers: int) -> NewTopic:
-    """What to ask for when the first group asks for its coordinator."""
+    """The topic to create when the first client asks for a coordinator."""
     replication_factor = config.int("offsets.topic.replication.factor")
     if not config.is_set("offsets.topic.replication.factor"):
         replication_factor = max(1, min(brokers, _ENOUGH))
@@ -44,7 +30,7 @@ def new_offsets_topic(config: BrokerConfig, brokers: int) -> NewTopic:
 
 
 def codec_of(config: BrokerConfig) -> Codec:
-    """How the records of groups are compressed.
+    """The compression of the records of groups.
 
     Raises  ConfigError, if the number is no codec's
     """

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69): consumer groups (KIP-848), with what members have and shall have."""
+"""ConsumerGroupDescribe (69): consumer groups (KIP-848), their members, assignments and targets."""
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (
@@ -10,12 +10,12 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumer,
     DescribedConsumerGroup,
     DescribedTopic,
 )
-from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
 from barnabas.server.requests.dispatch import Call
@@ -44,7 +44,9 @@ async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
     try:
         return await broker.groups.ask(
             group_id,
-            lambda shard, _: Outcome(consumers.describe(shard.groups.get(group_id), group_id)),
+            lambda shard, _: CoordinatorResult(
+                consumers.describe(shard.groups.get(group_id), group_id)
+            ),
         )
     except BrokerError as e:
         return DescribedConsumerGroup(group_id, e.code, e.message)

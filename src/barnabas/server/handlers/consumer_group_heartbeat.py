@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (68): a member of a consumer group (KIP-848) lives, and is assigned.
+"""ConsumerGroupHeartbeat (68): heartbeats and assignments of a consumer group (KIP-848).
 
-Version notes. From version 1 on the client makes its own member id, and may subscribe by a regex.
+Version notes. From version 1 on the client generates its member id, and may subscribe by a regex.
 """
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest

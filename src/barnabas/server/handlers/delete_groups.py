@@ -1,4 +1,4 @@
-"""DeleteGroups (42): groups without members go, with their offsets."""
+"""DeleteGroups (42): deletes groups without members, and their offsets."""
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse

@@ -1,7 +1,7 @@
-"""DescribeGroups (15): classic groups, with their members and what each is assigned.
+"""DescribeGroups (15): classic groups, their members and assignments.
 
-Version notes. From version 3 on a client may ask what it may do with a group; from 4 on static
-members tell their instance ids.
+Version notes. Version 3 added the authorized operations, version 4 the instance ids of static
+members.
 """
 
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
@@ -12,8 +12,8 @@ from kio.schema.describe_groups.v5.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
-from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
 from barnabas.server.requests.dispatch import Call
@@ -36,7 +36,9 @@ async def handle(
 
 async def _described(broker: Broker, group_id: str) -> classic_messages.DescribedGroup:
     try:
-        return await broker.groups.ask(group_id, lambda shard, _: Outcome(shard.describe(group_id)))
+        return await broker.groups.ask(
+            group_id, lambda shard, _: CoordinatorResult(shard.describe(group_id))
+        )
     except BrokerError as e:
         return classic_messages.DescribedGroup(group_id, state="", error=e.code)
 

@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker coordinates a group.
+"""FindCoordinator (10): the broker that coordinates a group.
 
 Transactions have no coordinator here yet; COORDINATOR_NOT_AVAILABLE lets a client ask again.
 
@@ -23,7 +23,7 @@ TRANSACTION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer in both forms: for one key, and for a list of them."""
+    """The response in both forms: for one key, and for a list."""
 
     coordinators: tuple[Coordinator, ...]
     error_code: ErrorCode

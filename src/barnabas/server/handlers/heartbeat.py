@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member lives; it hears whether it has to join again."""
+"""Heartbeat (12): keeps a member's session alive; REBALANCE_IN_PROGRESS asks it to rejoin."""
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse

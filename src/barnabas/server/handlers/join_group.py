@@ -1,8 +1,8 @@
-"""JoinGroup (11): a consumer becomes a member, and hears of it when the rebalance is done.
+"""JoinGroup (11): a client joins a group; the response is sent when the rebalance is complete.
 
 Version notes. Before version 1 the session timeout is the rebalance timeout, too. From 4 on a new
-member is first given an id and joins with it; from 5 on it may be static; from 7 on the protocol's
-type comes back and its name may be null; from 9 on a leader may be told not to assign.
+member first gets an id and joins with it; from 5 on it may be static; from 7 on the response has
+the protocol's type, and its name may be null; version 9 added `skip_assignment`.
 """
 
 from kio.schema.join_group.v9.request import JoinGroupRequest

@@ -1,7 +1,7 @@
-"""LeaveGroup (13): members go, and need not be waited for.
+"""LeaveGroup (13): removes members from a group.
 
 Version notes. Up to version 2 one member leaves, by its id; from 3 on several, static ones by
-their instance ids; from 5 on they may say why.
+their instance ids; version 5 added the reason.
 """
 
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
@@ -44,7 +44,7 @@ async def handle(broker: Broker, request: LeaveGroupRequest, call: Call) -> Leav
 
 
 def _error(reply: LeaveReply, version: int) -> ErrorCode:
-    """Where there is no list of members, the one member's error is the whole answer."""
+    """In versions without a list of members the member's error is the error of the response."""
     if reply.error is ErrorCode.none and version < 3 and reply.members:
         return reply.members[0].error
     return reply.error

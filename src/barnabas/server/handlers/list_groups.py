@@ -1,7 +1,6 @@
 """ListGroups (16): the groups that this broker coordinates.
 
-Version notes. From version 4 on the response has states, and a request can ask for some of them;
-from 5 on also types.
+Version notes. Version 4 added states and a filter by state, version 5 the same for types.
 """
 
 from kio.schema.list_groups.v5.request import ListGroupsRequest

@@ -1,8 +1,8 @@
-"""OffsetCommit (8): a group writes down how far it has come.
+"""OffsetCommit (8): commits the offsets of a group.
 
-Version notes. Versions 2 to 4 may say how long the offsets are to be kept; from 6 on they come
-with the leader epoch; from 7 on members may be static; from 9 on the generation may be the epoch
-of a member of a consumer group, and a group that does not exist has its own error.
+Version notes. Versions 2 to 4 have a retention time; version 6 added the leader epoch; from 7
+on members may be static; from 9 on the generation may be the epoch of a member of a consumer group,
+and a group that does not exist has its own error.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ async def _commit(
 
 
 def _known(broker: Broker, request: OffsetCommitRequest) -> set[tuple[str, int]]:
-    """Those that there are when the request comes; only they are committed."""
+    """The partitions that exist when the request arrives; only these are committed."""
     images = {topic.name: broker.metadata.topic(topic.name) for topic in request.topics}
     return {
         (topic.name, each.partition_index)

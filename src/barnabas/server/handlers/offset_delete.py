@@ -1,4 +1,4 @@
-"""OffsetDelete (47): single offsets of a group go, but none that its members are at."""
+"""OffsetDelete (47): deletes single offsets of a group, but none of subscribed topics."""
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
 from kio.schema.offset_delete.v0.response import (

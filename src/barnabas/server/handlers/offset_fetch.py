@@ -1,4 +1,4 @@
-"""OffsetFetch (9): how far groups have come.
+"""OffsetFetch (9): the committed offsets of groups.
 
 Version notes. Up to version 7 one group is asked for; from 8 on several. From 2 on null topics ask
 for all, and there is an error for the whole; from 7 on open transactions can be waited for; from 9
@@ -18,13 +18,13 @@ from kio.schema.offset_fetch.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
     FetchedOffset,
     FetchedTopic,
     FetchReply,
 )
-from barnabas.groups.outcome import Outcome
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
@@ -32,7 +32,7 @@ from barnabas.wire.schema import NO_THROTTLE
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer in both forms: of one group, and of several."""
+    """The response in both forms: for one group, and for several."""
 
     groups: tuple[OffsetFetchResponseGroup, ...]
     topics: tuple[OffsetFetchResponseTopics, ...]
@@ -64,7 +64,7 @@ async def _fetch(broker: Broker, asked: Any, require_stable: bool) -> FetchReply
     try:
         return await broker.groups.ask(
             asked.group_id,
-            lambda shard, _: Outcome(
+            lambda shard, _: CoordinatorResult(
                 shard.offsets.fetch(asked.group_id, topics, member_id, member_epoch, require_stable)
             ),
         )
@@ -75,7 +75,7 @@ async def _fetch(broker: Broker, asked: Any, require_stable: bool) -> FetchReply
 def _told(asked: Any, reply: FetchReply, version: int) -> OffsetFetchResponseGroup:
     topics: Iterable[FetchedTopic] = reply.topics
     if reply.error is not ErrorCode.none and version < 2:
-        # Only each partition can tell it.
+        # Only partitions have an error there.
         topics = [
             FetchedTopic(
                 topic.name,

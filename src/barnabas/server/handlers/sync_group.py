@@ -1,6 +1,6 @@
-"""SyncGroup (14): the leader gives the assignment, each member gets its part.
+"""SyncGroup (14): the leader sends the assignment, each member gets its part.
 
-Version notes. From version 5 on the client says which protocol it means, and hears it back.
+Version notes. From version 5 on request and response name the protocol.
 """
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest

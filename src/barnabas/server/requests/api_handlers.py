@@ -65,7 +65,6 @@ LATE_MODULES: Final = (
     "barnabas.groups.classic.classic_turn",
     "barnabas.groups.consumer.consumer_groups",
     "barnabas.groups.shard",
-    "barnabas.server.groups.group_shards",
     "barnabas.server.groups.group_imports",
 )
 

@@ -1,15 +1,15 @@
-"""What brokers and their controller say to each other, and kio has no schemas for.
+"""The messages between brokers and their controller that kio has no schemas for.
 
-A message's module is loaded when its type is first asked for: a broker needs few of them to start.
+A message's module is loaded when its type is first used: a broker needs few of them to start.
 """
 
 from importlib import import_module
 from typing import Any, Final
 
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.control.control_schema import at_version
+from barnabas.wire.message_schema import at_version
 
-# The module of each in this folder; its types are named after it.
+# The module of each message; its types are named after it.
 _MODULES: Final = {
     ApiKey.LEADER_AND_ISR: "leader_and_isr",
     ApiKey.STOP_REPLICA: "stop_replica",
@@ -20,14 +20,14 @@ _MODULES: Final = {
 
 
 def control_request(key: ApiKey, version: int) -> type[Any] | None:
-    """The type of this request; None if kio knows it."""
+    """The type of this request; None if kio has it."""
     if key is ApiKey.ALTER_PARTITION and version <= 1:
         return at_version(_named("alter_partition", "RequestV1"), version)
     return _type(key, version, "Request")
 
 
 def control_response(key: ApiKey, version: int) -> type[Any] | None:
-    """The type of this response; None if kio knows it."""
+    """The type of this response; None if kio has it."""
     if (key, version) == (ApiKey.LEADER_AND_ISR, 4):
         return _named("leader_and_isr", "ResponseV4")
     if key is ApiKey.ALTER_PARTITION and version <= 1:

@@ -1,4 +1,4 @@
-"""AlterPartition (56) as Kafka 2.7 says it: topics by name. From version 2 on kio knows it.
+"""AlterPartition (56) of Kafka 2.7: topics by name. kio has the schemas from version 2 on.
 
 Version notes. Version 1 added `leader_recovery_state` to both messages.
 """
@@ -6,7 +6,7 @@ Version notes. Version 1 added `leader_recovery_state` to both messages.
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     ERROR_CODE,
     INT8,
     INT32,

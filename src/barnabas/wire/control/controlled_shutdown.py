@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import ERROR_CODE, INT32, INT64, STRING, Entity
+from barnabas.wire.message_schema import ERROR_CODE, INT32, INT64, STRING, Entity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
-"""DescribeController (20000): what the controller has in mind, for an operator to look at.
+"""DescribeController (20000): the controller's state, for operators.
 
-Kafka has no such API. Its number is far from Kafka's own, and ApiVersions never tells of it.
+Kafka has no such API. Its number is far from Kafka's own, and ApiVersions does not list it.
 """
 
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import ERROR_CODE, STRING, Entity
+from barnabas.wire.message_schema import ERROR_CODE, LONG_STRING, Entity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,5 +17,5 @@ class DescribeControllerRequest(Entity):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeControllerResponse(Entity):
     error_code: ErrorCode = field(metadata=ERROR_CODE)
-    state: str = field(metadata=STRING)
+    state: str = field(metadata=LONG_STRING)
     """JSON text, or nothing if there is an error."""

@@ -1,7 +1,7 @@
-"""LeaderAndIsr (4): the controller tells a broker which partitions it leads and which it follows.
+"""LeaderAndIsr (4): the controller makes a broker the leader or a follower of partitions.
 
 Version notes. Version 5 added topic ids and `type`, version 6 the leader's recovery state,
-version 7 `is_kraft_controller`. Up to version 4 the answer names topics instead of their ids,
+version 7 `is_kraft_controller`. Up to version 4 the response names topics instead of their ids,
 and the partitions are not grouped by topic: a class of its own, which a handler answers with.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     BOOL,
     ERROR_CODE,
     INT8,
@@ -22,7 +22,7 @@ from barnabas.wire.control.control_schema import (
     since,
 )
 
-# What `type` can be: whether a replica that is not named here has no reason to be.
+# The values of `type`: in a full request, a replica that it does not name is a stray.
 UNKNOWN: Final = 0
 INCREMENTAL: Final = 1
 FULL: Final = 2
@@ -95,7 +95,7 @@ class LeaderAndIsrNamedPartitionError(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrResponseV4(Entity):
-    """The answer before topics had ids."""
+    """The response before topics had ids."""
 
     error_code: ErrorCode = field(metadata=ERROR_CODE)
     partition_errors: tuple[LeaderAndIsrNamedPartitionError, ...]

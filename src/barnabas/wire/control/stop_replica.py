@@ -1,12 +1,12 @@
-"""StopReplica (5): the controller tells a broker to stop replicas, and perhaps to delete them.
+"""StopReplica (5): the controller makes a broker stop replicas, and delete them if asked.
 
-Version notes. Version 4 added `is_kraft_controller`; answers never changed.
+Version notes. Version 4 added `is_kraft_controller`; the response never changed.
 """
 
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     BOOL,
     ERROR_CODE,
     INT32,

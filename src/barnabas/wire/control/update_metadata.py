@@ -1,14 +1,14 @@
-"""UpdateMetadata (6): the controller tells every broker where partitions and brokers are.
+"""UpdateMetadata (6): the controller sends every broker the cluster's partitions and brokers.
 
 Version notes. Version 7 added topic ids, version 8 `is_kraft_controller` and the tagged `type`;
-answers never changed.
+the response never changed.
 """
 
 import uuid
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.control.control_schema import (
+from barnabas.wire.message_schema import (
     BOOL,
     ERROR_CODE,
     INT8,

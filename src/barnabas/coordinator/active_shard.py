@@ -1,0 +1,221 @@
+"""A shard at work: appends the records of its decisions, parks replies until they are committed.
+
+Records are appended in the order of the decisions and replayed at once. No reply is sent before all
+in-sync replicas have the records that it rests on, so it stays true under the next coordinator.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.failures import FailureChannel
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.offload import Offload
+from barnabas.coordinator.coordinator_shard import CoordinatorShard, PartitionWriter
+from barnabas.coordinator.coordinator_timers import CoordinatorTimers
+from barnabas.coordinator.coordinator_topic import CoordinatorTopic
+from barnabas.coordinator.result import (
+    Answer,
+    ArmTimer,
+    CancelTimer,
+    CoordinatorRecord,
+    CoordinatorResult,
+    Now,
+    TimerKey,
+    Waiter,
+)
+from barnabas.purgatory.timer import Timer
+from barnabas.wire.records.records import Record, build_batch
+
+Reply = TypeVar("Reply")
+Shard = TypeVar("Shard", bound=CoordinatorShard)
+
+# Below `max.message.bytes` by default, with room for the framing of records.
+LARGEST_BATCH: Final = 512 * 1024
+
+
+class CoordinatorPorts(NamedTuple):
+    """What a broker gives to all shards of a coordinator."""
+
+    writer: PartitionWriter
+    timer: Timer
+    clock: Clock
+    offload: Offload
+    failures: FailureChannel
+
+
+class ActiveShard(Generic[Shard]):
+    """One shard, from the moment that this broker leads its partition until it resigns."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        topic: CoordinatorTopic,
+        shard: Shard,
+        ports: CoordinatorPorts,
+    ) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.is_loaded = False
+        self._topic = topic
+        self._ports = ports
+        self._loop = asyncio.get_running_loop()
+        self._timers = CoordinatorTimers(ports.timer, self._on_timer)
+        # The end of what was appended; every reply rests on all of it.
+        self._appended: Offset = Offset(0)
+        self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
+        self._parked: set[asyncio.Future[Any]] = set()
+        self._when_loaded: list[Callable[[Shard, Now], CoordinatorResult[None]]] = []
+
+    def now(self) -> Now:
+        return Now(self._ports.clock.now_ms(), self._loop.time() * 1000)
+
+    # -- decisions -----------------------------------------------------------
+
+    async def ask(self, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]) -> Reply:
+        """The reply to a request, once the records that it rests on are committed.
+
+        Raises  BrokerError(not_coordinator, coordinator_not_available), if they cannot be
+        """
+        reply = await self.perform(decide(self.shard, self.now()))
+        await self._flush()
+        return reply
+
+    def run(self, decide: Callable[[Shard, Now], CoordinatorResult[None]]) -> None:
+        """Perform a decision that nobody waits for: now, or as soon as the shard is loaded."""
+        if self.is_loaded:
+            self.perform(decide(self.shard, self.now()))
+        else:
+            self._when_loaded.append(decide)
+
+    def perform(self, result: CoordinatorResult[Reply]) -> "asyncio.Future[Reply]":
+        """Append and replay the records, then perform the effects; the reply comes later.
+
+        Does not suspend.
+        """
+        result = self._appended_result(result)
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        if isinstance(result.reply, Waiter):
+            self._waiting[result.reply] = reply
+        else:
+            self._park(reply, result.reply)
+        for effect in result.effects:
+            match effect:
+                case ArmTimer(key, at_loop_ms):
+                    self._timers.arm(key, at_loop_ms - self._loop.time() * 1000)
+                case CancelTimer(key):
+                    self._timers.cancel(key)
+                case Answer(waiter, answer):
+                    # A client that left in the meantime waits for nothing.
+                    if (waiting := self._waiting.pop(waiter, None)) is not None:
+                        self._park(waiting, answer)
+        return reply
+
+    def _on_timer(self, key: TimerKey) -> None:
+        self.perform(self.shard.on_timer(key, self.now()))
+
+    # -- the log -------------------------------------------------------------
+
+    def _appended_result(self, result: CoordinatorResult[Reply]) -> CoordinatorResult[Reply]:
+        """The result with its records in the log and replayed, or the one in its place."""
+        if not result.records:
+            return result
+        try:
+            for records in _batches(result.records):
+                self._append(records)
+                for record in records:
+                    self.shard.replay(record)
+        except BrokerError as e:
+            noun, logger = self._topic.noun, self._topic.logger
+            logger.warning("%s records not written partition=%s why=%s", noun, self.partition, e)
+            return self.shard.on_append_failed(result, self._topic.error(e.code), self.now())
+        return result
+
+    def _append(self, records: Sequence[CoordinatorRecord]) -> None:
+        now_ms = self._ports.clock.now_ms()
+        batch = build_batch(
+            [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)],
+            codec=self._topic.codec,
+        )
+        try:
+            self._appended = self._ports.writer.append(
+                self.partition, memoryview(bytearray(batch)), now_ms
+            )
+        except DiskFault as fault:
+            raise self._disk_failed(fault) from fault
+
+    async def _flush(self) -> None:
+        """Flush before a reply is sent, if `flush.messages` asks for it."""
+        log = self._ports.writer.log(self.partition)
+        if log is None or log.unflushed_messages < log.config.flush_messages:
+            return
+        flush = log.start_flush()
+        try:
+            await self._ports.offload(flush.run)
+        except DiskFault as fault:
+            raise self._disk_failed(fault) from fault
+        log.on_flushed(flush, self._ports.clock.now_ms())
+
+    def _disk_failed(self, fault: DiskFault) -> BrokerError:
+        """Record the fault; the broker drops this shard in a later turn of the loop."""
+        self._ports.failures.disk_failed(fault)
+        return BrokerError(self._topic.error(ErrorCode.kafka_storage_error), str(fault))
+
+    # -- replies -------------------------------------------------------------
+
+    def _park(self, reply: "asyncio.Future[Any]", value: object) -> None:
+        """Give the reply once all that was appended is committed."""
+
+        def done(code: ErrorCode) -> None:
+            self._parked.discard(reply)
+            if code is not ErrorCode.none:
+                _fail(reply, self._topic.error(code))
+            elif not reply.done():
+                reply.set_result(value)
+
+        self._parked.add(reply)
+        self._ports.writer.when_committed(
+            self.partition, self._appended, self._topic.commit_timeout_ms(), done
+        )
+
+    # -- beginning and end ---------------------------------------------------
+
+    def on_loaded(self, end: Offset) -> None:
+        """The log was replayed up to `end`: serve requests."""
+        self._appended = end
+        self.is_loaded = True
+        self.perform(self.shard.on_loaded(self.now()))
+        pending, self._when_loaded = self._when_loaded, []
+        for decide in pending:
+            self.run(decide)
+
+    def resign(self) -> None:
+        """Another broker leads the partition: whoever waits gets NOT_COORDINATOR."""
+        self._timers.cancel_all()
+        waiting = [*self._waiting.values(), *self._parked]
+        self._waiting, self._parked = {}, set()
+        for reply in waiting:
+            _fail(reply, ErrorCode.not_coordinator)
+
+
+def _batches(records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
+    """The records in batches that the topic accepts; nearly always one."""
+    batch: list[CoordinatorRecord] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += len(record.key) + len(record.value or b"")
+        if size >= LARGEST_BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _fail(reply: "asyncio.Future[Any]", code: ErrorCode) -> None:
+    if not reply.done():
+        reply.set_exception(BrokerError(code))
+        # The client may be gone; an exception that nobody retrieves is not a bug.
+        reply.exception()

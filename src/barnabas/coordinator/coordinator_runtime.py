@@ -1,0 +1,184 @@
+"""All shards of one coordinator on this broker: loaded when it leads a partition, then dropped.
+
+led here             log replayed            led elsewhere, or the broker stops
+--------->  loading  ------------>  active  ------------------------------------>  dropped
+           LOAD_IN_PROGRESS                                             NOT_COORDINATOR
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, TypeVar
+
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.active_shard import ActiveShard, CoordinatorPorts, Shard
+from barnabas.coordinator.coordinator_topic import CoordinatorTopic
+from barnabas.coordinator.loader import load
+from barnabas.coordinator.result import CoordinatorResult, Now
+
+Reply = TypeVar("Reply")
+# A load that failed is tried again after this.
+LOAD_AGAIN_S: Final = 1.0
+
+
+class CoordinatorRuntime(Generic[Shard]):
+    """Runs the shards of the partitions that this broker leads."""
+
+    def __init__(
+        self,
+        topic: CoordinatorTopic,
+        new_shard: Callable[[], Shard],
+        ports: CoordinatorPorts,
+    ) -> None:
+        self._topic = topic
+        self._new_shard = new_shard
+        self._ports = ports
+        self._active: dict[int, ActiveShard[Shard]] = {}
+        self._tenures: dict[int, object] = {}
+        self._loads: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    # -- requests ------------------------------------------------------------
+
+    async def ask(
+        self, partition: int, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]
+    ) -> Reply:
+        """The reply of the partition's shard, once the records that it rests on are committed.
+
+        Raises  BrokerError(not_coordinator, coordinator_load_in_progress,
+                coordinator_not_available)
+        """
+        active = self._active.get(partition)
+        if active is None:
+            raise BrokerError(ErrorCode.not_coordinator)
+        if not active.is_loaded:
+            raise BrokerError(ErrorCode.coordinator_load_in_progress)
+        return await active.ask(decide)
+
+    async def ask_loaded(
+        self, decide: Callable[[Shard, Now], CoordinatorResult[None]]
+    ) -> list[tuple[TopicPartition, BrokerError]]:
+        """Ask every shard that is loaded; returns those that failed, with the error."""
+        failed = []
+        for active in list(self._active.values()):
+            if active.is_loaded:
+                try:
+                    await active.ask(decide)
+                except BrokerError as e:
+                    failed.append((active.partition, e))
+        return failed
+
+    def run_all(self, decide: Callable[[Shard, Now], CoordinatorResult[None]]) -> None:
+        """Perform a decision in every shard, now or as soon as it is loaded."""
+        for active in list(self._active.values()):
+            active.run(decide)
+
+    def shards(self) -> Sequence[Shard]:
+        """All shards.
+
+        Raises  BrokerError(coordinator_load_in_progress), while one of them is being loaded
+        """
+        if self.loading:
+            raise BrokerError(ErrorCode.coordinator_load_in_progress)
+        return list(self.loaded())
+
+    def loaded(self) -> Iterable[Shard]:
+        return [active.shard for active in self._active.values() if active.is_loaded]
+
+    @property
+    def loading(self) -> int:
+        """How many shards are being loaded."""
+        return sum(not active.is_loaded for active in self._active.values())
+
+    # -- roles ---------------------------------------------------------------
+
+    def on_leader(self, partition: int, tenure: object | None) -> None:
+        """This broker leads the partition in this tenure, or does not lead it (None).
+
+        A tenure lasts as long as no other broker leads in between: the shard stays.
+        """
+        if tenure is not None and self._tenures.get(partition) is tenure:
+            return
+        self._drop(partition)
+        if tenure is not None and not self._is_stopping:
+            self._begin(partition, tenure)
+
+    def _drop(self, partition: int) -> None:
+        self._tenures.pop(partition, None)
+        active = self._active.pop(partition, None)
+        if active is None:
+            return
+        noun, count = self._topic.noun, len(active.shard)
+        if count:
+            self._log.info("%ss dropped partition=%s %ss=%d", noun, active.partition, noun, count)
+        active.resign()
+
+    def _begin(self, partition: int, tenure: object) -> None:
+        at = TopicPartition(self._topic.name, partition)
+        active = ActiveShard(at, self._topic, self._new_shard(), self._ports)
+        self._tenures[partition], self._active[partition] = tenure, active
+        task = asyncio.ensure_future(self._load(active))
+        self._loads.add(task)
+        task.add_done_callback(self._on_load_ended)
+
+    async def _load(self, active: ActiveShard[Shard]) -> None:
+        """Load the shard; a failure is logged, and the load is tried again."""
+        started_s = asyncio.get_running_loop().time()
+        while self._is_wanted(active):
+            try:
+                count = await self._replay_log(active)
+            except (BrokerError, DiskFault) as e:
+                noun = self._topic.noun
+                self._log.warning("%ss not loaded partition=%s why=%s", noun, active.partition, e)
+                await asyncio.sleep(LOAD_AGAIN_S)
+                active.shard = self._new_shard()
+                continue
+            if self._is_wanted(active):
+                self._log_loaded(active, count, started_s)
+            return
+
+    async def _replay_log(self, active: ActiveShard[Shard]) -> int:
+        log = self._ports.writer.log(active.partition)
+        if log is None:
+            raise BrokerError(ErrorCode.not_leader_or_follower)
+        offload = self._ports.offload
+        count = await load(log, active.shard, self._topic, lambda: self._is_wanted(active), offload)
+        if self._is_wanted(active):
+            active.on_loaded(log.log_end_offset)
+        return count
+
+    def _log_loaded(self, active: ActiveShard[Shard], count: int, started_s: float) -> None:
+        noun = self._topic.noun
+        self._log.log(
+            logging.INFO if count else logging.DEBUG,
+            "%ss loaded partition=%s records=%d %ss=%d took_ms=%d",
+            noun,
+            active.partition,
+            count,
+            noun,
+            len(active.shard),
+            1000 * (asyncio.get_running_loop().time() - started_s),
+        )
+
+    def _is_wanted(self, active: ActiveShard[Shard]) -> bool:
+        return self._active.get(active.partition.partition) is active
+
+    def _on_load_ended(self, task: "asyncio.Task[None]") -> None:
+        self._loads.discard(task)
+        if not task.cancelled() and (broken := task.exception()) is not None:
+            self._ports.failures.fatal(broken)
+
+    async def stop(self) -> None:
+        """Drop all shards; whoever waits gets NOT_COORDINATOR."""
+        self._is_stopping = True
+        for partition in list(self._active):
+            self._drop(partition)
+        # Their connections get a turn to send the replies.
+        await asyncio.sleep(0)
+        if self._loads:
+            await asyncio.wait(self._loads)
+
+    @property
+    def _log(self) -> logging.Logger:
+        return self._topic.logger

@@ -1,0 +1,71 @@
+"""The interfaces of the runtime: the state machine that it runs, and the log that it writes to."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now, TimerKey
+from barnabas.log.log import Log
+
+Reply = TypeVar("Reply")
+
+
+class CoordinatorShard(Protocol):
+    """The state of one partition of the internal topic, and the decisions about it.
+
+    State that records hold changes by `replay` alone. Soft state is lost with the shard.
+    """
+
+    def __len__(self) -> int:
+        """How many groups or transactions it holds."""
+
+    def replay(self, record: CoordinatorRecord, producer_id: int | None = None) -> None:
+        """Apply a record, while the log is loaded or after it was appended.
+
+        `producer_id` is set for a record of a transaction.
+
+        Raises  MalformedRecord, if the record cannot be read; nothing has changed
+        """
+
+    def replay_end_of_transaction(self, producer_id: int, is_committed: bool) -> None:
+        """Apply the end marker of a transaction."""
+
+    def on_loaded(self, now: Now) -> CoordinatorResult[None]:
+        """The log was replayed to its end: arm the timers that a leader before had armed."""
+
+    def on_timer(self, key: TimerKey, now: Now) -> CoordinatorResult[None]:
+        """A timer expired."""
+
+    def on_append_failed(
+        self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
+    ) -> CoordinatorResult[Reply]:
+        """The records of a result are not in the log: the result, without records, in its place."""
+
+
+class PartitionWriter(Protocol):
+    """Writes to the partitions of the internal topic that this broker leads."""
+
+    def log(self, partition: TopicPartition) -> Log | None:
+        """The log of the partition; None if this broker does not lead it."""
+
+    def append(self, partition: TopicPartition, batch: memoryview, now_ms: int) -> Offset:
+        """Append a batch. Returns the offset at which the high watermark commits it.
+
+        Does not suspend, and calls nothing back.
+
+        Raises  BrokerError, if this broker does not lead the partition or too few replicas are in
+                sync; DiskFault
+        """
+
+    def when_committed(
+        self,
+        partition: TopicPartition,
+        end: Offset,
+        timeout_ms: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Call `done` once: with `none` when the high watermark is at `end`, at once if it is.
+
+        Otherwise with the error that tells why it cannot be, or request_timed_out.
+        """

@@ -1,0 +1,73 @@
+"""The partitions of internal topics as their leaders write them: append, wake, await commit."""
+
+from collections.abc import Callable
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.log.log import Log
+from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.replication.replicas import Replicas
+from barnabas.server.delayed.delayed_produce import Awaited
+from barnabas.server.delayed.partition_purgatories import Delayed
+
+
+class LeaderWriter:
+    """A `PartitionWriter` over the leaders on this broker."""
+
+    def __init__(self, replicas: Replicas, delayed: Delayed) -> None:
+        self._replicas = replicas
+        self._delayed = delayed
+
+    def log(self, partition: TopicPartition) -> Log | None:
+        leader = self._replicas.find(*partition)
+        return None if leader is None else leader.log
+
+    def append(self, partition: TopicPartition, batch: memoryview, now_ms: int) -> Offset:
+        leader = self._replicas.leader(*partition)
+        leader.check_in_sync()
+        end = leader.append(batch, now_ms).end
+        if not leader.is_sole:
+            self._delayed.on_append(partition)
+        if leader.high_watermark == leader.log.log_end_offset:
+            self._delayed.on_high_watermark(partition)
+        return end
+
+    def when_committed(
+        self,
+        partition: TopicPartition,
+        end: Offset,
+        timeout_ms: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        leader = self._replicas.find(*partition)
+        if leader is not None and leader.high_watermark >= end:
+            done(ErrorCode.none)
+            return
+        try:
+            leader = self._replicas.leader(*partition)
+        except BrokerError as e:
+            done(e.code)
+            return
+        committed = _DelayedCommit(Awaited(leader, end), self._replicas, done)
+        self._delayed.produces.try_complete_else_watch(committed, [partition], timeout_ms)
+
+
+class _DelayedCommit(DelayedOperation):
+    """Records that wait until all in-sync replicas have them."""
+
+    __slots__ = ("_awaited", "_done", "_replicas")
+
+    def __init__(
+        self, awaited: Awaited, replicas: Replicas, done: Callable[[ErrorCode], None]
+    ) -> None:
+        super().__init__()
+        self._awaited = awaited
+        self._replicas = replicas
+        self._done = done
+
+    def try_complete(self) -> bool:
+        return self._awaited.is_decided(self._replicas)
+
+    def on_complete(self) -> None:
+        code = self._awaited.code
+        self._done(ErrorCode.request_timed_out if code is None else code)
