@@ -281,7 +281,7 @@ def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it
     ("arguments", "told"),
     [
         (["."], "not a file of a broker"),
-        (["missing"], "there is no such file or folder"),
+        (["missing"], "no such file or directory"),
         (["cluster", "--topic", "none"], "there is no partition of none below"),
         (["cluster", "--archive", "cluster"], "is no archive"),
         (["lonely"], "does not tell which broker's it is"),
