@@ -1,4 +1,4 @@
-"""What is told of the comparison with Apache Kafka is what was measured."""
+"""The documents show the recorded results of the comparison with Apache Kafka."""
 
 import json
 from pathlib import Path

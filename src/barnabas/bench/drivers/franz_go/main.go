@@ -1,6 +1,6 @@
-// Command main is franz-go as a client program of `barnabas bench compare`.
+// Command main is the franz-go driver of `barnabas bench compare`.
 //
-// Its one argument is the spec, a JSON object; see ../../client_driver.py for roles and answers.
+// Its one argument is the spec, a JSON object; see ../../compare/client_driver.py for roles and results.
 //
 // The client runs with its defaults, which in the pinned version are:
 //
