@@ -190,7 +190,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -
 
 def test_a_server_that_is_not_installed_is_reported_in_one_line(tmp_path: Path) -> None:
     with (
-        pytest.raises(ServerFailed, match="there is no /nowhere/barnabas"),
+        pytest.raises(ServerFailed, match="/nowhere/barnabas not found"),
         running(["/nowhere/barnabas"], tmp_path / "server.log"),
     ):
         pass

@@ -193,7 +193,7 @@ def test_only_a_whole_comparison_with_apache_kafka_replaces_the_results(
     assert [str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")] == written
     assert ("Nothing is written" in told.output) is not bool(written)
     assert (told.exit_code != 0) is interrupted
-    assert ("Interrupted: the table has what" in told.output) is interrupted
+    assert ("Interrupted: the table shows the figures" in told.output) is interrupted
 
 
 def test_an_interrupted_run_without_figures_writes_nothing(
