@@ -219,5 +219,5 @@ class DriverContract:
         assert 0 < found["p50_ms"] <= found["p99_ms"] < 1000 * PATIENCE_S
 
     def test_an_unsupported_role_is_reported_in_one_line(self, driver: Driver) -> None:
-        with pytest.raises(ClientFailed, match=r'there is no role "unheard"$'):
+        with pytest.raises(ClientFailed, match=r'unknown role "unheard"$'):
             run(driver, {"role": "unheard", "bootstrap": "127.0.0.1:1"})

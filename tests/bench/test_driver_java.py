@@ -118,5 +118,5 @@ def test_it_measures_the_mean_latency(driver: Driver, server: Server) -> None:
 
 
 def test_an_unsupported_role_is_reported_in_one_line(driver: Driver) -> None:
-    with pytest.raises(ClientFailed, match=r'there is no role "unheard"$'):
+    with pytest.raises(ClientFailed, match=r'unknown role "unheard"$'):
         run(driver, {"role": "unheard", "bootstrap": "127.0.0.1:1"})

@@ -38,4 +38,4 @@ def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_python, "version", missing)
     found = aiokafka()
     assert isinstance(found, Unavailable)
-    assert str(found) == "`pip install aiokafka` brings it"
+    assert str(found) == "install it with `pip install aiokafka`"

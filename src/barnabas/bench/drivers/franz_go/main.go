@@ -69,7 +69,7 @@ func main() {
 	case "latency":
 		found, err = latency(ctx, asked)
 	default:
-		err = fmt.Errorf("there is no role %q", asked.Role)
+		err = fmt.Errorf("unknown role %q", asked.Role)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%s did not end within %v: %w", asked.Role, patience, err)

@@ -34,7 +34,7 @@ const ROLES = { produce, consume, latency }
 async function main() {
   const spec = { ...DEFAULTS, ...JSON.parse(process.argv[2]) }
   const role = ROLES[spec.role]
-  if (!role) throw new Error(`there is no role ${JSON.stringify(spec.role)}`)
+  if (!role) throw new Error(`unknown role ${JSON.stringify(spec.role)}`)
   if (!spec.shared) {
     setTimeout(() => fail(`${spec.role} did not end within ${PATIENCE_MS / 1000} s`), PATIENCE_MS)
   }
