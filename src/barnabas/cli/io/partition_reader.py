@@ -40,7 +40,7 @@ _WAIT_S: Final = 0.5
 _PATIENCE: Final = 10  # polls without a message before checking that the cluster is up
 
 
-class OffsetRange(NamedTuple):
+class ReadRange(NamedTuple):
     """The offsets [start, stop) of one partition; unbounded if `stop` is None."""
 
     start: int
@@ -140,16 +140,16 @@ class PartitionReader:
 
 def _find_ranges(
     consumer: Consumer, topic: str, partitions: list[int], positions: Positions, follow: bool
-) -> dict[int, OffsetRange]:
+) -> dict[int, ReadRange]:
     """The range of each partition that has messages to read, or may get some."""
     since = _find_times(consumer, topic, partitions, positions)
-    ranges: dict[int, OffsetRange] = {}
+    ranges: dict[int, ReadRange] = {}
     for partition in partitions:
         name = f"{topic} [{partition}]"
         earliest, latest = _watermarks(consumer, topic, partition, name)
         start = start_offset(positions.start, name, earliest, latest, since.get(partition))
         if follow or start < latest:
-            ranges[partition] = OffsetRange(start, None if follow else latest)
+            ranges[partition] = ReadRange(start, None if follow else latest)
     return ranges
 
 
