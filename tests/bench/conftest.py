@@ -1,4 +1,4 @@
-"""The bench's tests share the contract of client programs, whose asserts say what they compared."""
+"""Assertion rewriting for the shared driver contract."""
 
 import pytest
 

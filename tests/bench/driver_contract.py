@@ -1,4 +1,4 @@
-"""The contract of client programs, against a broker: each client's test file runs all of it."""
+"""The contract of client drivers against a broker, run by each client's test file."""
 
 import json
 import subprocess
@@ -218,6 +218,6 @@ class DriverContract:
         assert found["messages"] == 50
         assert 0 < found["p50_ms"] <= found["p99_ms"] < 1000 * PATIENCE_S
 
-    def test_what_it_cannot_do_is_reported_in_one_line(self, driver: Driver) -> None:
-        with pytest.raises(ClientFailed, match=r'there is no role "unheard"$'):
+    def test_an_unsupported_role_is_reported_in_one_line(self, driver: Driver) -> None:
+        with pytest.raises(ClientFailed, match=r'unknown role "unheard"$'):
             run(driver, {"role": "unheard", "bootstrap": "127.0.0.1:1"})

@@ -1,4 +1,4 @@
-"""The bench measures what it says: its messages are Kafka's, and a wrong answer is no result."""
+"""The bench's messages are Kafka's, and a wrong response fails the run."""
 
 import json
 import struct
@@ -21,13 +21,19 @@ from kio.serial import entity_reader
 from barnabas.bench.bench_command import NAMES, chosen, measure
 from barnabas.bench.bench_plan import SMOKE, Bench
 from barnabas.bench.bench_report import ratio_row
-from barnabas.bench.limits.load_generator import Load, LoadFailed, drive, ideal_server, write_log
+from barnabas.bench.limits.load_generator import (
+    ConnectionLoad,
+    LoadFailed,
+    drive,
+    ideal_server,
+    write_log,
+)
 from barnabas.bench.limits.load_messages import BATCH_OVERHEAD, TOPIC, batch_of, fetch, produce
 from barnabas.bench.limits.native_build import NoCompiler, program
 from barnabas.bench.sections import SECTIONS
 from barnabas.bench.server_processes import ServerFailed, running
 
-LOAD = Load(connections=3, window=4, requests=100, seconds=10.0)
+LOAD = ConnectionLoad(connections=3, window=4, requests=100, seconds=10.0)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,7 @@ def read(entity: Any, frame: bytes, position: int) -> tuple[Any, int]:
 
 
 @given(st.integers(200, 20_000))
-def test_a_batch_has_exactly_the_size_asked_for_and_a_right_crc(size: int) -> None:
+def test_a_batch_has_the_exact_size_and_a_correct_crc(size: int) -> None:
     batch = batch_of(size)
     assert len(batch.content) == size
     assert struct.unpack_from(">i", batch.content, 8)[0] == size - 12
@@ -143,7 +149,7 @@ def test_an_error_code_in_a_reply_fails_the_run(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_base_offsets_that_do_not_rise_fail_the_run(tmp_path: Path) -> None:
+def test_base_offsets_that_do_not_increase_fail_the_run(tmp_path: Path) -> None:
     exchange = produce(batch_of(1024))
     with (
         ideal_server(replace(exchange, step=0), tmp_path, tmp_path / "log") as server,
@@ -164,7 +170,7 @@ def test_a_fetch_of_another_batch_than_asked_for_fails_the_run(tmp_path: Path) -
 
 
 @needs_compiler
-def test_a_server_that_goes_away_fails_the_run(tmp_path: Path) -> None:
+def test_a_server_that_closes_the_connection_fails_the_run(tmp_path: Path) -> None:
     exchange = produce(batch_of(1024))
     with ideal_server(exchange, tmp_path, tmp_path / "log") as server:
         pass
@@ -172,7 +178,7 @@ def test_a_server_that_goes_away_fails_the_run(tmp_path: Path) -> None:
         drive(server, exchange, LOAD, tmp_path)
 
 
-def test_a_server_that_never_gets_ready_is_reported_with_what_it_said(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such option')"]
     with (
         pytest.raises(ServerFailed, match="no `ready` line") as failed,
@@ -184,20 +190,20 @@ def test_a_server_that_never_gets_ready_is_reported_with_what_it_said(tmp_path: 
 
 def test_a_server_that_is_not_installed_is_reported_in_one_line(tmp_path: Path) -> None:
     with (
-        pytest.raises(ServerFailed, match="there is no /nowhere/barnabas"),
+        pytest.raises(ServerFailed, match="/nowhere/barnabas not found"),
         running(["/nowhere/barnabas"], tmp_path / "server.log"),
     ):
         pass
 
 
-def test_sections_come_in_the_order_of_the_report_and_unknown_ones_are_refused() -> None:
+def test_sections_are_in_report_order_and_unknown_ones_are_rejected() -> None:
     assert chosen("fetch, raw") == ["raw", "fetch"]
     assert chosen("") == list(NAMES) == list(SECTIONS)
-    with pytest.raises(typer.BadParameter, match="no section 'fast'"):
+    with pytest.raises(typer.BadParameter, match="unknown section 'fast'"):
         chosen("fast")
 
 
-def test_a_goal_is_met_from_the_wanted_ratio_on() -> None:
+def test_a_goal_is_met_at_its_ratio_or_above() -> None:
     assert ratio_row("a", "", "", 0.25, goal=0.25).met is True
     assert ratio_row("a", "", "", 0.24, goal=0.25).met is False
     assert ratio_row("a", "", "", 0.24).met is None
@@ -215,7 +221,7 @@ def test_the_command_writes_its_figures_as_json_and_leaves_nothing_behind(tmp_pa
     assert list(data.iterdir()) == []
 
 
-def test_a_scratch_folder_is_gone_after_its_block(tmp_path: Path) -> None:
+def test_a_scratch_directory_is_removed_after_its_block(tmp_path: Path) -> None:
     with Bench(SMOKE, tmp_path, print).scratch() as folder:
         (folder / "data").write_bytes(b"x")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The sections on clusters and groups measure what they say, and leave nothing behind."""
+"""The sections on clusters and groups run, and leave no process behind."""
 
 import shutil
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_failover_is_measured_on_both_kinds_of_tree(tmp_path: Path) -> None:
 
 
 @needs_java
-def test_a_restart_of_three_processes_is_measured_until_all_is_as_before(tmp_path: Path) -> None:
+def test_a_restart_is_measured_until_all_replicas_are_in_sync(tmp_path: Path) -> None:
     section = restart_section(Bench(SMOKE, tmp_path, print))
     found = {row.name: row.numbers for row in section.rows}
     assert len(names(section)) == 5 + 3 * BROKERS
@@ -66,7 +66,7 @@ def test_rebalances_of_every_size_and_commits_are_measured(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_refusal_of_the_coordinator_is_no_result() -> None:
+def test_an_error_of_the_coordinator_fails_the_run() -> None:
     demand(ErrorCode.none, "not raised")
     with pytest.raises(GroupFailed, match="JoinGroup: illegal_generation"):
         demand(ErrorCode.illegal_generation, "JoinGroup")

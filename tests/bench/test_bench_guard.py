@@ -1,4 +1,4 @@
-"""The guard over ratios: what counts as fallen, and that a second look decides."""
+"""`bench guard`: fallen ratios, and their second measurement."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from barnabas.bench import bench_guard
 from barnabas.bench.bench_command import NAMES, app
 from barnabas.bench.bench_guard import better, fallen, ratios
-from barnabas.bench.bench_report import Row, Section
+from barnabas.bench.bench_report import ReportRow, Section
 
 
-def test_a_ratio_has_fallen_when_more_than_a_third_of_it_is_gone() -> None:
+def test_a_ratio_has_fallen_if_it_is_lower_by_more_than_a_third() -> None:
     recorded = {"a": 0.9, "b": 0.9, "c": 0.9}
     assert fallen(recorded, {"a": 0.61, "b": 0.59, "d": 0.1}) == ["b", "c"]
 
@@ -22,10 +22,16 @@ def test_of_two_runs_the_better_counts() -> None:
     assert better({"a": 0.3, "b": 0.5}, {"a": 0.4, "c": 0.1}) == {"a": 0.4, "b": 0.5, "c": 0.1}
 
 
-def test_rows_are_known_by_their_name_without_what_varies_in_it() -> None:
-    produce = Section("produce", "", "", "", [Row("1 KiB (generator-bound)", "", ratio=0.5)])
-    log = Section("log", "", "", "", [Row("append", "", ratio=0.7), Row("recovery", "", ratio=0.1)])
-    sessions = Section("sessions", "", "", "", [Row("6 partitions", "", ratio=1.2)])
+def test_rows_are_identified_by_name_without_varying_parts() -> None:
+    produce = Section("produce", "", "", "", [ReportRow("1 KiB (generator-bound)", "", ratio=0.5)])
+    log = Section(
+        "log",
+        "",
+        "",
+        "",
+        [ReportRow("append", "", ratio=0.7), ReportRow("recovery", "", ratio=0.1)],
+    )
+    sessions = Section("sessions", "", "", "", [ReportRow("6 partitions", "", ratio=1.2)])
     assert ratios([produce, sessions, log]) == {
         "produce 1 KiB": 0.5,
         "sessions 6 partitions": 1.2,
@@ -33,7 +39,7 @@ def test_rows_are_known_by_their_name_without_what_varies_in_it() -> None:
     }
 
 
-def test_consuming_six_partitions_in_a_fetch_session_is_among_what_is_guarded() -> None:
+def test_consuming_six_partitions_in_a_fetch_session_is_guarded() -> None:
     assert "sessions" in bench_guard.SECTIONS
     assert set(bench_guard.SECTIONS) <= set(NAMES)
 
@@ -50,7 +56,7 @@ def asked(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["guard", *map(str, arguments)])
 
 
-def test_what_is_recorded_is_guarded_and_a_second_look_decides(
+def test_a_fallen_ratio_is_measured_again_before_it_fails(
     tmp_path: Path, runs: list[dict[str, float]]
 ) -> None:
     recorded = tmp_path / "recorded.json"
@@ -78,7 +84,7 @@ def test_what_is_recorded_is_guarded_and_a_second_look_decides(
     assert "1 of 2 ratios are as recorded" in failed.output
 
 
-def test_without_a_record_it_says_how_to_make_one(
+def test_without_recorded_ratios_the_error_says_how_to_record_them(
     tmp_path: Path, runs: list[dict[str, float]]
 ) -> None:
     runs.append({"produce 1 KiB": 0.6})
@@ -87,7 +93,7 @@ def test_without_a_record_it_says_how_to_make_one(
     assert "--record" in failed.output
 
 
-def test_a_row_that_is_not_recorded_yet_is_shown_and_fails_nothing(
+def test_a_row_without_a_recorded_ratio_does_not_fail(
     tmp_path: Path, runs: list[dict[str, float]]
 ) -> None:
     recorded = tmp_path / "recorded.json"

@@ -1,4 +1,4 @@
-"""What heads a report, and what its rows say."""
+"""The head and the rows of a report."""
 
 import subprocess
 from importlib.metadata import version
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from barnabas.bench import bench_report, sections
 from barnabas.bench.bench_plan import SMOKE
-from barnabas.bench.bench_report import Row, Section, revision
+from barnabas.bench.bench_report import ReportRow, Section, revision
 
 RELEASED = version("barnabas")
 
@@ -20,9 +20,7 @@ def in_clone(folder: Path, *arguments: str) -> str:
     return told.stdout.strip()
 
 
-def test_the_commit_is_named_where_barnabas_runs_from_a_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commit_is_shown_in_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "src"
     source.mkdir()
     file = source / "report.py"
@@ -40,16 +38,16 @@ def test_the_commit_is_named_where_barnabas_runs_from_a_clone(
     assert revision() == f"{RELEASED} ({commit}, changed)"
 
 
-def test_without_git_the_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_version_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert revision() == RELEASED
 
 
 @pytest.mark.parametrize("goals", [True, False])
-def test_sections_are_judged_by_their_goals_only_if_somebody_wants_it(
+def test_sections_are_judged_only_with_goals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goals: bool
 ) -> None:
-    missed = Section("raw", "raw", "ours", "", [Row("row", "1", goal="≥ 2", met=False)])
+    missed = Section("raw", "raw", "ours", "", [ReportRow("row", "1", goal="≥ 2", met=False)])
     monkeypatch.setitem(sections.SECTIONS, "raw", lambda _: missed)
     console = Console(record=True, quiet=False, width=80)
     outcome = sections.run(["raw"], SMOKE, tmp_path, console, goals=goals)

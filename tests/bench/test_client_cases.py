@@ -1,4 +1,4 @@
-"""The cases of `--clients`: which there are, what they read, and that they run."""
+"""The cases of `bench compare --clients`."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ from barnabas.bench.compare import client_cases, compare_clients, compare_run, k
 from barnabas.bench.compare.client_cases import BASE, KIP_848, SKEWED, SMALL, Client, Data, messages
 from barnabas.bench.compare.client_driver import Driver, Unavailable
 from barnabas.bench.compare.client_registry import CLIENTS, find, named
-from barnabas.bench.compare.compare_cases import FULL_BYTES, Case, Effort, Metric
+from barnabas.bench.compare.compare_cases import FULL_BYTES, Case, CaseMetric, Effort
 from barnabas.bench.compare.compare_run import Compared, Comparison
 from barnabas.bench.compare.compare_sites import Site
 from barnabas.bench.compare.kafka_release import find_kafka
@@ -24,7 +24,7 @@ from barnabas.bench.server_processes import broker
 
 FULL = Effort(3, FULL_BYTES, 4.0, 0, 2.0)
 LITTLE = Effort(1, FULL_BYTES // 1000, 0.1, 0, 0.0)
-RATE = Metric("rate", "MB/s", client="aiokafka")
+RATE = CaseMetric("rate", "MB/s", client="aiokafka")
 
 
 def asked(*arguments: str) -> Any:
@@ -35,20 +35,20 @@ def cases(*drivers: Driver) -> list[Case]:
     return client_cases.client_cases(drivers, Data())
 
 
-def test_clients_are_named_in_any_order_and_case_or_all_at_once() -> None:
+def test_clients_are_given_by_name_in_any_case_or_as_all() -> None:
     assert named("KAFKAJS, java,") == ["Java", "kafkajs"]
     assert named("all") == list(CLIENTS)
 
 
 @pytest.mark.parametrize("text", ["sarama", "java,sarama", " , "])
-def test_a_client_that_nobody_knows_is_refused_with_those_that_there_are(text: str) -> None:
+def test_an_unknown_client_is_rejected_with_the_known_ones(text: str) -> None:
     refused = asked("--clients", text)
     assert refused.exit_code == 2
     assert "kafka-python" in refused.output
     assert "processor" not in refused.output
 
 
-def test_the_function_of_each_client_is_there_and_gives_a_driver_of_that_name() -> None:
+def test_each_client_has_a_function_that_returns_its_driver() -> None:
     drivers, missing = find(["librdkafka", "aiokafka", "kafka-python"])
     assert [driver.name for driver in drivers] + list(missing) == [
         "librdkafka",
@@ -57,7 +57,7 @@ def test_the_function_of_each_client_is_there_and_gives_a_driver_of_that_name() 
     ]
 
 
-def test_every_client_has_the_same_rows_save_those_that_it_cannot_have() -> None:
+def test_every_client_has_the_same_rows_except_unsupported_ones() -> None:
     new = frozenset({"classic", "consumer"})
     first, second = Driver("a", ()), Driver("b", (), protocols=new, latencies=("mean",))
     rows = [(row.client, row.name) for case in cases(first, second) for row in case.metrics]
@@ -68,12 +68,12 @@ def test_every_client_has_the_same_rows_save_those_that_it_cannot_have() -> None
     assert of_first - of_second == {"end-to-end latency, p50", "end-to-end latency, p99"}
 
 
-def test_clients_that_do_a_kind_of_work_do_it_one_after_the_other() -> None:
+def test_cases_of_one_kind_are_grouped() -> None:
     keys = [case.key.partition(": ") for case in cases(Driver("a", ()), Driver("b", ()))]
     assert [client for client, _, _ in keys] == ["a", "b"] * (len(keys) // 2)
 
 
-def test_a_slow_client_does_less_and_no_client_does_nothing() -> None:
+def test_a_slow_client_sends_fewer_messages_but_some() -> None:
     assert messages(BASE, FULL, "Java") == 150_000
     assert messages(BASE, FULL, "kafka-python") == 45_000
     assert messages(SKEWED, FULL, "Java") == 30_000
@@ -99,7 +99,7 @@ def test_nine_of_ten_messages_go_to_one_partition_and_the_rest_to_all_others() -
     assert found == {0: 450, **dict.fromkeys(range(1, 6), 10)}
 
 
-def test_what_clients_read_is_written_once_and_deleted_from_clusters_that_run_on(
+def test_topics_to_read_are_written_once_and_deleted_from_external_clusters(
     tmp_path: Path,
 ) -> None:
     data = Data()
@@ -115,7 +115,7 @@ def test_what_clients_read_is_written_once_and_deleted_from_clusters_that_run_on
         assert log_end_offset(server.bootstrap, again, 1) == 2500
 
 
-def test_a_cluster_without_the_new_groups_is_measured_with_a_classic_one(
+def test_a_cluster_without_kip_848_groups_is_measured_with_a_classic_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     specs: list[dict[str, Any]] = []
@@ -156,30 +156,30 @@ def test_only_a_whole_run_of_all_clients_replaces_the_results(
     monkeypatch.setattr(kafka_release, "find_kafka", lambda: None)
     monkeypatch.setattr(compare_run, "compare", lambda *_: found)
     monkeypatch.setattr("barnabas.bench.compare.compare_latency.idle_delay_ms", lambda _: 1.0)
-    one = [Driver("aiokafka", ())], {"franz-go": Unavailable("there is no go")}
+    one = [Driver("aiokafka", ())], {"franz-go": Unavailable("go not found")}
     monkeypatch.setattr(compare_clients, "find", lambda _: one)
     told = asked(*arguments)
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")] == written
-    assert "left out: franz-go (there is no go)" in told.output
+    assert "skipped: franz-go (go not found)" in told.output
 
 
-def test_clients_that_cannot_be_had_are_one_line_and_the_end(
+def test_without_an_available_client_the_command_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kafka_release, "find_kafka", lambda: None)
-    none = list[Driver](), {"franz-go": Unavailable("there is no go")}
+    none = list[Driver](), {"franz-go": Unavailable("go not found")}
     monkeypatch.setattr(compare_clients, "find", lambda _: none)
     told = asked("--clients", "franz-go")
-    assert "left out: franz-go (there is no go)" in told.output
-    assert str(told.exception) == "none of these clients can be had here"
+    assert "skipped: franz-go (go not found)" in told.output
+    assert str(told.exception) == "none of these clients is available"
 
 
 def test_without_kafka_the_sections_on_clients_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
-    def run(names: list[str], *_: object, goals: bool) -> sections.Outcome:
+    def run(names: list[str], *_: object, goals: bool) -> sections.SectionResults:
         ran.extend(names)
-        return sections.Outcome([], [])
+        return sections.SectionResults([], [])
 
     monkeypatch.setattr(kafka_release, "find_kafka", lambda: Unavailable("no network"))
     monkeypatch.setattr(sections, "run", run)
@@ -188,10 +188,10 @@ def test_without_kafka_the_sections_on_clients_remain(monkeypatch: pytest.Monkey
     assert ran == ["clients", "latency"]
 
 
-def test_all_combinations_are_not_for_several_clients() -> None:
+def test_full_cannot_be_used_with_clients() -> None:
     refused = asked("--clients", "all", "--full")
     assert refused.exit_code == 2
-    assert "--full has no cases with --clients" in refused.output
+    assert "--full cannot be used with --clients" in refused.output
 
 
 def test_two_addresses_are_compared_with_a_client_and_keep_no_topic(tmp_path: Path) -> None:

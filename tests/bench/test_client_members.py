@@ -1,4 +1,4 @@
-"""Consumers that read at once: they begin together, and their progress is added up."""
+"""Drivers that read together: a common start, and their combined progress."""
 
 import sys
 from collections.abc import Iterator
@@ -51,25 +51,25 @@ def test_the_progress_of_members_is_added_up_in_the_order_of_time() -> None:
     assert messages_at([[], first]) == first
 
 
-def test_members_are_read_until_all_together_have_enough_and_then_stopped() -> None:
+def test_members_are_stopped_when_they_have_enough_messages_together() -> None:
     with Readers(program(READS), {}).running() as readers:
         readers.start(2)
         progress = readers.wait_for(60)
     assert progress[-1] == (2.0, 60)
 
 
-def test_a_member_that_fails_is_quoted() -> None:
-    with pytest.raises(ClientFailed, match="a client ended with 1: no such topic"):
+def test_the_error_of_a_failing_member_is_reported() -> None:
+    with pytest.raises(ClientFailed, match="a client exited with code 1: no such topic"):
         read(FAILS, 1)
 
 
-def test_members_that_stall_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_members_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_members, "STALLS_FOR_S", 0.1)
     with pytest.raises(ClientFailed, match=r"a client: members had \[\d+\] of 31"):
         read(READS, 31)
 
 
-def test_members_begin_together_however_late_one_of_them_is(server: Server) -> None:
+def test_members_start_together_even_if_one_is_late(server: Server) -> None:
     driver = available(librdkafka())
     create_topic(server.bootstrap, "together", 3)
     produce(driver, server, "together")
@@ -80,7 +80,7 @@ def test_members_begin_together_however_late_one_of_them_is(server: Server) -> N
         assert [member.messages for member in readers._members] == [1000] * 3
 
 
-def test_a_group_that_nobody_joins_is_a_failure(
+def test_a_group_without_members_is_a_failure(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_gate, "JOINED_WITHIN_S", 0.0)
@@ -96,7 +96,7 @@ def test_barnabas_has_the_groups_of_kip_848(server: Server) -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("print('{\"seconds\": 1}'); raise SystemExit(3)", "ended with 3"),
+        ("print('{\"seconds\": 1}'); raise SystemExit(3)", "exited with code 3"),
         ("print('[1, 2]')", r"printed no result, but '\[1, 2\]'"),
         ("print('words')", "printed no result, but 'words'"),
         ("pass", "printed no result, but ''"),
@@ -111,7 +111,7 @@ def test_the_last_line_is_the_answer() -> None:
     assert run(program("print('words'); print('{\"a\": 1}'); print()"), {}) == {"a": 1}
 
 
-def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_driver, "ENDS_WITHIN_S", 0.1)
     with pytest.raises(ClientFailed, match="a client did not end within 0 s, with 0 s of CPU time"):
         run(program("import threading; threading.Event().wait()"), {})

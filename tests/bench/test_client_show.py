@@ -1,4 +1,4 @@
-"""A comparison with several clients, as table, Markdown, JSON, page and picture."""
+"""The results of several clients as table, Markdown, JSON, HTML and picture."""
 
 import io
 import json
@@ -15,13 +15,13 @@ from barnabas.bench.compare.client_show import (
     show,
     write,
 )
-from barnabas.bench.compare.compare_cases import Metric
+from barnabas.bench.compare.compare_cases import CaseMetric
 from barnabas.bench.compare.compare_run import Compared, Comparison
 
-JAVA = Metric("consume", "MB/s", goal=1.0, client="Java")
-GO = Metric("consume", "MB/s", goal=1.0, client="<go>")
-MEAN = Metric("latency, mean", "ms", less=True, goal=1.0, client="Java")
-P50 = Metric("latency, p50", "ms", less=True, client="<go>")
+JAVA = CaseMetric("consume", "MB/s", goal=1.0, client="Java")
+GO = CaseMetric("consume", "MB/s", goal=1.0, client="<go>")
+MEAN = CaseMetric("latency, mean", "ms", less=True, goal=1.0, client="Java")
+P50 = CaseMetric("latency, p50", "ms", less=True, client="<go>")
 FOUND = Comparison(
     "ours",
     "theirs",
@@ -35,7 +35,7 @@ FOUND = Comparison(
 )
 
 
-def test_clients_stand_beside_each_other_and_a_cell_is_a_ratio() -> None:
+def test_the_table_has_a_column_per_client_and_ratios_in_its_cells() -> None:
     assert ratios(FOUND) == (
         ["", "Java", "<go>"],
         [

@@ -1,4 +1,4 @@
-"""The bench of compaction measures what it says."""
+"""The compaction benchmark."""
 
 from barnabas.bench.limits.compaction_bench import LOADS, measure
 

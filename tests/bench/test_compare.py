@@ -1,4 +1,4 @@
-"""Two systems side by side: what is measured in which order, and what is told of it."""
+"""Comparison runs: order of measurements, failures, results."""
 
 import html
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.bench.compare import compare_cases
-from barnabas.bench.compare.compare_cases import CASES, Case, Effort, Metric, Turns
+from barnabas.bench.compare.compare_cases import CASES, Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_cold import StillCached, cached_share, forget
 from barnabas.bench.compare.compare_run import Compared, compare
 from barnabas.bench.compare.compare_show import as_html, cells, draw, write
@@ -20,8 +20,8 @@ from barnabas.bench.compare.compare_sites import Site, System
 from barnabas.bench.limits.clients_bench import RecordsMissing
 
 EFFORT = Effort(3, 1_000, 0.1, 10, 0.0)
-RATE = Metric("rate", "1/s", goal=2.0)
-TIME = Metric("time", "ms", less=True, goal=0.5)
+RATE = CaseMetric("rate", "1/s", goal=2.0)
+TIME = CaseMetric("time", "ms", less=True, goal=0.5)
 
 
 def system(name: str) -> System:
@@ -55,12 +55,12 @@ def test_the_ratio_is_the_median_of_the_rounds_ratios(tmp_path: Path) -> None:
     assert row.ratio == 4.0
 
 
-def test_a_goal_is_a_least_ratio_or_where_less_is_better_a_greatest() -> None:
+def test_a_goal_is_a_minimal_ratio_or_a_maximal_one_if_less_is_better() -> None:
     assert Compared(RATE, [4.0], [2.0]).met is True
     assert Compared(RATE, [3.0], [2.0]).met is False
     assert Compared(TIME, [1.0], [2.0]).met is True
     assert Compared(TIME, [1.5], [2.0]).met is False
-    assert Compared(Metric("no goal", "s"), [1.0], [1.0]).met is None
+    assert Compared(CaseMetric("no goal", "s"), [1.0], [1.0]).met is None
 
 
 def test_a_goal_is_shown_with_the_rounds_that_reach_it() -> None:
@@ -78,7 +78,7 @@ def test_a_turn_is_followed_by_another_as_long_as_that_would_end_in_time() -> No
     assert not effort.has_time([2.5])
 
 
-def test_what_is_measured_in_turns_alternates_until_both_have_done(tmp_path: Path) -> None:
+def test_turns_alternate_until_both_systems_are_done(tmp_path: Path) -> None:
     order: list[str] = []
 
     def measure(site: Site, effort: Effort) -> Turns:
@@ -118,7 +118,7 @@ def test_a_failure_in_one_turn_ends_those_of_the_other_system(tmp_path: Path) ->
     assert sorted(ended) == ["ours", "ours", "theirs", "theirs"]
 
 
-def test_what_fails_while_it_is_ended_is_told_of_and_its_cluster_replaced(tmp_path: Path) -> None:
+def test_a_failure_during_cleanup_is_reported_and_the_cluster_replaced(tmp_path: Path) -> None:
     started: list[str] = []
 
     def start(folder: Path, brokers: int) -> AbstractContextManager[Site]:
@@ -144,7 +144,7 @@ def test_what_fails_while_it_is_ended_is_told_of_and_its_cluster_replaced(tmp_pa
     assert started == ["ours"] * 2, "after its own failure the next case got another"
 
 
-def test_a_cluster_that_cannot_be_ended_is_told_of_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_stopped_is_reported_and_no_figure_is_lost(tmp_path: Path) -> None:
     @contextmanager
     def start(folder: Path, brokers: int) -> Iterator[Site]:
         yield Site("ours")
@@ -171,7 +171,7 @@ def test_a_shared_cluster_is_warmed_up_once_before_it_is_measured(tmp_path: Path
     assert order == ["warm ours", "warm theirs", "ours", "theirs", "ours", "theirs"]
 
 
-def test_a_case_that_fails_is_told_of_tried_once_more_and_stops_no_other(tmp_path: Path) -> None:
+def test_a_failing_case_is_reported_and_retried_and_stops_no_other(tmp_path: Path) -> None:
     def fail(site: Site, effort: Effort) -> tuple[float]:
         raise RecordsMissing("three of four")
 
@@ -215,14 +215,14 @@ def test_after_a_failure_the_next_case_gets_another_cluster(tmp_path: Path) -> N
     assert started == ["ours", "ours"]
 
 
-def test_every_case_has_a_round_and_none_begins_that_would_end_too_late(tmp_path: Path) -> None:
+def test_every_case_has_a_round_and_no_round_starts_too_late(tmp_path: Path) -> None:
     cases = [Case(name, (RATE,), lambda *_: (1.0,), fresh=name == "b") for name in "abc"]
     effort = replace(EFFORT, minutes=1e-9)
     found = compare(system("ours"), system("theirs"), cases, effort, tmp_path, silent)
     assert [len(row.ours) for row in found.rows] == [1, 1, 1]
 
 
-def test_rounds_go_over_all_cases_and_one_that_takes_long_has_fewer(tmp_path: Path) -> None:
+def test_a_slow_case_has_fewer_rounds(tmp_path: Path) -> None:
     order: list[str] = []
 
     def measure(name: str, site: Site, effort: Effort) -> tuple[float]:
@@ -238,7 +238,7 @@ def test_rounds_go_over_all_cases_and_one_that_takes_long_has_fewer(tmp_path: Pa
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt, SystemError])
-def test_a_signal_ends_the_run_with_what_there_is_and_nothing_left(
+def test_a_signal_ends_the_run_and_keeps_the_figures(
     tmp_path: Path, how: type[BaseException]
 ) -> None:
     stopped: list[str] = []
@@ -262,7 +262,7 @@ def test_a_signal_ends_the_run_with_what_there_is_and_nothing_left(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not say what is cached")
-def test_a_file_is_read_from_the_disk_once_the_page_cache_forgot_it(tmp_path: Path) -> None:
+def test_an_evicted_file_is_read_from_disk(tmp_path: Path) -> None:
     path = tmp_path / "00.log"
     path.write_bytes(b"v" * 8_000_000)
     with path.open("rb") as file:
@@ -303,7 +303,7 @@ def test_every_measure_has_a_row_of_its_own() -> None:
     assert len({case.key for case in CASES}) == len(CASES)
 
 
-def test_work_is_warm_when_it_was_twice_not_a_tenth_faster_than_ever_before() -> None:
+def test_warm_up_ends_after_two_rounds_without_a_speedup() -> None:
     rates = iter([1.0, 2.0, 2.1, 2.4, 2.0, 2.5, 9.0])
     compare_cases._warm(lambda: next(rates), most_s=60.0)
     assert next(rates) == 9.0

@@ -1,4 +1,4 @@
-"""`barnabas bench compare`: what it takes and refuses, what it says, and what it writes where."""
+"""`barnabas bench compare`: options, output and files."""
 
 import json
 import shutil
@@ -19,20 +19,20 @@ from barnabas.bench.compare import (
     compare_run,
     kafka_release,
 )
-from barnabas.bench.compare.compare_cases import CASES, Case, Metric
+from barnabas.bench.compare.compare_cases import CASES, Case, CaseMetric
 from barnabas.bench.compare.compare_run import Compared, Comparison
 from barnabas.bench.compare.compare_sites import System
 from barnabas.bench.compare.kafka_release import Unavailable, find_kafka
 from barnabas.bench.server_processes import broker
 
-RATE = Metric("rate", "1/s", goal=2.0)
+RATE = CaseMetric("rate", "1/s", goal=2.0)
 
 
 def asked(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["compare", *arguments])
 
 
-def test_bootstrap_addresses_come_in_pairs() -> None:
+def test_bootstrap_is_given_twice_or_not_at_all() -> None:
     refused = asked("--bootstrap", "one:9092")
     assert refused.exit_code == 2
     assert "twice or not at all" in refused.output
@@ -47,7 +47,7 @@ def test_bootstrap_addresses_come_in_pairs() -> None:
         ["--quick", "--only", "controller 10000"],
     ],
 )
-def test_a_case_that_is_not_there_is_refused_before_anything_else_is_said(
+def test_an_unknown_case_is_rejected_first(
     arguments: list[str],
 ) -> None:
     refused = asked(*arguments)
@@ -89,7 +89,8 @@ def test_without_kafka_one_line_says_so_and_the_raw_limits_remain(
     monkeypatch.setattr(kafka_release, "find_kafka", unavailable)
     told = asked("--quick", "--only", "latency")
     assert told.exit_code == 0, told.output
-    line = "No Apache Kafka 3.9.1 here (Maven could not fetch it): latency against raw limits only."
+    reason = "Apache Kafka 3.9.1 is not available (Maven could not fetch it)"
+    line = f"{reason}: latency against raw limits only."
     assert line in told.output
     assert "Latency of a single request" in told.output
     assert "TCP over loopback" not in told.output
@@ -104,14 +105,14 @@ def test_without_kafka_one_line_says_so_and_the_raw_limits_remain(
         ("controller,rebalance", ["failover", "groups"]),
     ],
 )
-def test_without_kafka_what_comes_nearest_to_the_cases_is_measured(
+def test_without_kafka_the_nearest_sections_are_measured(
     monkeypatch: pytest.MonkeyPatch, only: str, expected: list[str]
 ) -> None:
     ran: list[str] = []
 
-    def run(names: Sequence[str], *_: object, goals: bool) -> sections.Outcome:
+    def run(names: Sequence[str], *_: object, goals: bool) -> sections.SectionResults:
         ran.extend(names)
-        return sections.Outcome([], [])
+        return sections.SectionResults([], [])
 
     monkeypatch.setattr(kafka_release, "find_kafka", lambda: Unavailable("no network"))
     monkeypatch.setattr(sections, "run", run)
@@ -121,7 +122,7 @@ def test_without_kafka_what_comes_nearest_to_the_cases_is_measured(
     assert f"{', '.join(expected)} against raw limits only." in told.output
 
 
-def test_every_case_has_sections_that_come_nearest_to_it() -> None:
+def test_every_case_has_nearest_sections() -> None:
     words = {case.key.split()[0] for case in CASES}
     assert words == set(compare_limits.NEAREST)
     assert {name for near in compare_limits.NEAREST.values() for name in near} <= set(
@@ -146,7 +147,7 @@ def test_two_addresses_are_compared_by_what_clients_see(
     assert isinstance(refused.exception, OSError), "before anything is measured"
     assert "unbatched:" not in refused.output
     assert told.exit_code == 0, told.output
-    assert "these figures mean nothing" in told.output
+    assert "too short for meaningful figures" in told.output
     said = json.loads((tmp_path / "r" / "compare.json").read_text())
     (row,) = said["rows"]
     assert row["ours"][0] > 0
@@ -188,14 +189,14 @@ def test_only_a_whole_comparison_with_apache_kafka_replaces_the_results(
     monkeypatch.setattr(compare_latency, "idle_delay_ms", lambda _: 3.14)
     told = asked(*arguments)
     assert "wakes late, p99.9 3.1 ms" in told.output
-    assert "p99.9 of latencies will tell of the machine" in told.output
+    assert "p99.9 latencies will reflect the machine" in told.output
     assert [str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")] == written
     assert ("Nothing is written" in told.output) is not bool(written)
     assert (told.exit_code != 0) is interrupted
-    assert ("Interrupted: the table has what" in told.output) is interrupted
+    assert ("Interrupted: the table shows the figures" in told.output) is interrupted
 
 
-def test_a_run_that_was_interrupted_before_anything_was_measured_writes_nothing(
+def test_an_interrupted_run_without_figures_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Comparison("ours", "theirs", [], [], True)
@@ -204,12 +205,12 @@ def test_a_run_that_was_interrupted_before_anything_was_measured_writes_nothing(
     monkeypatch.setattr(compare_latency, "idle_delay_ms", lambda _: 1.0)
     told = asked("--results", str(tmp_path / "there"))
     assert told.exit_code != 0
-    assert "Interrupted before one round was done" in told.output
+    assert "Interrupted before the first round was done" in told.output
     assert "ratio (spread)" not in told.output
     assert list(tmp_path.rglob("compare.*")) == []
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_else_is_said() -> None:
+def test_a_missing_directory_is_rejected_first() -> None:
     for command in (["compare"], ["guard"], []):
         refused = CliRunner().invoke(app, [*command, "--folder", "/nowhere/at/all"])
         assert refused.exit_code == 2

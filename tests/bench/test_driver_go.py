@@ -1,4 +1,4 @@
-"""franz-go as a client program: it keeps the contract, and one line says why it cannot be had."""
+"""The franz-go driver: the contract, and the reason if it is unavailable."""
 
 import shutil
 import subprocess
@@ -34,10 +34,10 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
 def test_without_go_one_line_says_so(tools: Tools) -> None:
     found = franz_go()
     assert isinstance(found, Unavailable)
-    assert str(found) == "there is no go"
+    assert str(found) == "go not found"
 
 
-def test_a_module_that_cannot_be_fetched_is_named_and_nothing_is_kept(tools: Tools) -> None:
+def test_a_failed_fetch_is_reported_and_nothing_is_kept(tools: Tools) -> None:
     tools.add(
         "go",
         """[ "$1" = version ] && exit 0

@@ -1,4 +1,4 @@
-"""The Java client by Kafka's own tools: what they print is read right, and they run."""
+"""The Java driver: parsing of the tools' output, and the contract."""
 
 from collections.abc import Iterator
 
@@ -49,7 +49,7 @@ def test_a_consumer_that_gave_up_is_a_failure() -> None:
         consumed(CONSUMED, 60001)
 
 
-def test_a_tool_that_reports_nothing_is_quoted() -> None:
+def test_a_tool_without_a_result_is_reported_with_its_output() -> None:
     said = "INFO starting\nERROR no such topic (x)\nINFO ended\n"
     for read in (produced, mean_latency, lambda output: consumed(output, 1)):
         with pytest.raises(MessagesMissing, match="ERROR no such topic"):
@@ -58,7 +58,7 @@ def test_a_tool_that_reports_nothing_is_quoted() -> None:
         produced("")
 
 
-def test_lines_of_progress_are_told_from_others() -> None:
+def test_progress_lines_are_recognized() -> None:
     assert progress(PROGRESS) == (7169, 7169009)
     assert progress("INFO 2026-11-17 nothing\n") is None
 
@@ -117,6 +117,6 @@ def test_it_measures_the_mean_latency(driver: Driver, server: Server) -> None:
     assert found["mean_ms"] > 0
 
 
-def test_what_it_cannot_do_is_reported_in_one_line(driver: Driver) -> None:
-    with pytest.raises(ClientFailed, match=r'there is no role "unheard"$'):
+def test_an_unsupported_role_is_reported_in_one_line(driver: Driver) -> None:
+    with pytest.raises(ClientFailed, match=r'unknown role "unheard"$'):
         run(driver, {"role": "unheard", "bootstrap": "127.0.0.1:1"})

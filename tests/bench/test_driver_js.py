@@ -1,4 +1,4 @@
-"""kafkajs as a client program: it keeps the contract, and one line says why it cannot be had."""
+"""The kafkajs driver: the contract, and the reason if it is unavailable."""
 
 import json
 import shutil
@@ -39,8 +39,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
 @pytest.mark.parametrize(
     ("present", "reason"),
     [
-        ({}, "there is no node"),
-        ({"node": NODE}, "there is no npm"),
+        ({}, "node not found"),
+        ({"node": NODE}, "npm not found"),
         ({"node": "echo v16.20.2", "npm": ""}, "node is older than 18"),
     ],
 )
@@ -54,7 +54,7 @@ def test_without_node_or_npm_one_line_says_so(
     assert str(found) == reason
 
 
-def test_a_registry_that_cannot_be_reached_is_named_and_nothing_is_kept(tools: Tools) -> None:
+def test_an_unreachable_registry_is_reported_and_nothing_is_kept(tools: Tools) -> None:
     tools.add("node", NODE)
     tools.add(
         "npm",
@@ -91,6 +91,6 @@ def test_the_lock_has_one_version_and_names_no_registry_but_the_public_one() -> 
         assert found.get("resolved", PUBLIC).startswith(PUBLIC)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+@pytest.mark.skipif(shutil.which("node") is None, reason="node not found")
 def test_the_program_is_correct_javascript() -> None:
     subprocess.run(["node", "--check", SOURCES / "kafkajs" / "main.js"], check=True)

@@ -1,4 +1,4 @@
-"""The clients in Python as client programs: each keeps the contract."""
+"""The drivers in Python keep the contract."""
 
 from importlib.metadata import PackageNotFoundError
 
@@ -31,11 +31,11 @@ class TestAiokafka(DriverContract):
         return available(aiokafka())
 
 
-def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(driver_python, "version", missing)
     found = aiokafka()
     assert isinstance(found, Unavailable)
-    assert str(found) == "`pip install aiokafka` brings it"
+    assert str(found) == "install it with `pip install aiokafka`"

@@ -1,4 +1,4 @@
-"""The model of the Java consumer's fetcher: what it names, forgets and buffers, in which order."""
+"""The model of the Java consumer's fetcher."""
 
 import struct
 from itertools import count
@@ -20,7 +20,7 @@ from barnabas.bench.limits.fetch_frames import (
 )
 from barnabas.bench.limits.java_fetcher import FETCH_SESSION_ID_NOT_FOUND, JavaFetcher, hash_code
 from barnabas.bench.limits.load_generator import LoadFailed
-from barnabas.bench.limits.load_messages import Batch, batch_of
+from barnabas.bench.limits.load_messages import LoadBatch, batch_of
 from barnabas.bench.limits.sessions_bench import sessions_section
 from barnabas.wire.fetch.fetch_codec import PartitionFetched, TopicFetched, write_fetch
 
@@ -29,7 +29,7 @@ TOPIC = "bench"
 SESSION = 77
 
 
-def records(offset: int, batches: int, batch: Batch = BATCH) -> memoryview:
+def records(offset: int, batches: int, batch: LoadBatch = BATCH) -> memoryview:
     return memoryview(b"".join(batch.at(offset + n * batch.records) for n in range(batches)))
 
 
@@ -85,7 +85,7 @@ def test_an_answer_is_read_as_kafka_writes_it() -> None:
     assert told == [(2, 0, 90, batches), (0, 3, -1, b"")]
 
 
-def test_a_batch_that_is_cut_off_counts_for_nothing() -> None:
+def test_a_truncated_batch_does_not_count() -> None:
     three = records(40, 3)
     assert next_offset(three, 40) == 40 + 3 * BATCH.records
     assert next_offset(three[:-1], 40) == 40 + 2 * BATCH.records
@@ -120,7 +120,7 @@ def test_one_fetch_is_in_flight() -> None:
         fetcher.on_answer(answer())
 
 
-def test_what_is_buffered_is_forgotten_and_comes_back_as_new() -> None:
+def test_buffered_partitions_are_forgotten_and_added_again() -> None:
     fetcher = begun(1, 1, 1, max_poll_records=BATCH.records)
     assert fetcher.next_fetch() is None
     consumed: list[int] = []
@@ -143,7 +143,7 @@ def test_what_is_buffered_is_forgotten_and_comes_back_as_new() -> None:
     assert len(set(consumed)) == 2
 
 
-def test_a_partition_without_records_in_a_full_answer_is_named_after_those_ahead_of_it() -> None:
+def test_an_empty_partition_of_a_full_response_is_fetched_after_those_before_it() -> None:
     fetcher = JavaFetcher(TOPIC, range(2), Limits(max_poll_records=BATCH.records + 1))
     asked = fetcher.next_fetch()
     assert asked is not None
@@ -158,7 +158,7 @@ def test_a_partition_without_records_in_a_full_answer_is_named_after_those_ahead
     assert asked.to_forget == []
 
 
-def test_a_request_has_what_is_new_to_the_session_before_what_has_moved() -> None:
+def test_a_request_lists_new_partitions_before_moved_ones() -> None:
     fetcher = begun(0, 0, 0, 0)
     assert fetcher.poll() == 0
     assert fetcher.next_fetch() == FetchAsked({}, [], SESSION, 1)
@@ -177,7 +177,7 @@ def test_a_request_has_what_is_new_to_the_session_before_what_has_moved() -> Non
 @pytest.mark.parametrize(
     ("code", "session"), [(FETCH_SESSION_ID_NOT_FOUND, 0), (71, SESSION)], ids=["lost", "epoch"]
 )
-def test_after_an_error_of_the_session_all_is_named_again(code: int, session: int) -> None:
+def test_after_a_session_error_all_partitions_are_fetched(code: int, session: int) -> None:
     fetcher = begun(0, 0)
     fetcher.poll()
     assert fetcher.next_fetch() == FetchAsked({}, [], SESSION, 1)
@@ -187,7 +187,7 @@ def test_after_an_error_of_the_session_all_is_named_again(code: int, session: in
     assert (asked.session_id, asked.session_epoch, len(asked.to_send)) == (session, 0, 2)
 
 
-def test_an_answer_that_leaves_out_a_partition_of_a_full_fetch_is_refused() -> None:
+def test_a_full_response_without_a_partition_is_rejected() -> None:
     fetcher = JavaFetcher(TOPIC, range(2))
     fetcher.next_fetch()
     with pytest.raises(LoadFailed, match=r"was answered with partitions \[1\]"):

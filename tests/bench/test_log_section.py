@@ -1,4 +1,4 @@
-"""The log's section of the bench measures a log that holds what it should, and says so if not."""
+"""The log section measures a correct log."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_a_sparse_log_is_large_and_takes_little_room(tmp_path: Path) -> None:
     assert len(sparse.places) == 6
 
 
-def test_a_wrong_result_is_no_result() -> None:
+def test_a_wrong_result_fails_the_run() -> None:
     demand(True, "not raised")
     with pytest.raises(WrongResult, match="half of it"):
         demand(False, "half of it is missing")

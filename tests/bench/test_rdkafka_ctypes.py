@@ -1,4 +1,4 @@
-"""The client without Python objects: it says what was taken, acknowledged and read, no more."""
+"""librdkafka by ctypes: produced, acknowledged and consumed messages."""
 
 from collections.abc import Iterator
 
@@ -33,13 +33,13 @@ def read(server: Server, topic: str, wanted: int, within_s: float = PATIENCE_S) 
         return consumer.pass_over(wanted, within_s)
 
 
-def test_what_is_handed_over_is_in_the_log_and_comes_back(server: Server) -> None:
+def test_produced_messages_are_in_the_log_and_are_read(server: Server) -> None:
     produced(server, "whole", Values(300, 100))
     assert log_end_offset(server.bootstrap, "whole", 2) == 600
     assert read(server, "whole", 600) == 600
 
 
-def test_messages_are_as_large_as_told_and_no_two_are_alike(server: Server) -> None:
+def test_messages_have_the_given_size_and_are_distinct(server: Server) -> None:
     produced(server, "sizes", Values(50, 101), partitions=1)
     consumer = Consumer(client_settings(server.bootstrap, **{"group.id": "g"}))
     try:
@@ -51,12 +51,12 @@ def test_messages_are_as_large_as_told_and_no_two_are_alike(server: Server) -> N
     assert {len(value or b"") for value in found} == {101}
 
 
-def test_fewer_messages_than_wanted_are_told_of_after_the_time(server: Server) -> None:
+def test_after_the_timeout_the_number_of_messages_is_returned(server: Server) -> None:
     produced(server, "fewer", Values(10, 100))
     assert read(server, "fewer", 21, within_s=2.0) == 20
 
 
-def test_a_partition_that_is_not_there_is_an_error_and_not_waited_for(server: Server) -> None:
+def test_a_missing_partition_is_an_error_at_once(server: Server) -> None:
     produced(server, "two", Values(10, 100))
     with LeanProducer(client_settings(server.bootstrap), "two") as producer:
         producer.connect(PATIENCE_S)
@@ -64,7 +64,7 @@ def test_a_partition_that_is_not_there_is_an_error_and_not_waited_for(server: Se
             producer.hand_over(7, Values(10, 100))
 
 
-def test_a_full_queue_takes_what_it_has_room_for() -> None:
+def test_a_full_queue_accepts_what_fits() -> None:
     settings = client_settings("127.0.0.1:1", **{"queue.buffering.max.messages": 5})
     values = Values(8, 100)
     with LeanProducer(settings, "nowhere") as producer:
@@ -73,7 +73,7 @@ def test_a_full_queue_takes_what_it_has_room_for() -> None:
         assert producer.flush(0.0) == 5
 
 
-def test_what_a_full_queue_did_not_take_can_follow(server: Server) -> None:
+def test_rejected_messages_can_be_produced_later(server: Server) -> None:
     values = Values(8, 100)
     create_topic(server.bootstrap, "rest", 1)
     settings = client_settings(server.bootstrap, **{"queue.buffering.max.messages": 5})
@@ -86,12 +86,12 @@ def test_what_a_full_queue_did_not_take_can_follow(server: Server) -> None:
     assert log_end_offset(server.bootstrap, "rest", 1) == 8
 
 
-def test_a_setting_that_the_library_does_not_know_is_named() -> None:
+def test_an_unknown_setting_is_reported() -> None:
     with pytest.raises(ValueError, match=r"no\.such\.setting"):
         LeanProducer({"no.such.setting": 1}, "t")
 
 
-def test_nobody_to_connect_to_is_an_error() -> None:
+def test_an_unreachable_broker_is_an_error() -> None:
     with (
         LeanProducer(client_settings("127.0.0.1:1"), "t") as producer,
         pytest.raises(KafkaException),

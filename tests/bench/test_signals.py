@@ -1,4 +1,4 @@
-"""Signals in a run whose figures took long to get: the first one ends it, and loses nothing."""
+"""Signals in a long run do not lose its figures."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
     assert came == [request.param], "whoever handled it before was told of it, once"
 
 
-def test_the_first_ends_the_block_and_a_second_does_not_disturb_its_clearing_up(
+def test_the_first_signal_ends_the_block_and_a_second_does_not_interrupt_the_cleanup(
     number: signal.Signals,
 ) -> None:
     cleared: list[str] = []
@@ -37,7 +37,7 @@ def test_the_first_ends_the_block_and_a_second_does_not_disturb_its_clearing_up(
     assert cleared == ["cleared"]
 
 
-def test_one_that_comes_while_figures_are_written_is_heeded_afterwards(
+def test_a_signal_during_the_write_is_handled_afterwards(
     number: signal.Signals,
 ) -> None:
     written = False
@@ -50,7 +50,7 @@ def test_one_that_comes_while_figures_are_written_is_heeded_afterwards(
     assert signal.getsignal(number) is handler
 
 
-def test_one_that_ends_the_work_is_heeded_again_when_all_is_written(
+def test_a_signal_that_ended_the_run_ends_the_command_after_the_write(
     number: signal.Signals,
 ) -> None:
     done: list[str] = []
@@ -67,7 +67,7 @@ def test_one_that_ends_the_work_is_heeded_again_when_all_is_written(
     assert done == ["written"]
 
 
-def test_one_that_came_is_heeded_also_if_the_block_fails(number: signal.Signals) -> None:
+def test_a_deferred_signal_is_handled_even_if_the_block_fails(number: signal.Signals) -> None:
     def work() -> None:
         os.kill(os.getpid(), number)
         raise OSError("no room")

@@ -1,4 +1,4 @@
-"""The section on Spark measures what it says; without the connector our figures stand alone."""
+"""The Spark section, with and without Spark's Kafka connector."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_ratios_are_to_sparks_own_connector_and_to_a_plain_client() -> None:
     assert (once.ratio, once.goal) == (0.5, "")
 
 
-def test_without_the_connector_our_figures_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_connector_only_our_figures_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Connector:
         raise NoConnector("there is no Maven to fetch it with")
 
@@ -35,7 +35,7 @@ def test_without_the_connector_our_figures_stand_alone(monkeypatch: pytest.Monke
     read, _, written, _ = section._rows(1024, measured(OURS))
 
     assert jars == ""
-    assert note == "Spark's own connector is left out: there is no Maven to fetch it with"
+    assert note == "Spark's own connector is skipped: there is no Maven to fetch it with"
     assert (read.ours, read.reference, read.ratio) == ("1,000/s", "", None)
     assert written.ratio is None
 

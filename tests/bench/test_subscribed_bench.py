@@ -1,4 +1,4 @@
-"""The section on consumers of many partitions: what its consumers read, send and cost."""
+"""The section on consumers of many partitions."""
 
 import asyncio
 import socket
@@ -33,7 +33,7 @@ def test_every_consumer_is_measured_idle_and_with_messages(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fetch_in_a_session_reads_as_kafkas_and_names_only_what_moved() -> None:
+def test_an_incremental_fetch_lists_only_moved_partitions() -> None:
     async def request_of(moved: list[tuple[UUID, int]]) -> bytes:
         peer = Peer("none", "bench", asyncio.get_running_loop())
         consumer = SessionConsumer(peer, {}, lambda *_: None)
@@ -52,14 +52,14 @@ def test_a_fetch_in_a_session_reads_as_kafkas_and_names_only_what_moved() -> Non
         assert not body.forgotten_topics_data
 
 
-def test_every_batch_of_an_answer_has_arrived_with_its_last_record() -> None:
+def test_every_batch_of_a_response_arrives_with_its_last_record() -> None:
     batch = batch_of(1024)
     both = batch.at(10) + batch.at(10 + batch.records)
     first = 10 + batch.records - 1
     assert list(last_offsets(memoryview(both))) == [first, first + batch.records]
 
 
-def test_the_longest_busy_stretch_ends_where_a_core_was_free() -> None:
+def test_the_longest_busy_period_ends_with_a_free_core() -> None:
     busy = Busy()
     for used in (0.1, 0.95, 1.0, 0.5, 0.95):
         busy.on_look(used, 1.0)
@@ -67,7 +67,7 @@ def test_the_longest_busy_stretch_ends_where_a_core_was_free() -> None:
     assert busy.longest_s == pytest.approx(2.0)
 
 
-def test_a_probe_counts_the_answers_of_a_broker_until_it_is_over(tmp_path: Path) -> None:
+def test_a_probe_counts_responses_until_it_is_over(tmp_path: Path) -> None:
     with broker(tmp_path) as server, watching([server.pid]) as [busy]:
         found, over = Probed(), threading.Event()
         prober = threading.Thread(target=probe_broker, args=(server.port, found, over))
@@ -82,7 +82,7 @@ def test_a_probe_counts_the_answers_of_a_broker_until_it_is_over(tmp_path: Path)
     assert busy.cpu_s > 0 or not HAS_PROC
 
 
-def test_a_probe_that_never_found_a_broker_says_so() -> None:
+def test_a_probe_without_a_broker_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with probing([port]) as probe:

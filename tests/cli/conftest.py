@@ -1,4 +1,4 @@
-"""A way to run commands and see what they print."""
+"""Fixtures that run a command and return its exit code and output."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.support.broker import BrokerProcess
 
 
 class Ended(NamedTuple):
-    """How a command ended, and what it printed."""
+    """The exit code and output of a command."""
 
     code: int
     out: bytes
@@ -56,7 +56,7 @@ def topic(topic: str, barnabas: Barnabas) -> str:
 
 @pytest.fixture
 def send(barnabas: Barnabas) -> Send:
-    """Produces quickly: an idempotent producer of librdkafka takes half a second to begin."""
+    """Produces without idempotence, which takes librdkafka half a second to start."""
 
     def send(*arguments: object) -> None:
         assert barnabas("produce", *arguments, "-q", "-X", "enable.idempotence=false").code == 0
@@ -65,7 +65,7 @@ def send(barnabas: Barnabas) -> Send:
 
 
 def spawn(*arguments: object, broker: BrokerProcess) -> "subprocess.Popen[bytes]":
-    """A command in a process of its own, all its streams piped and unbuffered."""
+    """A command in a subprocess with unbuffered pipes."""
     command = [sys.executable, "-m", "barnabas.cli.main", *map(str, arguments)]
     pipe = subprocess.PIPE
     return subprocess.Popen(

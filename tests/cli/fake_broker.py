@@ -1,8 +1,7 @@
-"""A process that behaves as a broker's does towards whoever supervises it, and does nothing else.
+"""A process that looks like a broker to its supervisor, and does nothing else.
 
-Told on its command line: `ready`, `dead` (ends at once, with a word), `deaf` (ignores SIGTERM),
-`mute` (is never ready); and the properties file, if it shall also tell clients of all brokers of
-its cluster.
+Arguments: `ready`, `dead` (fails at once), `deaf` (ignores SIGTERM) or `mute` (is never ready);
+then optionally a properties file, to answer Metadata with all brokers of its cluster.
 """
 
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 
 def main(how: str, properties: Path | None) -> int:
     if how == "dead":
-        print("one\ntwo\nbarnabas: no room on the disk", file=sys.stderr)
+        print("one\ntwo\nbarnabas: no space left on device", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "deaf" else lambda *_: sys.exit(0))
     if properties is not None:
@@ -25,7 +24,7 @@ def main(how: str, properties: Path | None) -> int:
 
 
 def listen(properties: Path) -> None:
-    """Answer Metadata with every broker that has a folder beside this one's."""
+    """Answer Metadata with every broker that has a directory beside this one's."""
     from tests.cli.scripted_cluster import ScriptedCluster, serve
 
     cluster = ScriptedCluster()

@@ -1,4 +1,4 @@
-"""`barnabas` with brokers that only behave as such, as FAKE_BROKER in the environment tells."""
+"""`barnabas` with fake brokers, which behave as the environment variable FAKE_BROKER says."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Brokers that answer what a test tells them to, in Kafka's own bytes."""
+"""Brokers that answer requests by script, over Kafka's wire protocol."""
 
 import socketserver
 import struct
@@ -40,7 +40,7 @@ class ScriptedCluster:
         return f"127.0.0.1:{self.ports[0]}"
 
     def requests(self, kind: str) -> list[Any]:
-        """What was asked, of all brokers, as requests of one kind."""
+        """All requests of one kind, to any broker."""
         return [request for _, request in self.asked if type(request).__name__ == kind]
 
     def answer(self, broker_id: int, key: ApiKey, request: Any) -> Any:
@@ -101,7 +101,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def serve(cluster: ScriptedCluster, broker_id: int, port: int = 0) -> _Server:
-    """Let one broker of the cluster listen, in a thread of its own."""
+    """Start one broker of the cluster in a thread."""
 
     class Connection(socketserver.StreamRequestHandler):
         def handle(self) -> None:

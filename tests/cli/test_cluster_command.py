@@ -1,4 +1,4 @@
-"""A real cluster, run and looked at by the command line: brokers die, move, and come back."""
+"""`barnabas cluster` with real brokers: brokers die and return, replicas move."""
 
 import json
 import os
@@ -21,9 +21,9 @@ PATIENCE_S = 60.0
 class RunningCluster:
     """`barnabas cluster` with three brokers on free ports."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "data"
-        self._errors = folder / "stderr"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "data"
+        self._errors = directory / "stderr"
         self._process: subprocess.Popen[str] | None = None
         self.bootstrap = ""
 
@@ -31,7 +31,7 @@ class RunningCluster:
         command = [sys.executable, "-m", "barnabas.cli.main", "cluster", "--base-port", "0"]
         with self._errors.open("a") as errors:
             self._process = subprocess.Popen(
-                [*command, "--data", str(self.folder)],
+                [*command, "--data", str(self.directory)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -49,12 +49,12 @@ class RunningCluster:
             return process.wait(PATIENCE_S)
 
     def pid(self, name: str) -> int:
-        return int((self.folder / f"{name}.pid").read_text())
+        return int((self.directory / f"{name}.pid").read_text())
 
     def close(self) -> None:
         if self._process is not None:
             self.stop(signal.SIGKILL)
-        for path in self.folder.glob("*.pid"):
+        for path in self.directory.glob("*.pid"):
             end(int(path.read_text()))
 
 
@@ -85,21 +85,21 @@ def eventually(condition: Callable[[], Any]) -> Any:
 
 
 def partitions(barnabas: Barnabas, topic: str) -> list[dict[str, Any]]:
-    """As told by a broker that has heard of the topic: they do so one after the other."""
+    """The partitions, once the broker asked knows the topic."""
     (found,) = eventually(
         lambda: json.loads(barnabas("topics", "describe", topic, "--json").out or b"[]")
     )
     return list(found["partitions"])
 
 
-def test_the_controller_tells_of_three_brokers(on_cluster: Barnabas) -> None:
+def test_the_controller_lists_three_brokers(on_cluster: Barnabas) -> None:
     state = json.loads(on_cluster("controller", "--json").out)
     assert sorted(state["brokers"]) == ["0", "1", "2"]
     assert state["counts"]["brokers"] == 3
     assert on_cluster("controller").code == 0
 
 
-def test_a_topic_has_three_replicas_and_messages_go_through(on_cluster: Barnabas) -> None:
+def test_a_topic_has_three_replicas_and_delivers_messages(on_cluster: Barnabas) -> None:
     assert on_cluster("topics", "create", "orders", "--partitions", 3).code == 0
     for partition in partitions(on_cluster, "orders"):
         assert sorted(partition["replicas"]) == [0, 1, 2]
@@ -107,7 +107,7 @@ def test_a_topic_has_three_replicas_and_messages_go_through(on_cluster: Barnabas
     assert sorted(on_cluster("consume", "orders").lines) == ["a", "b", "c"]
 
 
-def test_a_killed_broker_is_missed_and_welcomed_back(
+def test_a_killed_broker_leaves_the_isr_and_returns_to_it(
     cluster: RunningCluster, on_cluster: Barnabas
 ) -> None:
     on_cluster("topics", "create", "missed", "--partitions", 3, "--if-not-exists")
@@ -118,7 +118,7 @@ def test_a_killed_broker_is_missed_and_welcomed_back(
     assert len(json.loads(ended.out)[0]["partitions"]) == 3
     assert on_cluster("produce", "missed", "while one is away").code == 0
 
-    config = cluster.folder / "broker-1" / "server.properties"
+    config = cluster.directory / "broker-1" / "server.properties"
     command = [sys.executable, "-m", "barnabas.cli.main", "server", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as by_hand:
         try:
@@ -149,22 +149,24 @@ def test_replicas_move_as_a_plan_says(on_cluster: Barnabas) -> None:
     assert [c["name"] for c in configs if c["source"] == "dynamic topic"] == []
 
 
-def test_a_cluster_goes_on_after_everything_was_killed(tmp_path: Path, offline: Barnabas) -> None:
+def test_a_cluster_keeps_its_data_after_all_processes_were_killed(
+    tmp_path: Path, offline: Barnabas
+) -> None:
     cluster = RunningCluster(tmp_path)
     try:
         cluster.start()
         on = ("-b", cluster.bootstrap)
         assert offline("topics", "create", "kept", *on).code == 0
-        # Brokers hear of a topic one after the other.
+        # Brokers learn of a topic one after the other.
         eventually(lambda: offline("produce", "kept", "a", *on).code == 0)
-        pids = [int(path.read_text()) for path in sorted(cluster.folder.glob("*.pid"))]
+        pids = [int(path.read_text()) for path in sorted(cluster.directory.glob("*.pid"))]
         cluster.stop(signal.SIGKILL)
         for pid in pids:
             end(pid)
         cluster.start()
-        # What is committed is known again when the followers have fetched.
+        # The high watermark is known again when the followers have fetched.
         eventually(lambda: offline("consume", "kept", "-b", cluster.bootstrap).lines == ["a"])
         assert cluster.stop() == 0
-        assert list(cluster.folder.glob("*.pid")) == []
+        assert list(cluster.directory.glob("*.pid")) == []
     finally:
         cluster.close()

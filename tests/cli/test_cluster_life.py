@@ -1,6 +1,6 @@
-"""`barnabas cluster` as a process: signals, pid files, and who may use a folder when.
+"""`barnabas cluster` as a process: signals, pid files and the lock of its directory.
 
-Brokers only behave as such here; what real ones do together is tested elsewhere.
+The brokers are fake; test_cluster_command uses real ones.
 """
 
 import os
@@ -19,11 +19,11 @@ PATIENCE_S = 30.0
 
 
 class Cluster:
-    """One `barnabas cluster` and its folder; started and ended as often as wanted."""
+    """One `barnabas cluster` and its directory; can be started and stopped repeatedly."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "data"
-        self._errors = folder / "stderr"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "data"
+        self._errors = directory / "stderr"
         self._process: subprocess.Popen[str] | None = None
 
     def begin(self, *options: str, behaviour: str = "ready") -> None:
@@ -33,7 +33,7 @@ class Cluster:
         chosen = [option for option in options if option != "--own-zookeeper"]
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
-                [*command, "--base-port", "0", "--data", str(self.folder), *chosen],
+                [*command, "--base-port", "0", "--data", str(self.directory), *chosen],
                 cwd=ROOT,
                 env={**os.environ, "FAKE_BROKER": behaviour},
                 stdout=subprocess.PIPE,
@@ -47,7 +47,7 @@ class Cluster:
         return self._process
 
     def line(self) -> str:
-        """The next line of stdout; empty when there will be none."""
+        """The next line of stdout; empty at its end."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
         assert ready, f"silent: {self.errors()}"
@@ -65,14 +65,14 @@ class Cluster:
     def errors(self) -> str:
         return self._errors.read_text()
 
-    def told(self, words: str) -> None:
+    def await_message(self, words: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while words not in self.errors():
             assert time.monotonic() < deadline, self.errors()
             time.sleep(0.01)
 
     def pids(self) -> dict[str, int]:
-        files = sorted(self.folder.glob("*.pid"))
+        files = sorted(self.directory.glob("*.pid"))
         return {path.stem: int(path.read_text()) for path in files if path.read_text()}
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Cluster:
 
 
 def end(pid: int) -> None:
-    """Kill what is not a child of this process, and wait until it is gone."""
+    """Kill a process that is not a child, and wait until it is gone."""
     deadline = time.monotonic() + PATIENCE_S
     while is_alive(pid):
         os.kill(pid, signal.SIGKILL)
@@ -92,7 +92,7 @@ def end(pid: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; what nobody has waited for yet does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -108,8 +108,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster.close()
 
 
-def test_a_cluster_says_when_it_is_ready_and_leaves_nothing_behind(cluster: Cluster) -> None:
-    for _ in range(2):  # over the same folder again
+def test_a_cluster_reports_when_it_is_ready_and_leaves_no_process_behind(cluster: Cluster) -> None:
+    for _ in range(2):  # in the same directory again
         cluster.begin()
         line = cluster.line()
         assert line.startswith("ready brokers=2 ")
@@ -119,7 +119,7 @@ def test_a_cluster_says_when_it_is_ready_and_leaves_nothing_behind(cluster: Clus
         pids = cluster.pids()
         assert list(pids) == ["broker-0", "broker-1"]
         for number, port in enumerate(ports):
-            text = (cluster.folder / f"broker-{number}" / "server.properties").read_text()
+            text = (cluster.directory / f"broker-{number}" / "server.properties").read_text()
             assert f"listeners=PLAINTEXT://127.0.0.1:{port}\n" in text
         assert cluster.end(signal.SIGTERM) == 0
         assert cluster.pids() == {}
@@ -127,55 +127,55 @@ def test_a_cluster_says_when_it_is_ready_and_leaves_nothing_behind(cluster: Clus
         assert cluster.errors().endswith("stopped\n")
 
 
-def test_a_broker_that_is_killed_is_told_and_the_others_stay(cluster: Cluster) -> None:
+def test_a_killed_broker_is_reported_and_the_others_stay(cluster: Cluster) -> None:
     cluster.begin()
     assert cluster.line()
     os.kill(cluster.pids()["broker-1"], signal.SIGKILL)
-    cluster.told("got SIGKILL; start it again with: barnabas server --config")
+    cluster.await_message("was killed by SIGKILL; restart it with: barnabas server --config")
     assert list(cluster.pids()) == ["broker-0"]
     assert cluster.end(signal.SIGINT) == 0
 
 
-def test_a_second_ctrl_c_ends_what_does_not_stop(cluster: Cluster) -> None:
+def test_a_second_ctrl_c_kills_brokers_that_do_not_stop(cluster: Cluster) -> None:
     cluster.begin(behaviour="deaf")
     assert cluster.line()
     pids = cluster.pids()
     cluster.process.send_signal(signal.SIGINT)
-    cluster.told("stopping 2 brokers")
+    cluster.await_message("stopping 2 brokers")
     assert cluster.end(signal.SIGINT) == 130
     assert not any(map(is_alive, pids.values()))
     assert cluster.pids() == {}
 
 
-def test_a_broker_that_does_not_start_ends_the_cluster_with_its_last_words(
+def test_a_broker_that_fails_to_start_stops_the_cluster_and_its_log_is_shown(
     cluster: Cluster,
 ) -> None:
     cluster.begin(behaviour="dead")
     assert cluster.line() == ""
     assert cluster.wait() == 1
     errors = cluster.errors().splitlines()
-    assert "  barnabas: no room on the disk" in errors
+    assert "  barnabas: no space left on device" in errors
     assert errors[-1].startswith("barnabas: broker ")
-    assert "did not start: it ended with code 1; see " in errors[-1]
+    assert "failed to start: it exited with code 1; see " in errors[-1]
     assert cluster.pids() == {}
 
 
-def test_a_cluster_can_be_ended_while_it_starts(cluster: Cluster) -> None:
+def test_a_cluster_can_be_stopped_while_it_starts(cluster: Cluster) -> None:
     cluster.begin(behaviour="mute")
-    cluster.told("starting 2 brokers")
+    cluster.await_message("starting 2 brokers")
     assert cluster.end(signal.SIGTERM) == 143
     assert cluster.pids() == {}
     assert cluster.errors().endswith("stopped\n")
 
 
-def test_a_folder_in_use_is_refused_and_its_user_left_alone(
+def test_a_directory_in_use_is_rejected_and_its_cluster_keeps_running(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.begin()
     assert cluster.line()
     (tmp_path / "other").mkdir()
     other = Cluster(tmp_path / "other")
-    other.folder = cluster.folder
+    other.directory = cluster.directory
     other.begin()
     assert other.wait() == 1
     assert f"in use by another `barnabas cluster` (pid {cluster.process.pid})" in other.errors()
@@ -184,7 +184,7 @@ def test_a_folder_in_use_is_refused_and_its_user_left_alone(
     assert cluster.end() == 0
 
 
-def test_brokers_that_outlived_their_supervisor_are_named_until_they_are_gone(
+def test_brokers_that_outlive_their_supervisor_are_reported_until_they_are_gone(
     cluster: Cluster,
 ) -> None:
     cluster.begin()
@@ -204,24 +204,24 @@ def test_brokers_that_outlived_their_supervisor_are_named_until_they_are_gone(
     assert cluster.end() == 0
 
 
-def test_a_cluster_runs_a_zookeeper_of_its_own_and_ends_it_last(cluster: Cluster) -> None:
+def test_a_cluster_runs_its_own_zookeeper_and_stops_it_last(cluster: Cluster) -> None:
     cluster.begin("--own-zookeeper", "--brokers", "1")
     assert " zookeeper=127.0.0.1:" in cluster.line()
     pid = cluster.pids()["zookeeper"]
-    properties = (cluster.folder / "broker-0" / "server.properties").read_text()
+    properties = (cluster.directory / "broker-0" / "server.properties").read_text()
     assert "zookeeper.connect=127.0.0.1:" in properties
     os.kill(pid, signal.SIGKILL)
-    cluster.told("ZooKeeper has died")
+    cluster.await_message("ZooKeeper died")
     assert cluster.end() == 0
     assert cluster.pids() == {}
 
 
-def test_with_restart_zookeeper_too_comes_back(cluster: Cluster) -> None:
+def test_with_restart_zookeeper_is_restarted_too(cluster: Cluster) -> None:
     cluster.begin("--own-zookeeper", "--brokers", "1", "--restart")
     assert cluster.line()
     first = cluster.pids()["zookeeper"]
     os.kill(first, signal.SIGKILL)
-    cluster.told("is back")
+    cluster.await_message("is back")
     second = cluster.pids()["zookeeper"]
     assert second != first
     assert cluster.end() == 0

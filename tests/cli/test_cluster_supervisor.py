@@ -1,4 +1,4 @@
-"""Brokers as processes: started together, seen to die, started again, and none left running."""
+"""The supervisor of broker processes: start, death, restart, stop; no process is left."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ FAKE = Path(__file__).parent / "fake_broker.py"
 
 
 class Cluster:
-    """Three fake brokers, and what their supervisor says."""
+    """Fake brokers and the messages of their supervisor."""
 
-    def __init__(self, folder: Path, *behaviour: str, restart: bool = False) -> None:
+    def __init__(self, directory: Path, *behaviour: str, restart: bool = False) -> None:
         self.said: list[str] = []
-        self.files = [BrokerFiles(number, 0, folder) for number in range(len(behaviour))]
+        self.files = [BrokerFiles(number, 0, directory) for number in range(len(behaviour))]
         for each in self.files:
-            each.folder.mkdir()
+            each.directory.mkdir()
         self.behaviour = list(behaviour)
         self.supervisor = Supervisor(
             self.files, restart=restart, say=self.said.append, command=self._command
@@ -39,8 +39,8 @@ class Cluster:
     def pid_files(self) -> list[str]:
         return sorted(each.pid.name for each in self.files if each.pid.exists())
 
-    async def told(self, words: str) -> str:
-        """The line with these words, once it is said."""
+    async def await_message(self, words: str) -> str:
+        """Wait for the line with these words."""
         async with asyncio.timeout(20):
             while True:
                 for line in self.said:
@@ -65,21 +65,21 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def run(cluster: Cluster, story: Callable[[], Awaitable[None]]) -> None:
-    async def told() -> None:
+def run(cluster: Cluster, scenario: Callable[[], Awaitable[None]]) -> None:
+    async def run_and_stop() -> None:
         try:
-            await story()
+            await scenario()
         finally:
             cluster.supervisor.kill()
             await cluster.supervisor.stop()
 
-    asyncio.run(told())
+    asyncio.run(run_and_stop())
 
 
 def test_all_brokers_start_and_stop_and_leave_no_pid_file(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "ready", "ready", "ready")
 
-    async def story() -> None:
+    async def scenario() -> None:
         await cluster.supervisor.start()
         assert cluster.pid_files == ["broker-0.pid", "broker-1.pid", "broker-2.pid"]
         pids = [cluster.pid(number) for number in range(3)]
@@ -88,58 +88,58 @@ def test_all_brokers_start_and_stop_and_leave_no_pid_file(tmp_path: Path) -> Non
         assert not any(map(is_alive, pids))
         assert cluster.pid_files == []
 
-    run(cluster, story)
+    run(cluster, scenario)
 
 
-def test_a_broker_that_dies_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_broker_that_fails_to_start_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "ready", "dead")
 
-    async def story() -> None:
-        with pytest.raises(BrokerDied, match="broker 1 did not start: it ended with code 1"):
+    async def scenario() -> None:
+        with pytest.raises(BrokerDied, match="broker 1 failed to start: it exited with code 1"):
             await cluster.supervisor.start()
-        assert cluster.said[-1] == "  barnabas: no room on the disk"
+        assert cluster.said[-1] == "  barnabas: no space left on device"
         await cluster.supervisor.stop()
         assert cluster.pid_files == []
 
-    run(cluster, story)
+    run(cluster, scenario)
 
 
-def test_a_broker_that_dies_stays_dead_and_the_others_live(tmp_path: Path) -> None:
+def test_a_broker_that_dies_stays_down_and_the_others_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "ready", "ready")
 
-    async def story() -> None:
+    async def scenario() -> None:
         await cluster.supervisor.start()
         os.kill(cluster.pid(1), signal.SIGKILL)
-        line = await cluster.told("broker 1 ")
-        assert "got SIGKILL; start it again with: barnabas server --config" in line
+        line = await cluster.await_message("broker 1 ")
+        assert "was killed by SIGKILL; restart it with: barnabas server --config" in line
         assert cluster.pid_files == ["broker-0.pid"]
         assert await cluster.supervisor.stop()
 
-    run(cluster, story)
+    run(cluster, scenario)
 
 
-def test_with_restart_a_broker_that_dies_comes_back(
+def test_with_restart_a_broker_that_dies_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_supervisor, "_FIRST_BACK_OFF_S", 0.01)
     cluster = Cluster(tmp_path, "ready", "ready", restart=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await cluster.supervisor.start()
         first = cluster.pid(1)
         os.kill(first, signal.SIGKILL)
-        await cluster.told("is back")
+        await cluster.await_message("is back")
         assert cluster.pid(1) != first
         assert await cluster.supervisor.stop()
         assert cluster.pid_files == []
 
-    run(cluster, story)
+    run(cluster, scenario)
 
 
-def test_a_broker_that_does_not_stop_is_killed_in_the_end(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "ready", "deaf")
 
-    async def story() -> None:
+    async def scenario() -> None:
         await cluster.supervisor.start()
         pid = cluster.pid(1)
         assert not await cluster.supervisor.stop(within_s=0.2)
@@ -147,24 +147,24 @@ def test_a_broker_that_does_not_stop_is_killed_in_the_end(tmp_path: Path) -> Non
         assert cluster.pid_files == []
         assert any("still waiting for broker 1" in line for line in cluster.said)
 
-    run(cluster, story)
+    run(cluster, scenario)
 
 
-def test_a_broker_that_was_paused_stops_too(tmp_path: Path) -> None:
+def test_a_paused_broker_is_stopped(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "ready")
 
-    async def story() -> None:
+    async def scenario() -> None:
         await cluster.supervisor.start()
         os.kill(cluster.pid(0), signal.SIGSTOP)
         assert await cluster.supervisor.stop()
 
-    run(cluster, story)
+    run(cluster, scenario)
 
 
-def test_a_start_that_is_cancelled_leaves_nothing_after_the_stop(tmp_path: Path) -> None:
+def test_a_cancelled_start_leaves_no_process_after_stop(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "ready", "ready")
 
-    async def story() -> None:
+    async def scenario() -> None:
         start = asyncio.create_task(cluster.supervisor.start())
         await one_has_started(cluster)
         start.cancel()
@@ -175,4 +175,4 @@ def test_a_start_that_is_cancelled_leaves_nothing_after_the_stop(tmp_path: Path)
         assert not any(map(is_alive, pids))
         assert cluster.pid_files == []
 
-    run(cluster, story)
+    run(cluster, scenario)

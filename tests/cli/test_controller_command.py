@@ -1,4 +1,4 @@
-"""What `barnabas controller` and `barnabas elect` make of the controller's answers."""
+"""`barnabas controller` and `barnabas elect` against scripted responses."""
 
 import json
 from collections.abc import Iterator
@@ -62,32 +62,34 @@ def tell(cluster: ScriptedCluster, state: dict[str, Any]) -> None:
     )
 
 
-def test_the_controller_is_shown_for_people(cluster: ScriptedCluster, offline: Barnabas) -> None:
+def test_the_controllers_state_is_printed_as_text(
+    cluster: ScriptedCluster, offline: Barnabas
+) -> None:
     tell(cluster, state(event(1_700_000_001_000, "BrokerChange")))
     ended = offline("controller")
     assert ended.code == 0
     assert ended.lines[:3] == [
         "controller broker 1, epoch 4, elected 2023-11-14T22:13:20.000Z",
-        "queue      2 events, the oldest waits for 7 ms",
+        "queue      2 events, oldest 7 ms",
         "cluster    3 brokers, 1 topic, 6 partitions",
     ]
     assert [line.split()[0] for line in ended.lines[4:6]] == ["2", "10"]
     assert ended.lines[-1].split() == ["2023-11-14T22:13:21.000Z", "BrokerChange", "1.2", "done"]
 
 
-def test_the_controllers_state_is_there_for_scripts(
+def test_the_controllers_state_is_printed_as_json(
     cluster: ScriptedCluster, offline: Barnabas
 ) -> None:
     tell(cluster, state())
     assert json.loads(offline("controller", "--json").out) == state()
 
 
-def test_what_should_be_none_is_told_only_if_there_is_some() -> None:
+def test_counts_that_should_be_zero_are_shown_only_if_they_are_not() -> None:
     words = count_words({**COUNTS, "offline_partitions": 2, "deleting": 1})
     assert words[3:] == ["2 offline", "1 being deleted"]
 
 
-def test_followed_events_are_told_once() -> None:
+def test_followed_events_are_printed_once() -> None:
     first, second, third = (event(n, f"E{n}") for n in range(3))
     before = state(first, second)
     assert news(before, before) == []
@@ -97,9 +99,9 @@ def test_followed_events_are_told_once() -> None:
     assert len(news(state(first), state(second, third))) == 2
 
 
-def test_another_controller_is_news() -> None:
+def test_a_new_controller_is_reported() -> None:
     lines = news(state(event(1, "A")), state(event(2, "B"), broker=2, epoch=5))
-    assert lines[0] == "the controller is broker 2 now, epoch 5"
+    assert lines[0] == "new controller: broker 2, epoch 5"
     assert "B" in lines[1].split()
 
 
@@ -120,7 +122,7 @@ def elections(*results: tuple[int, ErrorCode, str | None]) -> ElectLeadersRespon
     )
 
 
-def test_an_election_asks_for_the_partitions_of_a_topic(
+def test_an_election_covers_all_partitions_of_a_topic(
     cluster: ScriptedCluster, offline: Barnabas
 ) -> None:
     cluster.topics["orders"] = {1: (0, [0], [0]), 0: (0, [0], [0])}
@@ -138,7 +140,7 @@ def test_an_election_asks_for_the_partitions_of_a_topic(
     assert (asked.topic, asked.partitions) == ("orders", (0, 1))
 
 
-def test_an_election_that_fails_is_told_and_makes_the_exit_code(
+def test_a_failed_election_is_reported_and_the_exit_code_is_1(
     cluster: ScriptedCluster, offline: Barnabas
 ) -> None:
     answer = elections((0, ErrorCode.eligible_leaders_not_available, "nobody lives"))
@@ -156,14 +158,14 @@ def test_an_election_that_fails_is_told_and_makes_the_exit_code(
     "arguments",
     [[], ["--all", "--topic", "t"], ["--partition", "0"], ["--all", "--preferred", "--unclean"]],
 )
-def test_an_election_of_what_cannot_be_meant_is_not_tried(
+def test_a_wrong_combination_of_options_is_a_usage_error(
     arguments: list[str], offline: Barnabas
 ) -> None:
     ended = offline("elect", *arguments)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
 
 
-def test_an_election_for_an_unknown_topic_is_one_line(
+def test_an_unknown_topic_is_reported_in_one_line(
     cluster: ScriptedCluster, offline: Barnabas
 ) -> None:
     ended = offline("elect", "--topic", "nope")

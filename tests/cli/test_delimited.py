@@ -1,4 +1,4 @@
-"""A stream is split alike, however its bytes happen to arrive."""
+"""Splitting a stream into messages, independent of how its bytes arrive."""
 
 import io
 from itertools import repeat
@@ -12,7 +12,7 @@ from barnabas.cli.io.delimited import split
 
 
 class Trickle:
-    """A stream that gives its bytes in the pieces it was made of."""
+    """A stream that returns its bytes in the given pieces."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -39,13 +39,13 @@ def test_empty_lines_are_messages_too() -> None:
     assert list(split(io.BytesIO(b"a\n\nb\n"), b"\n", 10)) == [b"a", b"", b"b"]
 
 
-def test_a_message_is_given_before_the_next_one_arrives() -> None:
+def test_a_message_is_yielded_before_the_next_one_arrives() -> None:
     arrived = split(Trickle([b"first\nsec", b"ond\n"]), b"\n", 100)
     assert next(arrived) == b"first"
 
 
 class Endless:
-    """A stream that never ends, and never has a delimiter."""
+    """An endless stream without a delimiter."""
 
     def __init__(self) -> None:
         self._chunks = repeat(b"x" * 1000)
@@ -54,6 +54,6 @@ class Endless:
         return next(self._chunks)
 
 
-def test_an_endless_message_is_refused_before_it_fills_the_memory() -> None:
-    with pytest.raises(CommandFailed, match="message 1 is longer than 5000 bytes"):
+def test_an_endless_message_is_rejected_at_the_size_limit() -> None:
+    with pytest.raises(CommandFailed, match="message 1 is larger than 5000 bytes"):
         list(split(Endless(), b"\n", 5000))

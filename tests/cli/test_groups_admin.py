@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.admin.admin_requests import Outcome
 from barnabas.cli.client import Cluster
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.groups.groups_admin import GroupAdmin
 from barnabas.cli.groups.groups_requests import delete_offsets
 from barnabas.cli.raw_client import RawClient
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.wire.apis import ApiKey
 
 ORDERS = Partition("orders", 0)

@@ -1,4 +1,4 @@
-"""Dumps show what is in a file, and say in one line what is wrong with it."""
+"""`log dump`: entries of every kind of file, and one line for a damaged one."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def damaged(offline: Barnabas, *arguments: object) -> tuple[list[str], str]:
     return ended.lines, ended.err
 
 
-def test_batches_tell_all_that_is_in_their_header(segment: Path, offline: Barnabas) -> None:
+def test_a_batch_shows_all_fields_of_its_header(segment: Path, offline: Barnabas) -> None:
     plain, packed, total = entries(offline, segment)
     assert (plain["base_offset"], plain["last_offset"], plain["records"]) == (0, 2, 3)
     assert (plain["leader_epoch"], plain["codec"], plain["crc"]) == (4, "none", "ok")
@@ -78,7 +78,7 @@ def test_batches_tell_all_that_is_in_their_header(segment: Path, offline: Barnab
     assert (total["batches"], total["records"], total["next_offset"]) == (2, 5, 5)
 
 
-def test_records_are_shown_if_wanted(segment: Path, offline: Barnabas) -> None:
+def test_records_are_shown_on_request(segment: Path, offline: Barnabas) -> None:
     lines = offline("log", "dump", segment, "--records").lines
     assert (
         lines[2] == '  record offset=0 timestamp=2026-01-31T12:00:00.000Z key="k0" value="v0"'
@@ -90,7 +90,7 @@ def test_records_are_shown_if_wanted(segment: Path, offline: Barnabas) -> None:
     assert [record["value"] for record in records] == ["v0", "v1", "v2", {"base64": "/w=="}, None]
 
 
-def test_markers_of_transactions_are_shown_as_such(tmp_path: Path, offline: Barnabas) -> None:
+def test_transaction_markers_are_shown(tmp_path: Path, offline: Barnabas) -> None:
     marker = build_marker(EndTransactionMarker(ControlType.ABORT, 5), TIME, 7, 1)
     (tmp_path / SEGMENT).write_bytes(marker)
     batch, shown, _ = entries(offline, tmp_path / SEGMENT, "-r")
@@ -98,29 +98,31 @@ def test_markers_of_transactions_are_shown_as_such(tmp_path: Path, offline: Barn
     assert (shown["kind"], shown["type"], shown["coordinator_epoch"]) == ("marker", "abort", 5)
 
 
-def test_a_wrong_crc_is_told_and_what_follows_is_shown(segment: Path, offline: Barnabas) -> None:
+def test_a_wrong_crc_is_reported_and_the_following_batches_are_shown(
+    segment: Path, offline: Barnabas
+) -> None:
     data = bytearray(PLAIN + PACKED)
     data[len(PLAIN) - 1] ^= 1
     segment.write_bytes(data)
     lines, error = damaged(offline, segment)
     assert "crc=BAD" in lines[1]
     assert "crc=ok" in lines[2]
-    assert "at byte 0, the CRC of the batch at offset 0 is wrong" in error
+    assert "at byte 0, wrong CRC of the batch at offset 0" in error
 
 
 @pytest.mark.parametrize(
     ("tail", "problem"),
     [
-        (PLAIN[:20], "cut off: 20 bytes are left"),
-        (PACKED[:-1], "cut off: the batch has"),
-        (b"\xff" * 100, "no batch: its magic is -1"),
-        (PLAIN[:16] + b"\1" + PLAIN[17:], "the old format (magic 1)"),
-        (PLAIN[:8] + pack(">i", 5) + PLAIN[12:], "no batch: it says it has 17 bytes"),
-        (PLAIN, "offset 0 where 5 or more must come"),
+        (PLAIN[:20], "truncated: 20 bytes left of a header"),
+        (PACKED[:-1], "bytes left of a batch of"),
+        (b"\xff" * 100, "not a batch: magic is -1"),
+        (PLAIN[:16] + b"\1" + PLAIN[17:], "unsupported message format (magic 1)"),
+        (PLAIN[:8] + pack(">i", 5) + PLAIN[12:], "not a batch: size is 17 bytes"),
+        (PLAIN, "base offset 0, expected 5 or more"),
     ],
     ids=["header cut", "batch cut", "garbage", "old format", "bad length", "offsets go back"],
 )
-def test_a_damaged_tail_does_not_hide_what_is_before_it(
+def test_batches_before_a_damaged_tail_are_shown(
     tail: bytes, problem: str, segment: Path, offline: Barnabas
 ) -> None:
     segment.write_bytes(PLAIN + PACKED + tail)
@@ -130,7 +132,7 @@ def test_a_damaged_tail_does_not_hide_what_is_before_it(
     assert problem in error
 
 
-def test_preallocated_space_is_no_damage(segment: Path, offline: Barnabas) -> None:
+def test_preallocated_space_is_not_damage(segment: Path, offline: Barnabas) -> None:
     segment.write_bytes(PLAIN + bytes(5000))
     assert [entry["kind"] for entry in entries(offline, segment)] == ["batch", "unused", "total"]
 
@@ -154,19 +156,19 @@ def test_indexes_are_shown_without_their_unused_end(segment: Path, offline: Barn
     assert [e.get("timestamp") for e in entries(offline, times)] == [TIME, TIME + 2, None]
 
 
-def test_an_index_that_does_not_rise_or_points_nowhere_is_damaged(
+def test_an_index_that_does_not_increase_or_points_to_no_batch_is_damaged(
     segment: Path, offline: Barnabas
 ) -> None:
     index = segment.with_suffix(".index")
     index.write_bytes(pack(">ii", 4, len(PLAIN)) + pack(">ii", 3, 900))
-    assert "at byte 8, offset and position do not rise" in damaged(offline, index)[1]
+    assert "at byte 8, offset and position do not increase" in damaged(offline, index)[1]
     index.write_bytes(pack(">ii", 4, len(PLAIN) + 1))
-    assert "no batch for offset 4 begins" in damaged(offline, index, "--deep")[1]
+    assert "no batch with offset 4 at byte" in damaged(offline, index, "--deep")[1]
     index.write_bytes(pack(">ii", 4, len(PLAIN)) + b"\1\2\3")
-    assert "at byte 8, cut off: an entry has 8 bytes" in damaged(offline, index)[1]
+    assert "at byte 8, truncated entry of 8 bytes" in damaged(offline, index)[1]
 
 
-def test_all_files_of_a_log_folder_are_known(tmp_path: Path, offline: Barnabas) -> None:
+def test_every_file_of_a_log_directory_is_dumped(tmp_path: Path, offline: Barnabas) -> None:
     partition = tmp_path / "orders-0"
     partition.mkdir()
     producer = SnapshotEntry(7, 1, 11, 4, 1, TIME, -1, -1)
@@ -193,7 +195,7 @@ def test_all_files_of_a_log_folder_are_known(tmp_path: Path, offline: Barnabas) 
     assert "unknown" not in found
 
 
-def test_the_journal_of_the_tree_is_shown_change_by_change(
+def test_the_journal_of_the_znode_tree_is_shown_change_by_change(
     tmp_path: Path, offline: Barnabas
 ) -> None:
     path, journal = tmp_path / "znodes.journal", Journal(RealDisk(str(tmp_path)))
@@ -214,13 +216,13 @@ def test_the_journal_of_the_tree_is_shown_change_by_change(
     path.write_bytes(whole[:-1])
     assert entries(offline, path)[-1]["kind"] == "torn"
     path.write_bytes(whole.replace(b"one", b"eno"))
-    assert "a bad line with a good one behind it" in damaged(offline, path)[1]
+    assert "corrupt line before the end" in damaged(offline, path)[1]
 
 
-def test_locks_say_what_they_are_for(tmp_path: Path, offline: Barnabas) -> None:
+def test_lock_files_show_their_purpose(tmp_path: Path, offline: Barnabas) -> None:
     for name in (".lock", "znodes.lock"):
         (tmp_path / name).write_bytes(b"")
-        assert "no second one uses the folder" in offline("log", "dump", tmp_path / name).lines[1]
+        assert "no other uses the log directory" in offline("log", "dump", tmp_path / name).lines[1]
 
 
 @pytest.mark.parametrize(
@@ -235,26 +237,26 @@ def test_locks_say_what_they_are_for(tmp_path: Path, offline: Barnabas) -> None:
         (".kafka_cleanshutdown", b"{"),
     ],
 )
-def test_any_damaged_file_is_one_line(
+def test_every_damaged_file_is_reported_in_one_line(
     name: str, data: bytes, tmp_path: Path, offline: Barnabas
 ) -> None:
     (tmp_path / name).write_bytes(data)
     damaged(offline, tmp_path / name)
 
 
-def test_what_is_no_brokers_file_is_refused(tmp_path: Path, offline: Barnabas) -> None:
+def test_a_file_that_is_not_a_brokers_is_rejected(tmp_path: Path, offline: Barnabas) -> None:
     (tmp_path / "notes.txt").write_text("?")
     for path, message in (
-        (tmp_path / "notes.txt", "nothing that a broker writes"),
-        (tmp_path, "nothing that a broker writes"),
-        (tmp_path / "absent", "there is no such file or folder"),
+        (tmp_path / "notes.txt", "not a file of a broker"),
+        (tmp_path, "not a file of a broker"),
+        (tmp_path / "absent", "no such file or directory"),
     ):
         ended = offline("log", "dump", path)
         assert (ended.code, ended.out) == (1, b"")
         assert message in ended.err
 
 
-def test_the_files_of_a_running_broker_are_sound(
+def test_the_files_of_a_running_broker_are_intact(
     topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
 ) -> None:
     send(topic, *range(100), "-p", 0, "-z", "gzip")

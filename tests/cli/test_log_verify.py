@@ -1,4 +1,4 @@
-"""`log verify` finds whatever is damaged and nothing else; `log stats` counts right."""
+"""`log verify` finds every damage and nothing else; `log stats` counts correctly."""
 
 import builtins
 import io
@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.cli.log.log_files import find_folders
+from barnabas.cli.log.log_files import find_broker_dirs
 from barnabas.cli.log.log_verify import verify
-from barnabas.cli.log.verify_report import Problem, Verified
+from barnabas.cli.log.verify_report import Problem, VerifyReport
 from barnabas.wire.records.batch import HEADER_SIZE, headers, set_crc
 from tests.cli.conftest import Barnabas
 from tests.support.broker import BrokerProcess
@@ -34,7 +34,7 @@ Damage = Callable[[bytearray], None]
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The log folder of a Kafka that was stopped cleanly."""
+    """The log directory of a Kafka broker that was stopped cleanly."""
     return Path(shutil.copytree(GOLDEN / "clean", tmp_path / "data"))
 
 
@@ -48,7 +48,7 @@ def problems(barnabas: Barnabas, *arguments: object) -> list[str]:
     ended = barnabas("log", "verify", *arguments)
     assert ended.err == ""
     *found, summary = ended.lines
-    expected = f": {len(found)} problem" if found else ": all is well"
+    expected = f": {len(found)} problem" if found else ": no problems"
     assert expected in summary
     assert ended.code == (1 if found else 0)
     return found
@@ -56,7 +56,7 @@ def problems(barnabas: Barnabas, *arguments: object) -> list[str]:
 
 @pytest.mark.parametrize("state", ["clean", "killed"])
 @pytest.mark.parametrize("options", [[], ["--deep"]])
-def test_the_files_of_a_real_kafka_are_sound(
+def test_the_files_of_apache_kafka_have_no_problems(
     state: str, options: list[str], offline: Barnabas
 ) -> None:
     assert problems(offline, GOLDEN / state, *options) == []
@@ -94,52 +94,52 @@ def replace(old: bytes, new: bytes) -> Damage:
 @pytest.mark.parametrize(
     ("file", "change", "what"),
     [
-        (f"{FIRST}.log", flip(90), "at byte 0: the CRC of the batch at offset 0 is wrong"),
-        (f"{FIRST}.log", write(0, pack(">q", 7)), "offset 1 where 8 or more must come"),
-        (f"{FIRST}.log", write(16, b"\1"), "at byte 0: messages of the old format"),
-        (f"{FIRST}.log", cut(5), "cut off: the batch has"),
+        (f"{FIRST}.log", flip(90), "at byte 0: wrong CRC of the batch at offset 0"),
+        (f"{FIRST}.log", write(0, pack(">q", 7)), "base offset 1, expected 8 or more"),
+        (f"{FIRST}.log", write(16, b"\1"), "at byte 0: unsupported message format"),
+        (f"{FIRST}.log", cut(5), "bytes left of a batch of"),
         (f"{ACTIVE}.log", write(12, pack(">i", 1)), "leader epoch 1 after 3"),
-        (f"{ACTIVE}.log", cut(200), "segments-0 was at 120, its log ends at 11"),
-        (f"{FIRST}.index", write(4, pack(">i", 5)), "begins at byte 5 of the segment"),
-        (f"{FIRST}.index", write(8, bytes(8)), "at byte 8: offset and position do not rise"),
-        (f"{FIRST}.index", cut(3), "cut off: an entry has 8 bytes"),
-        (f"{FIRST}.timeindex", flip(7), "at byte 0: the latest time up to offset"),
-        (f"{FIRST}.timeindex", write(12, bytes(8)), "timestamp and offset do not rise"),
-        (f"{FIRST}.timeindex", write(20, pack(">i", 999)), "lies beyond the segment"),
-        (f"{FIRST}.timeindex", cut(12), "ends at the time"),
-        (f"{ACTIVE}.timeindex", cut(12), "ends at the time"),
+        (f"{ACTIVE}.log", cut(200), "segments-0 has offset 120, but its log ends at 11"),
+        (f"{FIRST}.index", write(4, pack(">i", 5)), "at byte 5 of the segment"),
+        (f"{FIRST}.index", write(8, bytes(8)), "at byte 8: offset and position do not increase"),
+        (f"{FIRST}.index", cut(3), "truncated entry of 8 bytes"),
+        (f"{FIRST}.timeindex", flip(7), "at byte 0: maximum timestamp up to offset"),
+        (f"{FIRST}.timeindex", write(12, bytes(8)), "timestamp and offset do not increase"),
+        (f"{FIRST}.timeindex", write(20, pack(">i", 999)), "is after the segment's end"),
+        (f"{FIRST}.timeindex", cut(12), "ends at timestamp"),
+        (f"{ACTIVE}.timeindex", cut(12), "ends at timestamp"),
         ("idempotent-0/00000000000000000030.snapshot", flip(30), "CRC is"),
         (ABORTED, flip(1), "unknown version"),
-        (ABORTED, cut(1), "cut off: an entry has 34"),
+        (ABORTED, cut(1), "truncated entry of 34"),
         (
             ABORTED,
             write(18, pack(">q", 999)),
-            "cannot have been aborted here",
+            "is out of range",
         ),
         (
             "segments-0/leader-epoch-checkpoint",
             replace(b"3 80", b"3 79"),
-            "offset 79 is of epoch 0",
+            "offset 79 has epoch 0",
         ),
         (
             "segments-0/leader-epoch-checkpoint",
             replace(b"3 80", b"3 81"),
-            "offset 80 is of epoch 3",
+            "offset 80 has epoch 3",
         ),
-        ("segments-0/leader-epoch-checkpoint", replace(b"0 0", b"9 0"), "do not rise"),
+        ("segments-0/leader-epoch-checkpoint", replace(b"0 0", b"9 0"), "do not increase"),
         ("segments-0/leader-epoch-checkpoint", cut(3), "cut off"),
         ("segments-0/partition.metadata", replace(b"topic_id", b"topic"), "holds no topic id"),
         (
             "recovery-point-offset-checkpoint",
             replace(b"segments 0 120", b"segments 0 121"),
-            "at 121",
+            "offset 121",
         ),
         ("replication-offset-checkpoint", replace(b"0\n16\n", b"0\n15\n"), "15 entries expected"),
         ("meta.properties", write(0, b"\xff"), "utf-8"),
         (".kafka_cleanshutdown", cut(1), "Expecting"),
     ],
 )
-def test_whatever_is_damaged_is_told_with_its_place(
+def test_every_damage_is_reported_with_its_position(
     file: str, change: Damage, what: str, data: Path, offline: Barnabas
 ) -> None:
     damage(data / file, change)
@@ -148,7 +148,7 @@ def test_whatever_is_damaged_is_told_with_its_place(
     assert all(line.endswith(")") for line in found)
 
 
-def test_records_are_looked_at_only_when_asked(data: Path, offline: Barnabas) -> None:
+def test_records_are_checked_only_with_deep(data: Path, offline: Barnabas) -> None:
     def spoil(content: bytearray) -> None:
         _, header = next(headers(bytes(content)))
         batch = content[: header.size]
@@ -162,14 +162,14 @@ def test_records_are_looked_at_only_when_asked(data: Path, offline: Barnabas) ->
     assert "recompressed-gzip-0/00000000000000000000.log at byte 0: " in found
 
 
-def test_a_missing_or_left_over_index_is_told(data: Path, offline: Barnabas) -> None:
+def test_a_missing_or_orphaned_index_is_reported(data: Path, offline: Barnabas) -> None:
     (data / f"{FIRST}.index").rename(data / "segments-0/00000000000000000007.index")
     missing, left_over = sorted(problems(offline, data))
-    assert f"{FIRST}.index: is missing (it is built anew" in missing
+    assert f"{FIRST}.index: is missing (rebuilt at the next start)" in missing
     assert "00000000000000000007.index: has no segment" in left_over
 
 
-def test_segments_that_overlap_are_told(data: Path, offline: Barnabas) -> None:
+def test_overlapping_segments_are_reported(data: Path, offline: Barnabas) -> None:
     def widen(content: bytearray) -> None:
         *_, (position, header) = headers(bytes(content))
         batch = content[position:]
@@ -189,7 +189,7 @@ def test_single_files_can_be_verified(data: Path, offline: Barnabas) -> None:
     assert problems(offline, data / f"{ACTIVE}.log", data / "meta.properties") == []
 
 
-def test_problems_come_as_json_for_scripts(data: Path, offline: Barnabas) -> None:
+def test_problems_are_printed_as_json(data: Path, offline: Barnabas) -> None:
     damage(data / f"{FIRST}.log", flip(90))
     ended = offline("log", "verify", data / "segments-0", "--json")
     problem, summary = map(json.loads, ended.lines)
@@ -197,18 +197,18 @@ def test_problems_come_as_json_for_scripts(data: Path, offline: Barnabas) -> Non
         "kind": "problem",
         "file": str(data / f"{FIRST}.log"),
         "position": 0,
-        "what": "the CRC of the batch at offset 0 is wrong",
+        "what": "wrong CRC of the batch at offset 0",
         "meaning": "consumers cannot read this batch",
     }
     assert (summary["kind"], summary["problems"], summary["segments"]) == ("summary", 1, 6)
 
 
-def test_what_is_no_brokers_file_is_not_verified(tmp_path: Path, offline: Barnabas) -> None:
+def test_a_file_that_is_not_a_brokers_is_not_verified(tmp_path: Path, offline: Barnabas) -> None:
     (tmp_path / "notes.txt").write_text("?")
     for command in ("verify", "stats"):
         ended = offline("log", command, tmp_path)
         assert (ended.code, ended.out) == (1, b"")
-        assert "nothing that a broker writes" in ended.err
+        assert "not a file of a broker" in ended.err
         assert "no such file" in offline("log", command, tmp_path / "absent").err
 
 
@@ -221,20 +221,22 @@ MOST_WRITTEN: Final = 300
     draw=st.data(),
 )
 def test_no_flipped_bit_in_a_batch_goes_unnoticed(name: str, draw: Any, tmp_path: Path) -> None:
-    """But in base offset and leader epoch, which no CRC covers, if the order stays right."""
-    folder = Path(shutil.copytree(GOLDEN / "clean" / name, tmp_path / name, dirs_exist_ok=True))
-    path = draw.draw(st.sampled_from(sorted(folder.glob("*.log"))))
+    """Except in base offset and leader epoch, which no CRC covers."""
+    directory = Path(shutil.copytree(GOLDEN / "clean" / name, tmp_path / name, dirs_exist_ok=True))
+    path = draw.draw(st.sampled_from(sorted(directory.glob("*.log"))))
     content = bytearray(path.read_bytes())
     position, header = draw.draw(st.sampled_from(list(headers(bytes(content)))))
     covered = [*range(8, 12), *range(16, header.size)]
     content[position + draw.draw(st.sampled_from(covered))] ^= 1 << draw.draw(st.integers(0, 7))
     path.write_bytes(content)
     found: list[Problem] = []
-    verify(find_folders([folder])[0], Verified(found.append, lambda size: None, deep=False))
+    verify(
+        find_broker_dirs([directory])[0], VerifyReport(found.append, lambda size: None, deep=False)
+    )
     assert found
 
 
-def test_a_running_broker_is_sound_while_it_writes(
+def test_a_running_broker_has_no_problems_while_it_appends(
     topic: str, barnabas: Barnabas, broker: BrokerProcess
 ) -> None:
     client, enough = ConfluentClient(broker.bootstrap), Event()
@@ -255,12 +257,12 @@ def test_a_running_broker_is_sound_while_it_writes(
         writer.join()
 
 
-# What may not be read
+# Unreadable files
 
 
 @pytest.fixture
 def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Makes a file or folder one that may not be read, also for root."""
+    """Makes a file or directory unreadable, even for root."""
     forbidden: list[str] = []
 
     def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -279,20 +281,18 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 UNREADABLE: Final = "cannot be read: Permission denied; run as the broker's user"
 
 
-def test_a_folder_that_may_not_be_read_is_not_taken_for_sound(
+def test_an_unreadable_directory_is_a_problem(
     data: Path, forbid: Callable[[Path], None], offline: Barnabas
 ) -> None:
     forbid(data / "segments-0")
-    assert problems(offline, data) == [
-        f"{data / 'segments-0'}: {UNREADABLE} (so it was not checked)"
-    ]
+    assert problems(offline, data) == [f"{data / 'segments-0'}: {UNREADABLE} (not checked)"]
     for command in ("stats", "dump"):
         ended = offline("log", command, data)
         assert (ended.code, ended.err) == (1, f"barnabas: {data / 'segments-0'}: {UNREADABLE}\n")
         assert ended.out
 
 
-def test_nothing_but_a_folder_that_may_not_be_read_is_told_as_such(
+def test_an_unreadable_log_directory_is_one_problem(
     data: Path, forbid: Callable[[Path], None], offline: Barnabas
 ) -> None:
     forbid(data)
@@ -316,11 +316,11 @@ def test_nothing_but_a_folder_that_may_not_be_read_is_told_as_such(
         "meta.properties",
     ],
 )
-def test_a_file_that_may_not_be_read_is_one_problem_and_no_record_is_called_lost(
+def test_an_unreadable_file_is_one_problem_and_no_record_is_reported_lost(
     name: str, data: Path, forbid: Callable[[Path], None], offline: Barnabas
 ) -> None:
     forbid(data / name)
-    assert problems(offline, data) == [f"{data / name}: {UNREADABLE} (so it was not checked)"]
+    assert problems(offline, data) == [f"{data / name}: {UNREADABLE} (not checked)"]
     dumped = offline("log", "dump", data / name)
     assert (dumped.code, dumped.err) == (1, f"barnabas: {data / name}: {UNREADABLE}\n")
 
@@ -335,13 +335,13 @@ def counted(barnabas: Barnabas, *arguments: object) -> dict[str, Any]:
     return found
 
 
-def test_stats_count_what_kafka_says_is_there(offline: Barnabas) -> None:
-    told = json.loads((GOLDEN / "clean.json").read_text())["files"]
+def test_stats_count_what_kafkas_dump_shows(offline: Barnabas) -> None:
+    expected = json.loads((GOLDEN / "clean.json").read_text())["files"]
     found = counted(offline, GOLDEN / "clean")
     for partition in found["partitions"]:
         files = [
             [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
-            for name, rows in told.items()
+            for name, rows in expected.items()
             if name.startswith(f"{partition['partition']}/") and name.endswith(".log")
         ]
         batches = [batch for file in files for batch in file]
@@ -357,7 +357,7 @@ def test_stats_count_what_kafka_says_is_there(offline: Barnabas) -> None:
     assert found["total"]["keys"] is None
 
 
-def test_deep_stats_look_into_the_batches(offline: Barnabas) -> None:
+def test_deep_stats_read_the_batches(offline: Barnabas) -> None:
     by_name = {
         each["partition"]: each
         for each in counted(offline, GOLDEN / "clean", "--deep")["partitions"]
@@ -378,7 +378,7 @@ def test_stats_are_a_table_with_a_total(offline: Barnabas) -> None:
     ]
 
 
-def test_stats_leave_out_what_cannot_be_read(data: Path, offline: Barnabas) -> None:
+def test_stats_skip_unreadable_batches(data: Path, offline: Barnabas) -> None:
     path = data / f"{ACTIVE}.log"
     damage(path, cut(5))
     found = counted(offline, path)["total"]

@@ -1,4 +1,4 @@
-"""The command as a whole: help, exit codes, and one line for whatever is typed wrong."""
+"""The `barnabas` command: help, exit codes, and one line per usage error."""
 
 import signal
 import subprocess
@@ -58,32 +58,32 @@ def test_the_version_is_the_packages(offline: Barnabas) -> None:
         (["topics", "crate"], "Did you mean"),
         (["consume"], "Missing argument 'TOPIC'"),
         (["consume", "t", "--colour"], "No such option: --colour"),
-        (["consume", "t", "-c", "0"], "'-c': it must be 1 or more (see"),
-        (["consume", "t", "-c", "many"], "'-c': it must be a whole number (see"),
-        (["consume", "t", "-o", "middle"], "-o middle: expected beginning, end, OFFSET"),
+        (["consume", "t", "-c", "0"], "'-c': must be at least 1 (see"),
+        (["consume", "t", "-c", "many"], "'-c': must be an integer (see"),
+        (["consume", "t", "-o", "middle"], "-o middle: expected beginning (earliest), end"),
         (["consume", "t", "-o", "s@yesterday"], "-o s@yesterday: expected milliseconds"),
-        (["consume", "t", "-o", "e@2021"], "-o e@2021: a number is taken as milliseconds"),
+        (["consume", "t", "-o", "e@2021"], "-o e@2021: a number means milliseconds"),
         (
             ["consume", "t", "--print", "when"],
-            "there are topic, partition, offset, timestamp, time",
+            "unknown field; expected topic, partition, offset, timestamp, time",
         ),
-        (["consume", ""], "the name of the topic is empty"),
-        (["produce", "", "x"], "the name of the topic is empty"),
-        (["topics", "create", ""], "the name of the topic is empty"),
-        (["topics", "describe", "t", ""], "the name of the topic is empty"),
-        (["topics", "delete", "t", "", "-y"], "the name of the topic is empty"),
-        (["configs", "describe", "--topic", ""], "the name of the topic is empty"),
-        (["consume", "t", "-f", "%q"], "no formatter %q"),
-        (["consume", "t", "-f", "%s", "-J"], "choose one"),
-        (["consume", "t", "--follow", "-e"], "contradict"),
+        (["consume", ""], "topic name is empty"),
+        (["produce", "", "x"], "topic name is empty"),
+        (["topics", "create", ""], "topic name is empty"),
+        (["topics", "describe", "t", ""], "topic name is empty"),
+        (["topics", "delete", "t", "", "-y"], "topic name is empty"),
+        (["configs", "describe", "--topic", ""], "topic name is empty"),
+        (["consume", "t", "-f", "%q"], "unknown formatter %q"),
+        (["consume", "t", "-f", "%s", "-J"], "only one of --format, --json and --print"),
+        (["consume", "t", "--follow", "-e"], "either --follow or --exit"),
         (["produce", "t", "-H", "nothing"], "-H nothing: expected KEY=VALUE"),
         (["produce", "t", "-t", "noon"], "-t noon: expected milliseconds"),
-        (["produce", "t", "-D", ""], "a delimiter cannot be empty"),
+        (["produce", "t", "-D", ""], "delimiter is empty"),
         (["produce", "t", "-z", "rar"], "'-z': 'rar' is not one of"),
         (["produce", "t", "-X", "message.max.bytes=many"], "expected a number of bytes"),
-        (["produce", "t", "m", "--whole"], "not both"),
-        (["topics", "create", "t", "-p", "0"], "it must be 1 or more"),
-        (["topics", "create", "t", "-p", "3000000000"], "it must be 100000 or less"),
+        (["produce", "t", "m", "--whole"], "either as arguments or as files"),
+        (["topics", "create", "t", "-p", "0"], "must be at least 1"),
+        (["topics", "create", "t", "-p", "3000000000"], "must be at most 100000"),
         (["produce", "t", "-t", "99999999999999999999", "x"], "expected milliseconds"),
         (["consume", "t", "-p", "0-999999999"], "expected partitions"),
         (["topics", "create", "t", "-c", "x"], "--config x: expected KEY=VALUE"),
@@ -98,7 +98,7 @@ def test_the_version_is_the_packages(offline: Barnabas) -> None:
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+def test_a_usage_error_is_one_line_and_exit_code_2(
     arguments: list[str], message: str, offline: Barnabas
 ) -> None:
     ended = offline(*arguments)
@@ -108,7 +108,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("bootstrap", ["127.0.0.1:1", "no-such-host.invalid:9092"])
-def test_an_unreachable_broker_is_one_line_that_says_where_and_what_to_do(
+def test_an_unreachable_broker_is_reported_in_one_line_with_a_remedy(
     bootstrap: str, offline: Barnabas
 ) -> None:
     ended = offline("topics", "list", "-b", bootstrap)
@@ -130,7 +130,7 @@ def test_help_and_server_options_load_neither_client_nor_tables() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_reader_that_leaves_ends_the_command_quietly(
+def test_a_closed_output_ends_the_command_quietly(
     topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
 ) -> None:
     send(topic, *range(1000))
@@ -145,7 +145,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_an_output_that_cannot_be_written_is_one_line(
+def test_a_full_output_is_reported_in_one_line(
     topic: str, send: Send, broker: BrokerProcess
 ) -> None:
     send(topic, "x")
@@ -160,10 +160,10 @@ def test_an_output_that_cannot_be_written_is_one_line(
         assert done.stderr == b"barnabas: output: No space left on device\n"
 
 
-def test_a_name_that_is_not_text_is_one_line(barnabas: Barnabas) -> None:
+def test_an_argument_that_is_not_utf8_is_reported_in_one_line(barnabas: Barnabas) -> None:
     ended = barnabas("topics", "create", "\udcff")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "not UTF-8" in ended.err
+    assert "must be valid UTF-8" in ended.err
 
 
 def test_ctrl_c_ends_quietly_with_130(
@@ -197,13 +197,13 @@ sys.exit(run(["topics", "list"]))
 @pytest.mark.parametrize(
     "module", ["typer", "barnabas.cli.topics.topics_command", "confluent_kafka"]
 )
-def test_a_command_that_is_stopped_while_it_loads_ends_without_a_word(module: str) -> None:
+def test_a_command_stopped_while_it_loads_prints_nothing(module: str) -> None:
     command = [sys.executable, "-c", STOPPED_WHILE_IT_LOADS, module]
     ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, b"", b"")
 
 
-def test_a_command_that_is_interrupted_in_a_process_of_anothers_leaves_its_signals_alone(
+def test_a_command_run_inside_another_program_leaves_its_signal_handlers_alone(
     offline: Barnabas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:

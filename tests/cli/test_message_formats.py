@@ -1,4 +1,4 @@
-"""Format strings mean what they mean to kcat; whatever bytes a message has come out unchanged."""
+"""Format strings have kcat's meaning, and print the bytes of a message unchanged."""
 
 import json
 from dataclasses import dataclass, field
@@ -76,15 +76,15 @@ def test_formatters_print_their_field(text: str, printed: bytes) -> None:
     assert compile_format(text)(sample) == printed
 
 
-def test_a_missing_key_or_value_has_length_minus_one_and_prints_as_told() -> None:
+def test_a_null_key_or_value_has_length_minus_one() -> None:
     empty = Sample(a_key=None, a_value=None)
     assert compile_format("%k|%s|%K|%S|%R")(empty) == b"||-1|-1|\xff\xff\xff\xff"
     assert compile_format("%k|%s", b"NULL")(empty) == b"NULL|NULL"
 
 
 @pytest.mark.parametrize("text", ["%q", "abc %", "%"])
-def test_an_unknown_formatter_is_refused(text: str) -> None:
-    with pytest.raises(Misused, match="there is no formatter"):
+def test_an_unknown_formatter_is_rejected(text: str) -> None:
+    with pytest.raises(Misused, match="unknown formatter"):
         compile_format(text)
 
 
@@ -95,10 +95,10 @@ def test_keys_and_values_are_printed_byte_by_byte(key: bytes, value: bytes) -> N
     assert compile_fields(["key"], b"\t", b"\n", b"")(sample) == key + b"\t" + value + b"\n"
 
 
-def test_fields_come_in_the_order_asked_for() -> None:
+def test_fields_are_printed_in_the_given_order() -> None:
     print_all = compile_fields(["offset", "headers", "timestamp"], b"|", b"\n", b"")
     assert print_all(Sample(some_headers=[("h", b"1")])) == b"41|h=1|1700000000000|value\n"
-    with pytest.raises(Misused, match="no such field; there are topic"):
+    with pytest.raises(Misused, match="unknown field; expected topic"):
         compile_fields(["colour"], b"|", b"\n", b"")
 
 
@@ -116,7 +116,7 @@ def test_the_json_envelope_is_kcats() -> None:
     }
 
 
-def test_the_json_envelope_of_binary_data_says_that_it_is_base64() -> None:
+def test_binary_data_in_the_json_envelope_is_marked_as_base64() -> None:
     envelope = json.loads(json_envelope(Sample(None, b"\xff\x00")))
     assert (envelope["key"], envelope["payload"]) == (None, "/wA=")
     assert envelope["payload_encoding"] == "base64"

@@ -1,6 +1,6 @@
-"""Operators' commands against Apache Kafka itself: two of its brokers take plans and elections.
+"""`reassign` and `elect` against two Apache Kafka brokers.
 
-Optional: skipped, with the reason, where Apache Kafka cannot be had.
+Skipped where Apache Kafka is not available.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KafkaBroker]]:
-    """Two brokers that elect nobody by themselves."""
+    """Two brokers without automatic preferred leader election."""
     with contextlib.ExitStack() as running:
         zookeeper = running.enter_context(running_zookeeper(apache_kafka(), tmp_path / "zk"))
         still = {"auto.leader.rebalance.enable": "false"}
@@ -38,13 +38,13 @@ def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Kafk
         yield brokers
 
 
-def test_apache_kafka_takes_plans_throttles_and_elections(
+def test_apache_kafka_accepts_plans_throttles_and_elections(
     kafka: list[KafkaBroker], offline: Barnabas, tmp_path: Path
 ) -> None:
     assert offline("topics", "create", "orders", "-p", 2, "-r", 1).code == 0
     assert offline("produce", "orders", "a", "b", "c", "-q").code == 0
 
-    # Both replicas of each partition to both brokers, at a rate; the rate is gone afterwards.
+    # Replicate each partition to both brokers, throttled; the throttle is removed at the end.
     plan = ("-p", "orders:0=0,1", "-p", "orders:1=0,1")
     ended = offline("reassign", "run", *plan, "--throttle", 1_000_000, "--timeout", 60)
     assert ended.code == 0, ended.err
@@ -55,13 +55,13 @@ def test_apache_kafka_takes_plans_throttles_and_elections(
     assert topic["configs"] == {}
     assert json.loads(offline("reassign", "list", "--json").out) == []
 
-    # One of the two leads where it is not the first; a plan for balance moves no data.
+    # One partition is not led by its preferred replica; a balanced plan moves no data.
     ended = offline("elect", "--topic", "orders", "--json")
     assert ended.code == 0, ended.err
     results = [row["result"] for row in json.loads(ended.out)]
     assert sorted(results) == ["elected", "not needed"]
     ended = offline("reassign", "generate", "--topics", "orders")
-    assert "0 replicas to be copied" in ended.err
+    assert "0 replicas to copy" in ended.err
     file = tmp_path / "plan.json"
     file.write_bytes(ended.out)
     assert offline("reassign", "run", "--file", file, "--timeout", 60).code == 0
@@ -69,7 +69,7 @@ def test_apache_kafka_takes_plans_throttles_and_elections(
     (topic,) = json.loads(offline("topics", "describe", "orders", "--json").out)
     assert sorted(p["leader"] for p in topic["partitions"]) == [0, 1]
 
-    # Its state is its own affair.
+    # Apache Kafka has no DescribeController.
     ended = offline("controller")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "only Barnabas tells of its controller" in ended.err

@@ -1,4 +1,4 @@
-"""The options of a broker without typer: the same as with it, or left to it."""
+"""Plain `barnabas server` options have the same meaning with and without typer."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 from barnabas.cli.server import server_command
-from barnabas.cli.server.plain_options import OPTIONS, plain_options
+from barnabas.cli.server.server_entry import OPTIONS, plain_options
 
-# What a broker that nobody told much has to do without; each takes longer than the broker's own.
+# Modules that a broker must not load: each takes longer than the broker's own.
 NOT_NEEDED = ("typer", "pydantic", "kazoo", "rich", "confluent_kafka", "pyspark", "hypothesis")
 
 
@@ -47,13 +47,13 @@ def test_plain_options_mean_what_they_mean_to_typer(
     assert plain_options(arguments) == as_typer_reads(arguments, monkeypatch)
 
 
-def test_every_option_of_typers_is_known_with_its_type() -> None:
+def test_every_option_declared_for_typer_is_known_with_its_type() -> None:
     known = {}
     for name, hint in get_type_hints(server_command.server, include_extras=True).items():
         if name != "return":
             annotation, option = get_args(hint)
             (kind,) = (each for each in get_args(annotation) if each is not type(None))
-            # Beside a type, what is given first is no default but the first of the flags.
+            # In `Annotated`, the first argument of an option is its first flag, not a default.
             for flag in (option.default, *option.param_decls):
                 known[flag] = name, get_origin(kind) or kind
     assert known == OPTIONS
@@ -75,14 +75,14 @@ def test_every_option_of_typers_is_known_with_its_type() -> None:
         ["stray", "words"],
     ],
 )
-def test_whatever_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
+def test_other_command_lines_are_left_to_typer(arguments: list[str]) -> None:
     assert plain_options(arguments) is None
 
 
-def test_a_broker_loads_nothing_that_it_does_not_need() -> None:
+def test_a_broker_does_not_load_unneeded_modules() -> None:
     asked = (
         "import sys; from barnabas.cli import main, server;"
         f"print([name for name in {NOT_NEEDED} if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
-    assert told.stdout == "[]\n", told.stderr
+    loaded = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert loaded.stdout == "[]\n", loaded.stderr

@@ -1,4 +1,4 @@
-"""What is produced on the command line is consumed there, and as kcat would print it."""
+"""`produce` and `consume` against a broker, compared with kcat."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_messages_come_back_in_order(topic: str, barnabas: Barnabas) -> None:
     assert barnabas("consume", topic).lines == [str(i) for i in range(100)]
 
 
-def test_lines_of_stdin_are_messages_as_they_come(topic: str, broker: BrokerProcess) -> None:
+def test_lines_of_stdin_are_sent_as_they_arrive(topic: str, broker: BrokerProcess) -> None:
     with (
         spawn("consume", topic, "--follow", "-K", "|", broker=broker) as consumer,
         spawn("produce", topic, "-K", ":", broker=broker) as producer,
@@ -51,7 +51,7 @@ def test_lines_of_stdin_are_messages_as_they_come(topic: str, broker: BrokerProc
         assert (producer.returncode, consumer.wait()) == (0, 130)
 
 
-def test_ctrl_c_delivers_what_was_read_and_ends_with_130(
+def test_ctrl_c_delivers_the_lines_read_and_exits_with_130(
     topic: str, broker: BrokerProcess, barnabas: Barnabas
 ) -> None:
     with spawn("produce", topic, broker=broker) as producer:
@@ -64,7 +64,7 @@ def test_ctrl_c_delivers_what_was_read_and_ends_with_130(
     assert barnabas("consume", topic).lines == ["read"]
 
 
-def test_tombstones_headers_keys_and_times_arrive(
+def test_tombstones_headers_keys_and_timestamps_are_delivered(
     topic: str, barnabas: Barnabas, send: Send
 ) -> None:
     send(topic, "k:", ":v", "-K", ":", "-Z", "-p", 0)
@@ -82,7 +82,7 @@ def test_tombstones_headers_keys_and_times_arrive(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_arrives(codec: str, barnabas: Barnabas, send: Send) -> None:
+def test_every_codec_is_delivered(codec: str, barnabas: Barnabas, send: Send) -> None:
     name = f"codec-{codec}"
     barnabas("topics", "create", name)
     values = [f"{i} " + "a" * 100 for i in range(50)]
@@ -90,7 +90,7 @@ def test_every_codec_arrives(codec: str, barnabas: Barnabas, send: Send) -> None
     assert barnabas("consume", name).lines == values
 
 
-def test_a_file_is_many_messages_or_one(
+def test_a_file_is_sent_as_lines_or_as_one_message(
     topic: str, barnabas: Barnabas, send: Send, tmp_path: Path
 ) -> None:
     data = bytes(range(256)) * 4
@@ -110,7 +110,7 @@ def test_a_file_is_many_messages_or_one(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(values=st.lists(st.binary(min_size=1), min_size=1, max_size=20))
-def test_any_bytes_survive_the_way_there_and_back(
+def test_any_bytes_are_consumed_as_produced(
     values: list[bytes], topic: str, barnabas: Barnabas, tmp_path: Path
 ) -> None:
     file = tmp_path / "lengths"
@@ -123,7 +123,7 @@ def test_any_bytes_survive_the_way_there_and_back(
     assert ended.out == file.read_bytes()
 
 
-def test_reading_begins_and_stops_where_it_is_told(
+def test_consuming_starts_and_stops_at_the_given_positions(
     topic: str, barnabas: Barnabas, send: Send
 ) -> None:
     for i in range(10):
@@ -138,12 +138,12 @@ def test_reading_begins_and_stops_where_it_is_told(
     assert offsets(barnabas, topic, "-o", f"s@{NOON + 5000}") == []
     beyond = barnabas("consume", topic, "-p", 0, "-o", 11)
     assert beyond.code == 1
-    assert f"offset 11 is out of range: {topic} [0] begins at 0 and ends at 10" in beyond.err
+    assert f"offset 11 is out of range: {topic} [0] has offsets 0 to 10" in beyond.err
     absent = barnabas("consume", topic, "-p", 5)
     assert (absent.code, "has no partition 5, only 0 to 1" in absent.err) == (1, True)
 
 
-def test_a_count_is_waited_for_when_following(
+def test_follow_waits_until_the_count_is_reached(
     topic: str, barnabas: Barnabas, send: Send, broker: BrokerProcess
 ) -> None:
     with spawn("consume", topic, "--follow", "--count", 2, broker=broker) as consumer:
@@ -166,17 +166,17 @@ def test_an_undelivered_message_is_a_failure(topic: str, barnabas: Barnabas) -> 
 @pytest.mark.parametrize(
     "arguments", [["no key"], ["-K", ":", "k:v", "no key"]], ids=["all", "one"]
 )
-def test_a_compacted_topic_that_misses_a_key_says_what_to_do(
+def test_a_missing_key_for_a_compacted_topic_is_reported_with_a_remedy(
     arguments: list[str], barnabas: Barnabas, request: pytest.FixtureRequest
 ) -> None:
     name = f"compacted-{request.node.callspec.id}"
     barnabas("topics", "create", name, "-c", "cleanup.policy=compact")
     ended = barnabas("produce", name, *arguments)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert f"topic {name} is compacted: each message needs a key; see -K and -k" in ended.err
+    assert f"topic {name} is compacted: every message needs a key (-k or -K)" in ended.err
 
 
-def test_a_batch_that_was_damaged_on_the_brokers_disk_is_an_error(
+def test_a_batch_corrupted_on_the_brokers_disk_is_an_error(
     fresh_broker: Callable[..., BrokerProcess], offline: Barnabas
 ) -> None:
     broker = fresh_broker()
@@ -198,7 +198,7 @@ def write_for_ever(stream: IO[bytes]) -> None:
         stream.write(b"a line\n")
 
 
-def test_a_broker_that_goes_away_ends_an_endless_input(
+def test_a_killed_broker_ends_produce_with_endless_input(
     fresh_broker: Callable[..., BrokerProcess], offline: Barnabas
 ) -> None:
     broker = fresh_broker()
@@ -216,7 +216,7 @@ def test_a_broker_that_goes_away_ends_an_endless_input(
         assert producer.wait() == 1
 
 
-def test_the_broker_may_create_the_topic_if_told(barnabas: Barnabas) -> None:
+def test_the_broker_creates_the_topic_with_create(barnabas: Barnabas) -> None:
     assert barnabas("produce", "made-by-the-broker", "x", "--create").code == 0
     assert barnabas("consume", "made-by-the-broker").lines == ["x"]
 

@@ -1,4 +1,4 @@
-"""`barnabas reassign` against a cluster that answers as a test tells it to."""
+"""`barnabas reassign` against a scripted cluster."""
 
 import json
 from collections.abc import Iterator
@@ -30,9 +30,10 @@ from kio.schema.list_partition_reassignments.v0.response import (
 )
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin.admin_requests import Moving
 from barnabas.cli.reassign import reassign_progress
-from barnabas.cli.reassign.reassign_plan import Partition, parse_plan
+from barnabas.cli.reassign.reassign_plan import parse_plan
 from barnabas.cli.reassign.reassign_progress import measure
 from barnabas.cli.reassign.reassign_throttle import FOLLOWERS, LEADERS, RATES, throttled_replicas
 from barnabas.wire.apis import ApiKey
@@ -40,11 +41,11 @@ from barnabas.wire.schema import NO_THROTTLE
 from tests.cli.conftest import Barnabas
 from tests.cli.scripted_cluster import ScriptedCluster, scripted_cluster
 
-ORDERS = Partition("orders", 0)
+ORDERS = TopicPartition("orders", 0)
 
 
 class Reassigning:
-    """A controller that is done with everything after it was asked `rounds` times."""
+    """A controller that finishes all reassignments after `rounds` list requests."""
 
     def __init__(self, cluster: ScriptedCluster) -> None:
         self.rounds = 0
@@ -100,9 +101,9 @@ class Reassigning:
             partition_index=0, partition_size=size, offset_lag=0, is_future_key=False
         )
         topic = DescribeLogDirsTopic(name="orders", partitions=(partition,))
-        folder = DescribeLogDirsResult(error_code=ErrorCode.none, log_dir="/d", topics=(topic,))
+        log_dir = DescribeLogDirsResult(error_code=ErrorCode.none, log_dir="/d", topics=(topic,))
         return DescribeLogDirsResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results=(folder,)
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results=(log_dir,)
         )
 
     def alter_configs(self, broker_id: int, request: Any) -> IncrementalAlterConfigsResponse:
@@ -133,7 +134,7 @@ class Reassigning:
         )
 
     def changes(self) -> dict[tuple[int, str], list[dict[str, str | None]]]:
-        """What was set or unset, by resource, in order."""
+        """The config changes by resource, in order."""
         found: dict[tuple[int, str], list[dict[str, str | None]]] = {}
         for request in self.cluster.requests("IncrementalAlterConfigsRequest"):
             for each in request.resources:
@@ -150,15 +151,18 @@ def controller(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reassigning]:
         yield Reassigning(cluster)
 
 
-def test_a_generated_plan_can_be_run_as_it_is(
+def test_a_generated_plan_can_be_run(
     controller: Reassigning, offline: Barnabas, tmp_path: Path
 ) -> None:
     saved, file = tmp_path / "current.json", tmp_path / "plan.json"
     ended = offline("reassign", "generate", "--topics", "orders", "--save-current", saved)
     assert ended.code == 0
-    assert parse_plan(saved.read_text(), "") == {ORDERS: [0, 1], Partition("orders", 1): [1, 0]}
+    assert parse_plan(saved.read_text(), "") == {
+        ORDERS: [0, 1],
+        TopicPartition("orders", 1): [1, 0],
+    }
     plan = parse_plan(ended.out.decode(), "stdout")
-    assert "1 replica to be copied" in ended.err
+    assert "1 replica to copy" in ended.err
     assert [len(replicas) for replicas in plan.values()] == [2, 2]
 
     file.write_bytes(ended.out)
@@ -166,16 +170,18 @@ def test_a_generated_plan_can_be_run_as_it_is(
     ended = offline("reassign", "run", "--file", file)
     assert (ended.code, ended.lines) == (0, ["done: 1 partition"])
     assert ended.err.splitlines() == [
-        "begun: 2 partitions, 1 replica to be copied",
+        "started: 2 partitions, 1 replica to copy",
         "0 of 1 partition done, 0 of 1 replica in sync, 1.0 KiB of 4.0 KiB copied",
     ]
     (request,) = controller.cluster.requests("AlterPartitionReassignmentsRequest")
     (topic,) = request.topics
-    asked = {Partition(topic.name, p.partition_index): list(p.replicas) for p in topic.partitions}
+    asked = {
+        TopicPartition(topic.name, p.partition_index): list(p.replicas) for p in topic.partitions
+    }
     assert asked == plan
 
 
-def test_a_throttle_is_set_before_and_taken_away_when_all_is_done(
+def test_a_throttle_is_set_before_and_removed_when_all_are_done(
     controller: Reassigning, offline: Barnabas
 ) -> None:
     controller.throttled = ["orders"]
@@ -194,7 +200,7 @@ def test_a_throttle_is_set_before_and_taken_away_when_all_is_done(
     )
 
 
-def test_a_throttle_stays_while_nobody_waits_and_goes_with_the_next_watch(
+def test_with_no_wait_the_throttle_stays_until_the_next_watch(
     controller: Reassigning, offline: Barnabas
 ) -> None:
     on = ("--partition", "orders:0=2,0", "--throttle", 1000, "--no-wait")
@@ -202,21 +208,21 @@ def test_a_throttle_stays_while_nobody_waits_and_goes_with_the_next_watch(
     assert [len(changes) for changes in controller.changes().values()] == [1] * 4
     controller.throttled = ["orders"]
     ended = offline("reassign", "watch")
-    assert (ended.code, ended.lines) == (0, ["no reassignment is under way"])
-    assert ended.err == "throttles taken away: orders\n"
+    assert (ended.code, ended.lines) == (0, ["no reassignments in progress"])
+    assert ended.err == "removed throttles: orders\n"
 
 
-def test_what_takes_too_long_goes_on_and_is_told(
+def test_after_the_timeout_reassignments_continue_and_are_reported(
     controller: Reassigning, offline: Barnabas
 ) -> None:
     controller.rounds = 1_000_000
     ended = offline("reassign", "watch", "--timeout", 0)
     assert ended.code == 1
-    assert "1 reassignment not done within 0 s; they go on" in ended.err
+    assert "1 reassignment still in progress after 0 s" in ended.err
     assert controller.changes() == {}
 
 
-def test_a_refused_partition_is_named_with_the_reason(
+def test_a_rejected_partition_is_reported_with_the_reason(
     controller: Reassigning, offline: Barnabas
 ) -> None:
     controller.refused[1] = ErrorCode.invalid_replica_assignment
@@ -225,7 +231,7 @@ def test_a_refused_partition_is_named_with_the_reason(
     assert ended.code == 1
     assert ended.err.splitlines() == [
         "orders-1: invalid replica assignment [INVALID_REPLICA_ASSIGNMENT]",
-        "barnabas: 1 of 2 could not be begun",
+        "barnabas: failed to start 1 of 2",
     ]
 
 
@@ -235,12 +241,10 @@ def test_reassignments_are_listed(controller: Reassigning, offline: Barnabas) ->
     assert lines[1].split() == ["orders", "0", "2,0,1", "2", "1"]
     (row,) = json.loads(offline("reassign", "list", "--json").out)
     assert (row["adding"], row["removing"]) == ([2], [1])
-    assert offline("reassign", "list").lines == ["no reassignment is under way"]
+    assert offline("reassign", "list").lines == ["no reassignments in progress"]
 
 
-def test_all_reassignments_are_cancelled_and_throttles_go_too(
-    controller: Reassigning, offline: Barnabas
-) -> None:
+def test_cancel_all_removes_throttles(controller: Reassigning, offline: Barnabas) -> None:
     controller.rounds = 1
     ended = offline("reassign", "cancel", "--all")
     assert (ended.code, ended.lines) == (0, ["cancelled: 1 partition"])
@@ -250,7 +254,7 @@ def test_all_reassignments_are_cancelled_and_throttles_go_too(
     assert controller.changes()[4, "0"] == [dict.fromkeys(RATES)]
 
 
-def test_only_what_a_plan_names_is_cancelled(
+def test_only_the_partitions_of_a_plan_are_cancelled(
     controller: Reassigning, offline: Barnabas, tmp_path: Path
 ) -> None:
     controller.rounds = 1
@@ -262,39 +266,39 @@ def test_only_what_a_plan_names_is_cancelled(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "error"),
     [
-        (["run"], 2, "give either --file PLAN or --partition"),
-        (["run", "-p", "orders:9=1"], 1, "there is no partition orders-9; nothing was begun"),
+        (["run"], 2, "specify either --file PLAN or --partition"),
+        (["run", "-p", "orders:9=1"], 1, "unknown partition orders-9; nothing was started"),
         (["run", "-f", "/no/such"], 1, "/no/such: No such file or directory"),
-        (["cancel"], 2, "give either --file PLAN or --all"),
+        (["cancel"], 2, "specify either --file PLAN or --all"),
         (["generate", "-t", "nope"], 1, "topic nope: unknown topic or partition"),
-        (["generate", "-t", "orders", "--brokers", "a"], 2, "expected numbers, as in 0,1,2"),
-        (["generate", "-t", "orders", "--brokers", "0,9"], 1, "there is no broker 9"),
+        (["generate", "-t", "orders", "--brokers", "a"], 2, "expected broker ids such as 0,1,2"),
+        (["generate", "-t", "orders", "--brokers", "0,9"], 1, "unknown broker 9"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
-    arguments: list[str], code: int, told: str, controller: Reassigning, offline: Barnabas
+def test_an_error_is_reported_in_one_line(
+    arguments: list[str], code: int, error: str, controller: Reassigning, offline: Barnabas
 ) -> None:
     ended = offline("reassign", *arguments)
     assert (ended.code, ended.err.count("\n")) == (code, 1)
-    assert told in ended.err
+    assert error in ended.err
 
 
 # Without a cluster
 
 
-def test_those_who_have_a_partition_are_throttled_as_leaders_and_the_new_as_followers() -> None:
-    current = {ORDERS: [0, 1], Partition("users", 3): [1]}
-    plan = {ORDERS: [1, 2, 3], Partition("users", 3): [1]}
+def test_current_replicas_are_throttled_as_leaders_and_new_ones_as_followers() -> None:
+    current = {ORDERS: [0, 1], TopicPartition("users", 3): [1]}
+    plan = {ORDERS: [1, 2, 3], TopicPartition("users", 3): [1]}
     assert throttled_replicas(current, plan) == {
         "orders": {LEADERS: "0:0,0:1", FOLLOWERS: "0:2,0:3"},
         "users": {LEADERS: "3:1"},
     }
 
 
-def test_progress_counts_replicas_in_sync_and_bytes_of_the_others() -> None:
-    other = Partition("orders", 1)
+def test_progress_counts_in_sync_replicas_and_bytes_of_the_others() -> None:
+    other = TopicPartition("orders", 1)
     seen = {ORDERS: Moving((2, 0), (2, 3), ()), other: Moving((2, 0), (2,), ())}
     now = {ORDERS: seen[ORDERS]}
     sizes = {(ORDERS, 0): 100, (ORDERS, 3): 50}
@@ -304,7 +308,7 @@ def test_progress_counts_replicas_in_sync_and_bytes_of_the_others() -> None:
     assert "1 of 2 partitions done, 2 of 3 replicas in sync, 50 B of 100 B" in str(progress)
 
 
-def test_a_change_that_only_removes_is_measured_by_partitions() -> None:
+def test_a_reassignment_that_only_removes_is_measured_by_partitions() -> None:
     seen = {ORDERS: Moving((0, 1), (), (1,))}
     assert measure(seen, seen, {}, {}, {}).fraction == 0.0
     assert measure(seen, {}, {}, {}, {}).fraction == 1.0

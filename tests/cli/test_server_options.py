@@ -1,4 +1,4 @@
-"""What `barnabas server` makes of its options, and what it refuses before anything is touched."""
+"""The options of `barnabas server`, and the configs it rejects before it starts."""
 
 import socket
 from pathlib import Path
@@ -34,26 +34,26 @@ def test_an_address_to_listen_on_becomes_a_listener(listen: str, listeners: str)
 @pytest.mark.parametrize(
     "listen", ["foo", "127.0.0.1", "PLAINTEXT://h:1", "::1:9092", "h:", "h:-1"]
 )
-def test_what_is_no_address_is_told_with_an_example_of_one(listen: str) -> None:
-    with pytest.raises(ConfigError, match=r"--listen .* expected HOST:PORT, as in 127\.0\.0\.1"):
+def test_an_invalid_listen_address_is_rejected_with_an_example(listen: str) -> None:
+    with pytest.raises(ConfigError, match=r"--listen .* expected HOST:PORT such as 127\.0\.0\.1"):
         gathered(listen=listen)
 
 
-def test_a_port_that_cannot_be_is_named() -> None:
-    with pytest.raises(ConfigError, match="there is no port 99999, only 0 to 65535"):
+def test_a_port_out_of_range_is_rejected() -> None:
+    with pytest.raises(ConfigError, match="port 99999 is out of range 0 to 65535"):
         gathered(listen="127.0.0.1:99999")
 
 
-def test_a_port_in_use_is_told_with_what_chooses_another(tmp_path: Path, offline: Barnabas) -> None:
+def test_a_port_in_use_is_reported_with_a_remedy(tmp_path: Path, offline: Barnabas) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = offline("server", "--listen", address, "--data", tmp_path)
     assert ended.code == 1
     assert f"{address}: address already in use; " in ended.err
-    assert "choose another with --listen" in ended.err
+    assert "use another port with --listen" in ended.err
 
 
-def test_a_zookeeper_that_is_not_there_is_waited_for_and_named(
+def test_an_unreachable_zookeeper_is_reported_after_a_wait(
     tmp_path: Path, offline: Barnabas, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "barnabas.server")
@@ -65,34 +65,34 @@ def test_a_zookeeper_that_is_not_there_is_waited_for_and_named(
     assert "waiting for ZooKeeper at 127.0.0.1:1" in caplog.text
 
 
-def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_log_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    with pytest.raises(ConfigError, match="this is a file, a folder is needed"):
+    with pytest.raises(ConfigError, match="not a directory"):
         gathered(data=tmp_path / "data")
 
 
-def test_the_folder_of_a_cluster_is_not_taken_for_the_data_of_a_broker(tmp_path: Path) -> None:
+def test_the_directory_of_a_cluster_is_not_used_as_a_log_directory(tmp_path: Path) -> None:
     (tmp_path / "broker-0").mkdir()
     (tmp_path / "broker-0" / "server.properties").write_text("")
-    told = f"{tmp_path} is the folder of a cluster; .* --config {tmp_path}/broker-N/server.prop"
-    with pytest.raises(ConfigError, match=told):
+    error = f"{tmp_path} is the directory of a cluster; .* --config {tmp_path}/broker-N/server.prop"
+    with pytest.raises(ConfigError, match=error):
         gathered(data=tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "error"),
     [
-        ("authorizer.class.name=kafka.Authorizer", "authorization is not served yet"),
-        ("listeners=SASL_SSL://:9093", "TLS and SASL are not served yet"),
-        ("listeners=PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not served yet"),
+        ("authorizer.class.name=kafka.Authorizer", "authorization is not supported yet"),
+        ("listeners=SASL_SSL://:9093", "TLS and SASL are not supported yet"),
+        ("listeners=PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not supported yet"),
     ],
 )
-def test_a_broker_does_not_look_as_if_it_had_what_is_not_served(override: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_unsupported_security_configs_are_rejected(override: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
         gathered(override)
 
 
-def test_options_are_above_the_file_and_overrides_above_both(tmp_path: Path) -> None:
+def test_options_override_the_file_and_overrides_override_both(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nlog.dirs=/a\nnum.partitions=2\nlog.retention.hours=1\n")
     properties = gather_properties(
@@ -102,13 +102,13 @@ def test_options_are_above_the_file_and_overrides_above_both(tmp_path: Path) -> 
     assert (properties["num.partitions"], properties["log.retention.hours"]) == ("5", "3")
 
 
-def test_a_broker_of_a_cluster_is_told_where_the_others_meet() -> None:
+def test_the_zookeeper_option_sets_zookeeper_connect() -> None:
     properties = gather_properties(None, None, None, 2, "zk1:2181,zk2:2181/chroot", [])
     assert properties["zookeeper.connect"] == "zk1:2181,zk2:2181/chroot"
     assert properties["broker.id"] == "2"
 
 
-def test_metrics_are_served_where_the_option_says_and_a_wrong_one_is_refused(
+def test_the_metrics_option_sets_the_listener_and_an_invalid_one_is_rejected(
     tmp_path: Path,
 ) -> None:
     properties = gather_properties(None, None, None, None, None, [], "127.0.0.1:9192")

@@ -1,4 +1,4 @@
-"""Where reading begins and stops, as typed."""
+"""Parsing of start and stop positions, partitions and timestamps."""
 
 import pytest
 from hypothesis import given
@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.io.start_positions import (
-    Kind,
     Positions,
-    Start,
+    StartKind,
+    StartPosition,
     parse_partitions,
     parse_positions,
     start_offset,
 )
-from barnabas.cli.show import parse_time, show_time
+from barnabas.cli.options import parse_time
+from barnabas.cli.show import show_time
 
 NOON = 1769860800000
 
@@ -21,18 +22,18 @@ NOON = 1769860800000
 @pytest.mark.parametrize(
     ("texts", "positions"),
     [
-        ([], Positions(Start(Kind.BEGINNING))),
-        (["beginning"], Positions(Start(Kind.BEGINNING))),
-        (["earliest"], Positions(Start(Kind.BEGINNING))),
-        (["latest"], Positions(Start(Kind.END))),
-        (["end"], Positions(Start(Kind.END))),
-        (["42"], Positions(Start(Kind.OFFSET, 42))),
-        (["-10"], Positions(Start(Kind.FROM_END, 10))),
-        ([f"s@{NOON}"], Positions(Start(Kind.SINCE, NOON))),
-        (["s@2026-01-31T12:00:00Z"], Positions(Start(Kind.SINCE, NOON))),
-        (["s@2026-01-31T12:00:00"], Positions(Start(Kind.SINCE, NOON))),
-        (["s@2026-01-31T13:00:00+01:00"], Positions(Start(Kind.SINCE, NOON))),
-        (["5", f"e@{NOON}"], Positions(Start(Kind.OFFSET, 5), NOON)),
+        ([], Positions(StartPosition(StartKind.BEGINNING))),
+        (["beginning"], Positions(StartPosition(StartKind.BEGINNING))),
+        (["earliest"], Positions(StartPosition(StartKind.BEGINNING))),
+        (["latest"], Positions(StartPosition(StartKind.END))),
+        (["end"], Positions(StartPosition(StartKind.END))),
+        (["42"], Positions(StartPosition(StartKind.OFFSET, 42))),
+        (["-10"], Positions(StartPosition(StartKind.FROM_END, 10))),
+        ([f"s@{NOON}"], Positions(StartPosition(StartKind.SINCE, NOON))),
+        (["s@2026-01-31T12:00:00Z"], Positions(StartPosition(StartKind.SINCE, NOON))),
+        (["s@2026-01-31T12:00:00"], Positions(StartPosition(StartKind.SINCE, NOON))),
+        (["s@2026-01-31T13:00:00+01:00"], Positions(StartPosition(StartKind.SINCE, NOON))),
+        (["5", f"e@{NOON}"], Positions(StartPosition(StartKind.OFFSET, 5), NOON)),
     ],
 )
 def test_positions_are_written_as_for_kcat(texts: list[str], positions: Positions) -> None:
@@ -54,7 +55,7 @@ def test_positions_are_written_as_for_kcat(texts: list[str], positions: Position
         [""],
     ],
 )
-def test_what_is_no_position_is_refused(texts: list[str]) -> None:
+def test_an_invalid_position_is_rejected(texts: list[str]) -> None:
     with pytest.raises(Misused, match="-o"):
         parse_positions(texts)
 
@@ -64,23 +65,23 @@ def test_a_start_counted_from_the_end_stays_in_the_log(
     earliest: int, length: int, back: int
 ) -> None:
     latest = earliest + length
-    start = start_offset(Start(Kind.FROM_END, back), "t", earliest, latest, None)
+    start = start_offset(StartPosition(StartKind.FROM_END, back), "t", earliest, latest, None)
     assert earliest <= start <= latest
     assert start in (latest - back, earliest)
 
 
 @pytest.mark.parametrize("offset", [9, 21])
-def test_an_offset_out_of_range_names_the_range(offset: int) -> None:
-    with pytest.raises(CommandFailed, match=r"begins at 10 and ends at 20"):
-        start_offset(Start(Kind.OFFSET, offset), "t [0]", 10, 20, None)
+def test_an_offset_out_of_range_is_rejected_with_the_range(offset: int) -> None:
+    with pytest.raises(CommandFailed, match=r"has offsets 10 to 20"):
+        start_offset(StartPosition(StartKind.OFFSET, offset), "t [0]", 10, 20, None)
 
 
 def test_a_time_later_than_all_records_is_the_end() -> None:
-    assert start_offset(Start(Kind.SINCE, 5), "t", 10, 20, None) == 20
-    assert start_offset(Start(Kind.SINCE, 5), "t", 10, 20, 13) == 13
+    assert start_offset(StartPosition(StartKind.SINCE, 5), "t", 10, 20, None) == 20
+    assert start_offset(StartPosition(StartKind.SINCE, 5), "t", 10, 20, 13) == 13
 
 
-def test_partitions_may_be_listed_and_spanned() -> None:
+def test_partitions_are_lists_and_ranges() -> None:
     assert parse_partitions(["0,2", "4-6"]) == [0, 2, 4, 5, 6]
     for text in ("x", "1-", "-1", "1,,2", ""):
         with pytest.raises(Misused, match="expected partitions"):

@@ -1,4 +1,4 @@
-"""What is told of partitions that are not as they should be."""
+"""The states of unhealthy partitions in `topics describe`."""
 
 import json
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ def test_a_partition_is_in_the_states_that_kafka_topics_would_report(
     assert states(partition(leader, replicas, isr), BROKERS, min_isr) == expected
 
 
-def test_a_leader_that_lives_but_does_not_tell_its_offsets_is_no_sound_one() -> None:
+def test_a_live_leader_that_does_not_answer_is_reported() -> None:
     assert states(partition(0, [0, 1], [0, 1]), BROKERS, 1, answers=False) == [
         "leader does not answer"
     ]
@@ -48,13 +48,13 @@ def row(number: int, replicas: list[int], isr: list[int], *states: str) -> dict[
     return {**found, "states": list(states)}
 
 
-def test_a_state_is_told_in_words_and_ok_if_there_is_none() -> None:
+def test_a_healthy_partition_is_ok_and_others_show_their_states() -> None:
     assert state_words(row(0, [0, 1], [0, 1])) == "ok"
     assert state_words(row(0, [0], [0], "at min isr")) == "ok"
     assert state_words(row(0, [0, 2], [0], "under-replicated")) == "under-replicated, offline 2"
 
 
-def test_only_partitions_in_a_wanted_state_are_kept_and_only_topics_that_have_some() -> None:
+def test_filters_keep_only_matching_partitions_and_their_topics() -> None:
     good, bad = row(0, [0, 1], [0, 1]), row(1, [0, 1], [0], "under-replicated")
     topics = [{"topic": "a", "partitions": [good, bad]}, {"topic": "b", "partitions": [good]}]
     assert keep_only(topics, ["unavailable", "under-replicated"]) == [
@@ -62,9 +62,7 @@ def test_only_partitions_in_a_wanted_state_are_kept_and_only_topics_that_have_so
     ]
 
 
-def test_a_sound_topic_is_left_out_when_only_unsound_ones_are_asked_for(
-    topic: str, barnabas: Barnabas
-) -> None:
+def test_filters_leave_out_healthy_topics(topic: str, barnabas: Barnabas) -> None:
     for option in ("--under-replicated", "--unavailable", "--under-min-isr"):
         ended = barnabas("topics", "describe", topic, option, "--json")
         assert (ended.code, json.loads(ended.out)) == (0, [])

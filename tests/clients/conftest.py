@@ -1,4 +1,4 @@
-"""What the clients' tests share: an admin to prepare topics, for clients that have none."""
+"""Fixtures of the client tests: an admin to create topics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every Kafka client may rely on; each client's test file runs all of it."""
+"""The contract of a broker with every Kafka client; each client's test file runs all of it."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +62,7 @@ class ClientContract:
 
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("acks", ["0", "1", "all"])
-    def test_messages_come_back_as_they_were_sent(
+    def test_messages_are_consumed_as_produced(
         self, client: Client, broker: BrokerProcess, topic: str, acks: str, codec: str
     ) -> None:
         lacking = client.lacks_codec(codec)
@@ -112,7 +112,7 @@ class ClientContract:
             Message(LARGE[::-1]),
         ]
 
-    def test_a_message_beyond_max_message_bytes_is_refused(
+    def test_a_message_above_max_message_bytes_is_rejected(
         self, client: Client, topic: str
     ) -> None:
         client.produce(topic, [Message(b"before")])
@@ -142,7 +142,7 @@ class ClientContract:
         client.produce(topic, [Message(b"%d" % i) for i in range(20)])
         assert [each.offset for each in client.consume(topic, 8, start=12)] == list(range(12, 20))
 
-    def test_reading_from_the_end_sees_only_what_comes_later(
+    def test_reading_from_the_end_returns_only_later_messages(
         self, client: Client, topic: str
     ) -> None:
         client.produce(topic, [Message(b"old")] * 3)
@@ -172,7 +172,7 @@ class ClientContract:
         consumed = client.consume(topic, 5, isolation="read_committed")
         assert [each.message.value for each in consumed] == [b"%d" % i for i in range(5)]
 
-    def test_the_broker_brings_a_topics_own_compression_about(
+    def test_the_broker_recompresses_to_the_topics_codec(
         self, client: Client, some_admin: Admin, broker: BrokerProcess, topic: str
     ) -> None:
         some_admin.create_topic(topic, configs={"compression.type": "gzip"})
@@ -181,7 +181,7 @@ class ClientContract:
         assert {batch.codec for batch in batches(broker, topic)} == {Codec.GZIP}
         assert sent(client.consume(topic, 30)) == messages
 
-    def test_a_compacted_topic_refuses_a_message_without_a_key(
+    def test_a_compacted_topic_rejects_a_message_without_a_key(
         self, client: Client, some_admin: Admin, topic: str
     ) -> None:
         some_admin.create_topic(topic, configs={"cleanup.policy": "compact"})
@@ -215,7 +215,7 @@ class ClientContract:
 class LibraryContract(ClientContract):
     """For clients that are libraries: what no command line can say. They tell offsets, too."""
 
-    def test_offsets_told_to_the_producer_are_those_of_the_consumer(
+    def test_the_producers_offsets_equal_the_consumers(
         self, client: Client, some_admin: Admin, topic: str
     ) -> None:
         some_admin.create_topic(topic, partitions=2)
@@ -263,7 +263,7 @@ class LibraryContract(ClientContract):
             b"4",
         ]
 
-    def test_log_append_time_is_said_to_be_that(
+    def test_the_timestamp_type_is_log_append_time(
         self, client: Client, some_admin: Admin, topic: str
     ) -> None:
         some_admin.create_topic(topic, configs={"message.timestamp.type": "LogAppendTime"})
@@ -297,7 +297,9 @@ class AdminContract:
             (0, b"of the second")
         ]
 
-    def test_what_cannot_be_is_refused_by_its_code(self, admin: Admin, topic: str) -> None:
+    def test_invalid_requests_are_rejected_with_their_error_codes(
+        self, admin: Admin, topic: str
+    ) -> None:
         admin.create_topic(topic)
         refusals: dict[int, Callable[[], None]] = {
             TOPIC_ALREADY_EXISTS: lambda: admin.create_topic(topic),
@@ -322,7 +324,7 @@ class AdminContract:
         assert after["retention.ms"] == "5678"
         assert after["segment.bytes"] == "1073741824"
 
-    def test_partitions_are_added_but_never_taken_away(
+    def test_partitions_are_added_but_never_removed(
         self, admin: Admin, client: Client, topic: str
     ) -> None:
         admin.create_topic(topic)
@@ -337,7 +339,7 @@ class AdminContract:
             admin.add_partitions(topic, 2)
         assert refusal.value.code == INVALID_PARTITIONS
 
-    def test_deleted_records_are_gone_and_their_offsets_stay_used(
+    def test_deleted_records_are_gone_and_their_offsets_are_not_reused(
         self, admin: Admin, client: Client, topic: str
     ) -> None:
         admin.create_topic(topic)

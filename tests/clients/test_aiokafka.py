@@ -30,7 +30,7 @@ class TestAiokafkaAdmin(AdminContract):
     pass
 
 
-def test_a_batch_made_by_the_user_is_sent_whole(
+def test_a_batch_built_by_the_user_is_sent_as_one(
     client: AiokafkaClient, broker: BrokerProcess, topic: str
 ) -> None:
     async def send() -> int:

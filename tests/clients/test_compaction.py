@@ -1,4 +1,4 @@
-"""A compacted topic as its users see it: real clients, a broker that compacts while they work."""
+"""A compacted topic with real clients, while the broker compacts."""
 
 import re
 import time

@@ -72,7 +72,7 @@ def test_configs_are_altered_one_by_one(admin: ConfluentAdmin, topic: str) -> No
     assert admin.configs(topic)["retention.ms"] == "5678"
 
 
-def test_a_config_tells_where_its_value_comes_from(admin: ConfluentAdmin, topic: str) -> None:
+def test_a_config_has_its_source(admin: ConfluentAdmin, topic: str) -> None:
     admin.create_topic(topic, configs={"retention.ms": "1234"})
     resource = confluent.ConfigResource(confluent.ResourceType.TOPIC, topic)
     entries = only_result(admin.client.describe_configs([resource]))
@@ -114,13 +114,13 @@ def test_a_topic_may_be_validated_without_being_created(admin: ConfluentAdmin, t
     assert topic not in admin.topics()
 
 
-def test_more_replicas_than_brokers_are_refused(admin: ConfluentAdmin, topic: str) -> None:
+def test_more_replicas_than_brokers_are_rejected(admin: ConfluentAdmin, topic: str) -> None:
     with pytest.raises(Refused) as refusal:
         only_result(admin.client.create_topics([confluent.NewTopic(topic, 1, 3)]))
     assert refusal.value.code == KafkaError.INVALID_REPLICATION_FACTOR
 
 
-def test_an_offset_beyond_the_log_is_reset_as_the_consumer_asked(
+def test_an_offset_out_of_range_is_reset_by_the_consumers_policy(
     client: ConfluentClient, topic: str
 ) -> None:
     client.produce(topic, [Message(b"first"), Message(b"second")])
@@ -134,7 +134,7 @@ def test_an_offset_beyond_the_log_is_reset_as_the_consumer_asked(
         consumer.close()
 
 
-def test_a_consumer_seeks_and_is_told_the_watermarks(client: ConfluentClient, topic: str) -> None:
+def test_a_consumer_seeks_and_gets_the_watermarks(client: ConfluentClient, topic: str) -> None:
     client.produce(topic, [Message(b"%d" % i) for i in range(10)])
     consumer = client.consumer({})
     try:
@@ -152,9 +152,7 @@ def test_a_consumer_seeks_and_is_told_the_watermarks(client: ConfluentClient, to
         consumer.close()
 
 
-def test_a_message_larger_than_what_a_consumer_fetches_comes_nevertheless(
-    client: ConfluentClient, topic: str
-) -> None:
+def test_a_message_above_the_fetch_size_is_delivered(client: ConfluentClient, topic: str) -> None:
     client.produce(topic, [Message(LARGE), Message(b"next")])
     consumer = client.consumer({"max.partition.fetch.bytes": 1_000})
     try:

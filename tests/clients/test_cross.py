@@ -1,4 +1,4 @@
-"""What one client wrote, every other client reads identically."""
+"""Every client reads what every other client wrote."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_what_one_client_writes_another_reads_identically(
         assert each.message == replace(message, timestamp=timestamp)
 
 
-def test_every_client_is_told_the_same_times(broker: BrokerProcess, topic: str) -> None:
+def test_every_client_gets_the_same_timestamps(broker: BrokerProcess, topic: str) -> None:
     at = broker.bootstrap
     clients: list[Client] = [ConfluentClient(at), KafkaPythonClient(at), AiokafkaClient(at)]
     if KCAT is not None:

@@ -1,4 +1,4 @@
-"""Consumer groups of the clients that people use, alone and mixed; members come, go and die."""
+"""Consumer groups of several clients, alone and mixed; members join, leave and die."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -102,7 +102,7 @@ def test_members_join_and_leave_and_each_record_is_processed_once(
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
-def test_what_a_killed_member_had_is_taken_over_when_its_session_is_over(
+def test_a_killed_members_partitions_are_reassigned_after_its_session_timeout(
     served: BrokerProcess, topic: str, protocol: str
 ) -> None:
     with Group(served.bootstrap, f"of-{topic}", topic, config=CONFIGS[protocol]) as group:
@@ -119,7 +119,7 @@ def test_what_a_killed_member_had_is_taken_over_when_its_session_is_over(
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
-def test_each_record_counts_once_where_its_result_and_the_position_are_kept_together(
+def test_each_record_counts_once_if_result_and_position_are_stored_together(
     served: BrokerProcess, topic: str, protocol: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "results.sqlite"
@@ -163,7 +163,7 @@ def test_a_member_that_stalls_beyond_its_poll_interval_loses_its_partitions(
         group.wait_shared(PARTITIONS, [lively, lazy])
 
 
-def test_a_static_member_that_is_back_in_time_disturbs_nobody(
+def test_a_static_member_that_returns_in_time_causes_no_rebalance(
     served: BrokerProcess, topic: str
 ) -> None:
     config = {**CONFIGS["range"], "session.timeout.ms": 20_000}
@@ -179,7 +179,7 @@ def test_a_static_member_that_is_back_in_time_disturbs_nobody(
         group.check_nothing_was_owned_twice()
 
 
-def test_members_of_different_clients_make_one_group(served: BrokerProcess, topic: str) -> None:
+def test_members_of_different_clients_share_a_group(served: BrokerProcess, topic: str) -> None:
     produce(served, topic)
     with Group(served.bootstrap, f"of-{topic}", topic) as group:
         members = [
@@ -205,7 +205,7 @@ def test_members_of_different_clients_make_one_group(served: BrokerProcess, topi
     assert committed(served, group.group, topic) == ends(2 * PER_PARTITION)
 
 
-def test_a_group_changes_to_the_new_protocol_and_back_while_it_works(
+def test_a_group_upgrades_to_the_consumer_protocol_and_back_online(
     served: BrokerProcess, topic: str
 ) -> None:
     with Group(served.bootstrap, f"of-{topic}", topic) as group:

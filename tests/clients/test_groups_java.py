@@ -1,4 +1,4 @@
-"""Groups of the Java client, by Kafka's own tools: both protocols, and together with others."""
+"""Groups of the Java client, by Kafka's tools: both protocols, alone and mixed."""
 
 import subprocess
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def consume(
 
 
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
-def test_a_group_of_the_java_client_resumes_where_it_was_and_is_described(
+def test_a_group_of_the_java_client_resumes_at_its_offsets_and_is_described(
     java: ApacheKafka, served: BrokerProcess, tmp_path: Path, protocol: str
 ) -> None:
     everything = list(range(2 * EACH))

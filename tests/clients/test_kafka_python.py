@@ -75,7 +75,7 @@ def test_a_topic_is_described_by_name_and_by_id(admin: KafkaPythonAdmin, topic: 
     assert [partition["partition_index"] for partition in found["partitions"]] == [0, 1]
 
 
-def test_cluster_and_log_folders_are_described(
+def test_cluster_and_log_directories_are_described(
     admin: KafkaPythonAdmin, client: KafkaPythonClient, broker: BrokerProcess, topic: str
 ) -> None:
     client.produce(topic, [Message(b"v" * 1_000)])
@@ -86,7 +86,7 @@ def test_cluster_and_log_folders_are_described(
     assert topic in folders
 
 
-def test_a_consumer_seeks_and_is_told_both_ends(client: KafkaPythonClient, topic: str) -> None:
+def test_a_consumer_seeks_and_gets_both_offsets(client: KafkaPythonClient, topic: str) -> None:
     client.produce(topic, [Message(b"%d" % i) for i in range(10)])
     partition = TopicPartition(topic, 0)
     with closing(client.consumer()) as consumer:
@@ -101,9 +101,7 @@ def test_a_consumer_seeks_and_is_told_both_ends(client: KafkaPythonClient, topic
         assert consumer.partitions_for_topic(topic) == {0}
 
 
-def test_a_message_larger_than_what_a_consumer_fetches_comes_nevertheless(
-    client: KafkaPythonClient, topic: str
-) -> None:
+def test_a_message_above_the_fetch_size_is_delivered(client: KafkaPythonClient, topic: str) -> None:
     client.produce(topic, [Message(LARGE), Message(b"next")])
     partition = TopicPartition(topic, 0)
     with closing(client.consumer(max_partition_fetch_bytes=1_000, fetch_max_bytes=1_000)) as reader:

@@ -101,7 +101,7 @@ class Load:
         return report
 
 
-def test_all_that_was_acknowledged_is_there_once_and_in_order_after_kills_at_random_moments(
+def test_acknowledged_messages_survive_random_kills_once_and_in_order(
     fresh_broker: Callable[..., BrokerProcess], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broker = fresh_broker(*OFTEN)

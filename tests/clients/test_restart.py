@@ -1,4 +1,4 @@
-"""What was promised before a broker ended is kept after it, however it ended."""
+"""Guarantees across restarts of a broker, clean or not."""
 
 import asyncio
 import gc
@@ -115,7 +115,7 @@ def produce_with_aiokafka(bootstrap: str, topic: str, interrupt: Interrupt) -> l
     "produce",
     [produce_with_confluent_kafka, produce_with_kafka_python, produce_with_aiokafka],
 )
-def test_messages_of_an_idempotent_producer_are_there_once_and_in_order_after_restarts(
+def test_messages_of_an_idempotent_producer_survive_restarts_once_and_in_order(
     fresh_broker: FreshBroker,
     restart: Callable[[BrokerProcess], None],
     topic: str,
@@ -133,7 +133,7 @@ def test_messages_of_an_idempotent_producer_are_there_once_and_in_order_after_re
     assert client.produce(topic, [Message(b"after all")]) == [BURSTS * BURST + 1]
 
 
-def test_a_consumer_goes_on_where_it_was(
+def test_a_consumer_continues_at_its_position(
     fresh_broker: FreshBroker, restart: Callable[[BrokerProcess], None], topic: str
 ) -> None:
     broker = fresh_broker()
@@ -174,7 +174,7 @@ def identity(broker: BrokerProcess, topic: str) -> tuple[str, str]:
     return cluster.cluster_id, str(described.topic_id)
 
 
-def test_a_batch_sent_again_is_recognised(
+def test_a_duplicate_batch_is_recognized_after_a_restart(
     fresh_broker: FreshBroker, restart: Callable[[BrokerProcess], None], topic: str
 ) -> None:
     broker = fresh_broker()
@@ -207,7 +207,7 @@ def test_a_batch_sent_again_is_recognised(
     assert [each.message.value for each in consumed] == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_folder_in_use_by_another_broker_is_refused_in_one_line(
+def test_a_log_directory_in_use_is_reported_in_one_line(
     fresh_broker: FreshBroker, tmp_path: Path
 ) -> None:
     broker = fresh_broker()
@@ -222,7 +222,7 @@ def test_a_folder_in_use_by_another_broker_is_refused_in_one_line(
     broker.stop()
 
 
-def test_a_port_in_use_is_refused_in_one_line(fresh_broker: FreshBroker, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(fresh_broker: FreshBroker, tmp_path: Path) -> None:
     broker = fresh_broker()
     second = BrokerProcess(tmp_path)
     second.port = broker.port

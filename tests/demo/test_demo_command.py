@@ -1,4 +1,4 @@
-"""The demo tells its story to the end, and leaves nothing behind."""
+"""`barnabas demo` proves its claims, and leaves no process or file behind."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def test_every_acknowledged_order_is_counted_once_though_a_broker_is_killed(tmp_
         pytest.param(signal.SIGTERM, 143, "SIGKILL for broker", marks=pytest.mark.long),
     ],
 )
-def test_an_interrupted_demo_stops_all_that_it_started(
+def test_an_interrupted_demo_stops_all_its_processes(
     number: signal.Signals, code: int, after: str, tmp_path: Path
 ) -> None:
     with start_demo(tmp_path) as process:
@@ -86,7 +86,7 @@ def test_an_interrupted_demo_stops_all_that_it_started(
     assert running_in(tmp_path) == []
 
 
-def test_without_java_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with start_demo(tmp_path, environment={"PATH": str(tmp_path)}) as process:
         _, err = process.communicate()
@@ -95,17 +95,17 @@ def test_without_java_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.M
     assert "needs Java 17" in err
 
 
-def test_without_spark_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.demo.demo_command.find_spec", lambda name: None)
     ended = barnabas("demo")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "pip install '.[spark]'" in ended.err
 
 
-def test_a_folder_that_is_used_is_not_kept_over(tmp_path: Path) -> None:
+def test_keep_needs_a_new_or_empty_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, told in (
-        (tmp_path, "there is something in it already"),
+        (tmp_path, "directory is not empty"),
         (tmp_path / "file", "file"),
     ):
         ended = barnabas("demo", "--keep", folder)

@@ -1,4 +1,4 @@
-"""Histories made by hand: of a cluster that does everything right, for tests to spoil."""
+"""Handmade histories of a correct cluster, for tests to corrupt."""
 
 import uuid
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers.all_checkers import check
 from barnabas.sim.checkers.history import (
     Asked,
+    ClientOperation,
     Commit,
     Got,
-    History,
-    Operation,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Own,
     Owned,
     Poll,
@@ -22,21 +22,21 @@ from barnabas.sim.checkers.history import (
     Send,
     Sent,
 )
-from barnabas.sim.checkers.violations import Final, FinalPartition, Kind
+from barnabas.sim.checkers.violations import FinalPartition, FinalState, ViolationKind
 
 AT = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
 GROUP = "group"
 TOPIC_ID = uuid.UUID(int=7)
-OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
+OK, FAILED, UNKNOWN = OperationOutcome.OK, OperationOutcome.FAILED, OperationOutcome.UNKNOWN
 
 
 class Ideal:
-    """One group and some partitions of one topic; every operation ends before the next begins."""
+    """One group and some partitions of one topic; operations do not overlap."""
 
     def __init__(self) -> None:
         self._time = 0.0
-        self.history = History(self._tick)
+        self.history = OperationHistory(self._tick)
         self.logs: dict[TopicPartition, list[int]] = {}
         self.committed: dict[TopicPartition, int] = {}
         self._sequences: dict[tuple[int, TopicPartition], int] = {}
@@ -51,9 +51,9 @@ class Ideal:
         client: str,
         asked: Asked,
         got: Got | None = None,
-        outcome: Outcome = OK,
+        outcome: OperationOutcome = OK,
         why: str = "",
-    ) -> Operation:
+    ) -> ClientOperation:
         operation = self.history.begin(client, asked)
         self.history.end(operation, outcome, got, why)
         return operation
@@ -63,12 +63,12 @@ class Ideal:
         count: int = 1,
         *,
         at: TopicPartition = AT,
-        outcome: Outcome = OK,
+        outcome: OperationOutcome = OK,
         acks: int = -1,
         producer: int = 1,
         is_there: bool | None = None,
-    ) -> Operation:
-        """Values that are in the log, unless it failed or `is_there` says otherwise."""
+    ) -> ClientOperation:
+        """Send values; they are in the log unless the send failed or `is_there` is False."""
         log = self.logs.setdefault(at, [])
         sequence = self._sequences.get((producer, at), 0)
         self._sequences[producer, at] = sequence + count
@@ -82,7 +82,7 @@ class Ideal:
     def poll(
         self, position: int = 0, most: int = 100, *, at: TopicPartition = AT, group: str = ""
     ) -> int:
-        """Read on; the position to go on from."""
+        """Poll; return the next position."""
         log = self.logs.setdefault(at, [])
         records = tuple(enumerate(log))[position : position + most]
         if records:
@@ -97,17 +97,22 @@ class Ideal:
         at: TopicPartition = AT,
         high_watermark: int = 1000,
         group: str = "",
-    ) -> Operation:
+    ) -> ClientOperation:
         asked = Poll(at, TOPIC_ID, position, group)
         return self.done("consumer", asked, Polled(tuple(records), high_watermark, 0))
 
-    def owned(self, member: str, *partitions: TopicPartition) -> Operation:
+    def owned(self, member: str, *partitions: TopicPartition) -> ClientOperation:
         got = Owned(member, self.generation, tuple(partitions))
         return self.done(member, Own(GROUP), got)
 
     def commit(
-        self, offset: int, *, at: TopicPartition = AT, outcome: Outcome = OK, member: str = "member"
-    ) -> Operation:
+        self,
+        offset: int,
+        *,
+        at: TopicPartition = AT,
+        outcome: OperationOutcome = OK,
+        member: str = "member",
+    ) -> ClientOperation:
         if outcome is OK:
             self.committed[at] = offset
         asked = Commit(GROUP, member, self.generation, ((at, offset),))
@@ -119,24 +124,24 @@ class Ideal:
         return found
 
     @property
-    def final(self) -> Final:
-        return Final(
+    def final(self) -> FinalState:
+        return FinalState(
             tuple(
                 FinalPartition(at, TOPIC_ID, len(log), tuple(enumerate(log)))
                 for at, log in self.logs.items()
             )
         )
 
-    def found(self) -> list[Kind]:
-        """The kinds of what checkers find, each once."""
+    def found(self) -> list[ViolationKind]:
+        """The distinct kinds of violations found."""
         return found(self.history, self.final)
 
 
-def found(history: History, final: Final) -> list[Kind]:
+def found(history: OperationHistory, final: FinalState) -> list[ViolationKind]:
     return list(dict.fromkeys(violation.kind for violation in check(history, final)))
 
 
-def with_replicas(final: Final, **replicas: bytes) -> Final:
+def with_replicas(final: FinalState, **replicas: bytes) -> FinalState:
     """The first partition with these logs, by broker."""
     logs = {int(broker.removeprefix("broker_")): log for broker, log in replicas.items()}
-    return Final((replace(final.partitions[0], replicas=logs), *final.partitions[1:]))
+    return FinalState((replace(final.partitions[0], replicas=logs), *final.partitions[1:]))

@@ -1,4 +1,4 @@
-"""What an administrator of the simulation asks for, and what is written down of it."""
+"""The simulated admin client against a real cluster: operations and their outcomes."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers.history import Operation, Outcome
+from barnabas.sim.checkers.history import ClientOperation, OperationOutcome
 from barnabas.sim.clients.admin_client import Admin
 from barnabas.testing import Cluster
 from tests.sim.test_client_connections import bootstrap, new_history, run
@@ -20,10 +20,10 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def administer(cluster: Cluster, act: Callable[[Admin], Awaitable[None]]) -> list[Operation]:
-    """What the history has after the administrator has acted."""
+def administer(cluster: Cluster, act: Callable[[Admin], Awaitable[None]]) -> list[ClientOperation]:
+    """The history after the admin client's operations."""
 
-    async def scenario() -> list[Operation]:
+    async def scenario() -> list[ClientOperation]:
         history = new_history()
         admin = Admin("admin", bootstrap(cluster), Random(1), history)
         try:
@@ -35,7 +35,7 @@ def administer(cluster: Cluster, act: Callable[[Admin], Awaitable[None]]) -> lis
     return run(scenario())
 
 
-def test_a_topic_is_made_grown_moved_and_deleted(cluster: Cluster) -> None:
+def test_a_topic_is_created_grown_reassigned_and_deleted(cluster: Cluster) -> None:
     async def act(admin: Admin) -> None:
         await admin.create(AT.topic, 1, 2, {"retention.ms": "-1"})
         await admin.grow(AT.topic, 2)
@@ -47,14 +47,14 @@ def test_a_topic_is_made_grown_moved_and_deleted(cluster: Cluster) -> None:
         await admin.delete(AT.topic)
 
     operations = administer(cluster, act)
-    assert [(each.outcome, each.why) for each in operations] == [(Outcome.OK, "")] * 5
+    assert [(each.outcome, each.why) for each in operations] == [(OperationOutcome.OK, "")] * 5
 
 
 def is_on(admin: Admin, brokers: tuple[int, ...]) -> bool:
     return admin.connections.topics[AT.topic][AT.partition].replicas == brokers
 
 
-def test_what_the_cluster_refuses_has_failed(cluster: Cluster) -> None:
+def test_a_rejected_operation_has_failed(cluster: Cluster) -> None:
     async def act(admin: Admin) -> None:
         await admin.delete("unknown")
         await admin.grow("unknown", 2)
@@ -63,15 +63,15 @@ def test_what_the_cluster_refuses_has_failed(cluster: Cluster) -> None:
         await admin.create("large", 1, 9)
 
     operations = administer(cluster, act)
-    assert {each.outcome for each in operations} == {Outcome.FAILED}
+    assert {each.outcome for each in operations} == {OperationOutcome.FAILED}
     assert operations[-1].why == "invalid_replication_factor"
 
 
-def test_what_a_former_controller_was_asked_may_have_been_done(cluster: Cluster) -> None:
+def test_the_outcome_of_a_request_to_a_past_controller_is_unknown(cluster: Cluster) -> None:
     cluster.fail_next("create_topics", "not_controller")
 
     async def act(admin: Admin) -> None:
         await admin.create("late", 1, 1)
 
     (operation,) = administer(cluster, act)
-    assert (operation.outcome, operation.why) == (Outcome.UNKNOWN, "not_controller")
+    assert (operation.outcome, operation.why) == (OperationOutcome.UNKNOWN, "not_controller")

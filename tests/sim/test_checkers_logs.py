@@ -1,4 +1,4 @@
-"""What logs must have at the end, of compacted topics and old records too, on every replica."""
+"""Checks of final logs: compaction, deletion of old records, replicas."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers.all_checkers import check
 from barnabas.sim.checkers.history import COMPACTED, FADING, RETAINED_BYTES, Trim, key_of
-from barnabas.sim.checkers.violations import Final, FinalPartition, Kind
+from barnabas.sim.checkers.violations import FinalPartition, FinalState, ViolationKind
 from barnabas.wire.records.records import Record, build_batch
 from tests.sim.histories import GROUP, TOPIC_ID, Ideal, found, with_replicas
 
@@ -24,34 +24,34 @@ def of_one_key(ideal: Ideal) -> list[int]:
     return [offset for offset, value in enumerate(values) if key_of(value) == key_of(values[-1])]
 
 
-def compacted(ideal: Ideal, *gone: int) -> Final:
+def compacted(ideal: Ideal, *gone: int) -> FinalState:
     log = ideal.logs[ACCOUNT]
     records = tuple((offset, value) for offset, value in enumerate(log) if offset not in gone)
-    return Final((FinalPartition(ACCOUNT, TOPIC_ID, len(log), records),))
+    return FinalState((FinalPartition(ACCOUNT, TOPIC_ID, len(log), records),))
 
 
-def test_a_compacted_log_may_lack_what_was_superseded() -> None:
+def test_a_compacted_log_may_lack_superseded_records() -> None:
     ideal = Ideal()
     *superseded, _ = of_one_key(ideal)
     assert len(superseded) == 2
     assert found(ideal.history, compacted(ideal, *superseded)) == []
 
 
-def test_a_compacted_log_must_have_the_last_of_each_key() -> None:
+def test_a_compacted_log_must_have_the_last_record_of_each_key() -> None:
     ideal = Ideal()
     *_, last = of_one_key(ideal)
-    assert found(ideal.history, compacted(ideal, last)) == [Kind.LOST]
+    assert found(ideal.history, compacted(ideal, last)) == [ViolationKind.LOST]
 
 
-def test_what_a_compacted_log_has_must_be_where_it_was() -> None:
+def test_records_of_a_compacted_log_keep_their_offsets() -> None:
     ideal = Ideal()
     of_one_key(ideal)
     ideal.poll(at=ACCOUNT)
     ideal.logs[ACCOUNT][3:5] = reversed(ideal.logs[ACCOUNT][3:5])
-    assert Kind.INCONSISTENT in found(ideal.history, compacted(ideal))
+    assert ViolationKind.INCONSISTENT in found(ideal.history, compacted(ideal))
 
 
-def test_a_reader_and_a_group_may_skip_what_was_compacted_away() -> None:
+def test_readers_may_skip_compacted_records() -> None:
     ideal = Ideal()
     of_one_key(ideal)
     records = list(enumerate(ideal.logs[ACCOUNT]))
@@ -67,35 +67,35 @@ def test_replicas_of_a_compacted_log_may_differ() -> None:
     assert found(ideal.history, final) == []
 
 
-# -- what goes by its age ----------------------------------------------------
+# -- deletion of old records -------------------------------------------------
 
 
-def faded(ideal: Ideal, log_start: int, kept: int = RETAINED_BYTES) -> Final:
-    """Ten records without the first, of which so many bytes are left."""
+def faded(ideal: Ideal, log_start: int, kept: int = RETAINED_BYTES) -> FinalState:
+    """Ten records without those before `log_start`, with `kept` bytes left."""
     ideal.send(10, at=EVENT)
     records = tuple(enumerate(ideal.logs[EVENT]))[log_start:]
     end = FinalPartition(EVENT, TOPIC_ID, 10, records, log_start, replicas={0: bytes(kept)})
-    return Final((end,))
+    return FinalState((end,))
 
 
-def test_the_oldest_records_may_go_if_enough_is_left_or_someone_asked() -> None:
+def test_the_oldest_records_may_be_deleted_by_size_or_on_request() -> None:
     by_size, by_wish = Ideal(), Ideal()
     assert found(by_size.history, faded(by_size, 4)) == []
     by_wish.done("admin", Trim(EVENT, 4))
     assert found(by_wish.history, faded(by_wish, 4, kept=10)) == []
 
 
-def test_more_than_was_asked_for_must_not_go() -> None:
+def test_no_more_records_are_deleted_than_requested() -> None:
     ideal = Ideal()
     ideal.done("admin", Trim(EVENT, 3))
-    assert found(ideal.history, faded(ideal, 4, kept=10)) == [Kind.DELETED]
+    assert found(ideal.history, faded(ideal, 4, kept=10)) == [ViolationKind.DELETED]
 
 
-def test_what_is_after_the_first_that_is_left_must_be_there() -> None:
+def test_records_after_the_log_start_must_be_present() -> None:
     ideal = Ideal()
     (end,) = faded(ideal, 4).partitions
-    holed = Final((replace(end, records=(*end.records[:2], *end.records[3:])),))
-    assert found(ideal.history, holed) == [Kind.SKIPPED, Kind.LOST]
+    holed = FinalState((replace(end, records=(*end.records[:2], *end.records[3:])),))
+    assert found(ideal.history, holed) == [ViolationKind.SKIPPED, ViolationKind.LOST]
 
 
 # -- replicas ----------------------------------------------------------------
@@ -105,7 +105,7 @@ def batch(offset: int, value: bytes) -> bytes:
     return bytes(build_batch([Record(offset, 0, None, value)], base_offset=offset))
 
 
-def test_replicas_that_are_the_same_pass() -> None:
+def test_equal_replicas_pass() -> None:
     ideal = Ideal()
     ideal.send(2)
     log = batch(0, b"a") + batch(1, b"b")
@@ -113,20 +113,20 @@ def test_replicas_that_are_the_same_pass() -> None:
 
 
 @pytest.mark.parametrize("topic", ["orders", COMPACTED])
-def test_a_replica_that_is_not_there_is_told(topic: str) -> None:
+def test_a_missing_replica_is_reported(topic: str) -> None:
     end = FinalPartition(
         TopicPartition(topic, 0), TOPIC_ID, 0, (), assigned=(0, 1, 2), replicas={0: b"", 2: b""}
     )
-    (violation,) = check(Ideal().history, Final((end,)))
-    assert (violation.kind, violation.facts) == (Kind.MISSING, f"{topic}-0 on broker 1")
+    (violation,) = check(Ideal().history, FinalState((end,)))
+    assert (violation.kind, violation.facts) == (ViolationKind.MISSING, f"{topic}-0 on broker 1")
 
 
 @pytest.mark.parametrize("other", [b"", batch(0, b"a"), batch(0, b"a") + batch(1, b"c")])
-def test_replicas_that_differ_are_told_with_the_offset(other: bytes) -> None:
+def test_different_replicas_are_reported_with_the_offset(other: bytes) -> None:
     ideal = Ideal()
     ideal.send(2)
     log = batch(0, b"a") + batch(1, b"b")
     final = with_replicas(ideal.final, broker_0=log, broker_1=log, broker_2=other)
     (violation,) = check(ideal.history, final)
-    assert violation.kind is Kind.DIVERGED
+    assert violation.kind is ViolationKind.DIVERGED
     assert f"first at offset {1 if other else 0}" in str(violation)

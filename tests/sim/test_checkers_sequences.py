@@ -1,4 +1,4 @@
-"""A producer was told that a batch is missing: whether that can be where logs lose their start."""
+"""Out-of-order errors after the deletion of old records."""
 
 from dataclasses import replace
 
@@ -6,20 +6,20 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers.history import FADING, Trim
-from barnabas.sim.checkers.violations import Final, Kind
+from barnabas.sim.checkers.violations import FinalState, ViolationKind
 from tests.sim.histories import UNKNOWN, Ideal, found
 
 AT = TopicPartition(FADING, 0)
 
 
-def without_first(final: Final, count: int) -> Final:
+def without_first(final: FinalState, count: int) -> FinalState:
     (end,) = final.partitions
-    return Final((replace(end, records=end.records[count:], log_start=count),))
+    return FinalState((replace(end, records=end.records[count:], log_start=count),))
 
 
-@pytest.mark.parametrize(("deleted", "kinds"), [(2, [Kind.FORGOTTEN]), (3, []), (5, [])])
-def test_what_was_there_with_a_later_one_may_be_deleted_by_now(
-    deleted: int, kinds: list[Kind]
+@pytest.mark.parametrize(("deleted", "kinds"), [(2, [ViolationKind.FORGOTTEN]), (3, []), (5, [])])
+def test_a_producers_last_batch_may_have_been_deleted(
+    deleted: int, kinds: list[ViolationKind]
 ) -> None:
     ideal = Ideal()
     ideal.send(2, at=AT)

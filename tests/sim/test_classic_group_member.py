@@ -1,4 +1,4 @@
-"""Members of groups in the simulation: what they are given, commit, recall and write down."""
+"""Simulated group members against a real cluster: assignments, commits, fencing."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,17 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.checkers.group_checkers import check_groups
-from barnabas.sim.checkers.history import Commit, History, Hold, Outcome, Own, Owned
-from barnabas.sim.checkers.violations import Kind
-from barnabas.sim.clients.classic_group_member import Member
-from barnabas.sim.clients.consumer_group_member import ConsumerMember
+from barnabas.sim.checkers.history import (
+    Commit,
+    Hold,
+    OperationHistory,
+    OperationOutcome,
+    Own,
+    Owned,
+)
+from barnabas.sim.checkers.violations import ViolationKind
+from barnabas.sim.clients.classic_group_member import SimClassicMember
+from barnabas.sim.clients.consumer_group_member import SimConsumerMember
 from barnabas.sim.clients.group_membership import MustJoin
 from barnabas.testing import Cluster
 from tests.sim.test_client_connections import bootstrap, new_history, run
@@ -26,12 +33,14 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def member(cluster: Cluster, history: History, group: str, name: str = "member") -> Member:
-    return Member(name, group, bootstrap(cluster), Random(1), history)
+def member(
+    cluster: Cluster, history: OperationHistory, group: str, name: str = "member"
+) -> SimClassicMember:
+    return SimClassicMember(name, group, bootstrap(cluster), Random(1), history)
 
 
-async def joined(member: Member) -> Owned:
-    """What the member owns, as soon as it can join."""
+async def joined(member: SimClassicMember) -> Owned:
+    """The member's assignment, once it has joined."""
     while True:
         try:
             return await member.join()
@@ -39,7 +48,7 @@ async def joined(member: Member) -> Owned:
             await member.connections.back_off()
 
 
-def test_a_member_alone_owns_all_and_recalls_what_it_committed(
+def test_a_single_member_owns_all_partitions_and_fetches_its_commits(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -55,12 +64,12 @@ def test_a_member_alone_owns_all_and_recalls_what_it_committed(
         assert (await joined(alone)).partitions == (ONE, TWO)
         await alone.leave()
         alone.close()
-        assert list(check_groups(history))[1:] == [], "but for having read nothing"
+        assert list(check_groups(history))[1:] == [], "except for reading nothing"
 
     run(scenario())
 
 
-def test_who_is_left_behind_by_a_generation_is_refused_and_must_join(cluster: Cluster) -> None:
+def test_a_member_of_an_older_generation_is_fenced_and_must_join(cluster: Cluster) -> None:
     async def scenario() -> None:
         history = new_history()
         first = member(cluster, history, "left", "first")
@@ -72,7 +81,7 @@ def test_who_is_left_behind_by_a_generation_is_refused_and_must_join(cluster: Cl
         with pytest.raises(MustJoin):
             await first.commit({ONE: 3})
         *_, (refused, _) = history.of(Commit)
-        assert refused.outcome is Outcome.FAILED
+        assert refused.outcome is OperationOutcome.FAILED
         await second.leave()
         first.close()
         second.close()
@@ -93,25 +102,25 @@ def test_a_commit_without_an_answer_ends_the_membership(cluster: Cluster) -> Non
         generations = [op.got.generation for op, _ in history.of(Own) if isinstance(op.got, Owned)]
         assert (await joined(alone)).generation > max(generations)
         *_, (unsure, _) = history.of(Commit)
-        assert unsure.outcome is Outcome.UNKNOWN
+        assert unsure.outcome is OperationOutcome.UNKNOWN
         await alone.leave()
         alone.close()
 
     run(scenario())
 
 
-def newer(cluster: Cluster, history: History, group: str, name: str) -> ConsumerMember:
-    return ConsumerMember(name, group, bootstrap(cluster), Random(1), history)
+def newer(cluster: Cluster, history: OperationHistory, group: str, name: str) -> SimConsumerMember:
+    return SimConsumerMember(name, group, bootstrap(cluster), Random(1), history)
 
 
-async def settled(members: list[ConsumerMember], count: int) -> None:
-    """Let all tell what they own until each owns so many partitions."""
+async def settled(members: list[SimConsumerMember], count: int) -> None:
+    """Send heartbeats until each member owns this many partitions."""
     while any(each.owned is None or len(each.owned.partitions) != count for each in members):
         for each in members:
             await each.heartbeat()
 
 
-def test_members_that_are_assigned_by_the_coordinator_share_what_there_is(
+def test_consumer_group_members_share_the_partitions(
     cluster: Cluster,
 ) -> None:
     async def scenario() -> None:
@@ -136,20 +145,20 @@ def test_members_that_are_assigned_by_the_coordinator_share_what_there_is(
         await second.leave()
         first.close()
         second.close()
-        assert {each.kind for each in check_groups(history)} == {Kind.GROUP_SKIPPED}
+        assert {each.kind for each in check_groups(history)} == {ViolationKind.GROUP_SKIPPED}
         assert len({hold.member for _, hold in history.of(Hold)}) == 2
 
     run(scenario())
 
 
-def test_a_member_that_was_fenced_is_another_when_it_joins_again(cluster: Cluster) -> None:
+def test_a_fenced_member_rejoins_with_a_new_id(cluster: Cluster) -> None:
     async def scenario() -> None:
         history = new_history()
         alone = newer(cluster, history, "fenced", "alone")
         before = await alone.join()
         cluster.fail_next("consumer_group_heartbeat", "coordinator_not_available")
         await alone.heartbeat()
-        assert alone.owned == before, "whoever hears nothing may still be a member"
+        assert alone.owned == before, "without an answer it may still be a member"
         cluster.fail_next("consumer_group_heartbeat", "fenced_member_epoch")
         with pytest.raises(MustJoin):
             await alone.heartbeat()

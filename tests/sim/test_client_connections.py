@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers.history import History, Outcome, Poll, Polled, Send
+from barnabas.sim.checkers.history import OperationHistory, OperationOutcome, Poll, Polled, Send
 from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.clients.client_connections import Address
 from barnabas.sim.clients.consumer_client import Consumer
@@ -39,15 +39,15 @@ def run(scenario: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(bounded())
 
 
-def new_history() -> History:
-    return History(asyncio.get_running_loop().time)
+def new_history() -> OperationHistory:
+    return OperationHistory(asyncio.get_running_loop().time)
 
 
-def sent(history: History) -> list[int]:
+def sent(history: OperationHistory) -> list[int]:
     return [value for _, send in history.of(Send) for value in send.values]
 
 
-def polled(history: History, at: TopicPartition) -> list[tuple[int, int]]:
+def polled(history: OperationHistory, at: TopicPartition) -> list[tuple[int, int]]:
     return [
         record
         for operation, poll in history.of(Poll)
@@ -56,7 +56,9 @@ def polled(history: History, at: TopicPartition) -> list[tuple[int, int]]:
     ]
 
 
-async def read(cluster: Cluster, history: History, at: TopicPartition, count: int) -> list[int]:
+async def read(
+    cluster: Cluster, history: OperationHistory, at: TopicPartition, count: int
+) -> list[int]:
     """The values of a partition, when there are so many."""
     consumer = Consumer("consumer", bootstrap(cluster), Random(2), history)
     consumer.assign({at: 0})
@@ -79,7 +81,7 @@ def test_what_a_producer_sends_a_consumer_reads_in_order(cluster: Cluster, acks:
         assert await read(cluster, history, at, 7) == sent(history) == [1, 2, 3, 4, 5, 6, 7]
         producer.close()
         outcomes = {operation.outcome for operation, _ in history.of(Send)}
-        assert outcomes == {Outcome.OK if acks else Outcome.UNKNOWN}
+        assert outcomes == {OperationOutcome.OK if acks else OperationOutcome.UNKNOWN}
 
     run(scenario())
 
@@ -115,8 +117,10 @@ def test_after_a_refusal_the_producer_goes_on_in_another_epoch(cluster: Cluster)
         assert await producer.send(at, [1])
         producer.close()
         (_, first), (refused, _), (after, _), (_, last) = history.of(Send)
-        assert (refused.outcome, refused.why) == (Outcome.FAILED, "message_too_large")
-        assert after.outcome is Outcome.FAILED, "its turn comes only after the one that was refused"
+        assert (refused.outcome, refused.why) == (OperationOutcome.FAILED, "message_too_large")
+        assert after.outcome is OperationOutcome.FAILED, (
+            "its turn comes only after the one that was refused"
+        )
         assert first.producer_epoch < last.producer_epoch or (first.producer_id != last.producer_id)
         assert len(await read(cluster, history, at, 2)) == 2
 
@@ -137,8 +141,8 @@ def test_a_consumer_goes_on_from_the_first_record_that_is_left(
         consumer = Consumer("consumer", bootstrap(cluster), Random(2), history, by_name=by_name)
         assert await producer.send(at, [5])
         await admin.connections.refresh()
-        assert (await admin.trim(at, 3)).outcome is Outcome.OK
-        assert (await admin.trim(at, 6)).outcome is Outcome.FAILED
+        assert (await admin.trim(at, 3)).outcome is OperationOutcome.OK
+        assert (await admin.trim(at, 6)).outcome is OperationOutcome.FAILED
         consumer.assign({at: 0})
         while consumer.positions[at] < 5:
             await consumer.poll()

@@ -1,4 +1,4 @@
-"""What a group must not do: own a partition twice, forget what it committed, skip a record."""
+"""Violations of groups: double ownership, lost commits, skipped records."""
 
 import uuid
 
@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers.history import Hold, Owned
-from barnabas.sim.checkers.violations import Kind
+from barnabas.sim.checkers.violations import ViolationKind
 from tests.sim.histories import AT, FAILED, GROUP, OTHER, TOPIC_ID, UNKNOWN, Ideal
 
 
@@ -18,7 +18,7 @@ def test_a_partition_must_not_be_owned_twice_in_a_generation() -> None:
     ideal.owned("two", AT)
     assert ideal.found() == []
     ideal.owned("one", AT)
-    assert ideal.found() == [Kind.OWNED_TWICE]
+    assert ideal.found() == [ViolationKind.OWNED_TWICE]
 
 
 def held(
@@ -32,7 +32,7 @@ def held(
     ideal.done(member, asked, Owned(member, epoch, tuple(partitions)))
 
 
-def test_a_partition_may_go_from_one_member_to_the_next() -> None:
+def test_a_partition_may_move_from_one_member_to_the_next() -> None:
     ideal = Ideal()
     for member in ("one", "one", "two", "two", "one"):
         held(ideal, member, AT)
@@ -40,14 +40,14 @@ def test_a_partition_may_go_from_one_member_to_the_next() -> None:
     assert ideal.found() == []
 
 
-def test_a_partition_must_not_be_given_to_another_member_before_it_is_given_up() -> None:
+def test_a_partition_must_be_revoked_before_another_member_owns_it() -> None:
     ideal = Ideal()
     for member in ("one", "two", "one"):
         held(ideal, member, AT)
-    assert ideal.found() == [Kind.OWNED_TWICE]
+    assert ideal.found() == [ViolationKind.OWNED_TWICE]
 
 
-def test_a_partition_of_a_topic_that_was_made_anew_is_another_one() -> None:
+def test_a_partition_of_a_recreated_topic_is_another_one() -> None:
     ideal = Ideal()
     held(ideal, "one", AT)
     held(ideal, "two", AT, topic_id=uuid.UUID(int=8))
@@ -55,14 +55,14 @@ def test_a_partition_of_a_topic_that_was_made_anew_is_another_one() -> None:
     assert ideal.found() == []
     held(ideal, "two", AT)
     held(ideal, "one", AT)
-    assert ideal.found() == [Kind.OWNED_TWICE]
+    assert ideal.found() == [ViolationKind.OWNED_TWICE]
 
 
 def test_an_epoch_of_a_member_must_not_go_back() -> None:
     ideal = Ideal()
     held(ideal, "one", AT, epoch=3)
     held(ideal, "one", AT, epoch=2)
-    assert ideal.found() == [Kind.GENERATION_WENT_BACK]
+    assert ideal.found() == [ViolationKind.GENERATION_WENT_BACK]
 
 
 def test_a_generation_must_not_go_back() -> None:
@@ -71,10 +71,10 @@ def test_a_generation_must_not_go_back() -> None:
     ideal.owned("one", AT)
     ideal.generation = 1
     ideal.owned("one", AT)
-    assert ideal.found() == [Kind.GENERATION_WENT_BACK]
+    assert ideal.found() == [ViolationKind.GENERATION_WENT_BACK]
 
 
-def test_a_member_that_joined_before_may_hear_of_its_generation_later() -> None:
+def test_a_member_that_joined_earlier_may_get_its_generation_later() -> None:
     ideal = Ideal()
     late = ideal.owned("one", AT)
     ideal.generation += 1
@@ -83,15 +83,15 @@ def test_a_member_that_joined_before_may_hear_of_its_generation_later() -> None:
     assert ideal.found() == []
 
 
-def test_what_a_group_committed_must_be_remembered() -> None:
+def test_a_committed_offset_must_not_be_lost() -> None:
     ideal = Ideal()
     ideal.send(5)
     ideal.commit(ideal.poll(group=GROUP))
     ideal.recall(offset=-1)
-    assert ideal.found() == [Kind.COMMIT_WENT_BACK]
+    assert ideal.found() == [ViolationKind.COMMIT_WENT_BACK]
 
 
-def test_a_commit_of_which_nothing_was_heard_may_count_or_not() -> None:
+def test_an_unanswered_commit_may_count_or_not() -> None:
     ideal = Ideal()
     ideal.send(5)
     ideal.commit(ideal.poll(group=GROUP, most=2))
@@ -102,14 +102,14 @@ def test_a_commit_of_which_nothing_was_heard_may_count_or_not() -> None:
 
 
 @pytest.mark.parametrize("offset", [3, 5])
-def test_an_offset_that_nobody_committed_must_not_be_remembered(offset: int) -> None:
+def test_an_offset_that_was_never_committed_must_not_be_returned(offset: int) -> None:
     ideal = Ideal()
     ideal.send(5)
     ideal.poll(group=GROUP)
     ideal.commit(2)
     ideal.commit(5, outcome=FAILED)
     ideal.recall(offset=offset)
-    assert ideal.found() == [Kind.COMMIT_INVENTED]
+    assert ideal.found() == [ViolationKind.COMMIT_INVENTED]
 
 
 def test_a_group_must_not_skip_a_record() -> None:
@@ -118,4 +118,4 @@ def test_a_group_must_not_skip_a_record() -> None:
     ideal.poll(0, 2, group=GROUP)
     ideal.poll(3, group=GROUP)
     ideal.commit(5)
-    assert ideal.found() == [Kind.GROUP_SKIPPED]
+    assert ideal.found() == [ViolationKind.GROUP_SKIPPED]

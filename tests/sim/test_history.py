@@ -1,4 +1,4 @@
-"""The record of what clients did: what each end of an operation says, and that values survive."""
+"""The history of operations, and the encoding of values in records."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +7,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers.history import (
     NOT_OURS,
     Delete,
-    History,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Send,
     Sent,
     payload,
@@ -19,30 +19,30 @@ AT = TopicPartition("orders", 0)
 SEND = Send(AT, (1, 2), -1, 7, 0, 0)
 
 
-def test_what_has_not_ended_may_still_happen() -> None:
-    operation = History(lambda: 1.0).begin("producer-1", SEND)
-    assert operation.outcome is Outcome.UNKNOWN
+def test_an_operation_that_has_not_ended_is_unknown() -> None:
+    operation = OperationHistory(lambda: 1.0).begin("producer-1", SEND)
+    assert operation.outcome is OperationOutcome.UNKNOWN
     assert "never" in str(operation)
 
 
-def test_an_operation_ends_with_what_came_of_it_and_when() -> None:
+def test_an_ended_operation_has_outcome_result_and_time() -> None:
     times = iter([1.0, 2.5])
-    history = History(lambda: next(times))
+    history = OperationHistory(lambda: next(times))
     operation = history.begin("producer-1", SEND)
-    history.end(operation, Outcome.OK, Sent(17))
+    history.end(operation, OperationOutcome.OK, Sent(17))
     assert (operation.began, operation.ended, operation.got) == (1.0, 2.5, Sent(17))
 
 
-def test_operations_are_found_by_what_they_asked() -> None:
-    history = History(lambda: 0.0)
+def test_operations_are_found_by_request_type() -> None:
+    history = OperationHistory(lambda: 0.0)
     history.begin("admin", Delete("orders"))
     sent = history.begin("producer-1", SEND)
     assert list(history.of(Send)) == [(sent, SEND)]
     assert [line.split()[2] for line in history.lines()] == ["admin", "producer-1"]
 
 
-def test_no_value_is_given_twice() -> None:
-    history = History(lambda: 0.0)
+def test_new_values_are_unique() -> None:
+    history = OperationHistory(lambda: 0.0)
     assert len({history.new_value() for _ in range(100)}) == 100
 
 
@@ -52,7 +52,9 @@ def test_a_record_carries_its_value(value: int) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(0, 200), st.integers(1, 255))
-def test_a_record_with_a_changed_byte_is_not_ours_or_another(value: int, at: int, by: int) -> None:
+def test_a_record_with_a_changed_byte_does_not_carry_its_value(
+    value: int, at: int, by: int
+) -> None:
     damaged = bytearray(payload(value))
     damaged[at % len(damaged)] ^= by
     assert value_of(bytes(damaged)) != value

@@ -1,4 +1,4 @@
-"""One seed is one history, byte for byte, whatever else differs between two processes."""
+"""Determinism: a seed gives the same history, byte for byte, in every process."""
 
 import json
 import os
@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from barnabas.sim.seed_runner import play
+from barnabas.sim.seed_runner import run_seed
 
 pytestmark = pytest.mark.timeout(600)
 
 SEEDS = (2, 19, 23)
 _REPLAY = """
 import json
-from barnabas.sim.seed_runner import play
+from barnabas.sim.seed_runner import run_seed
 print(json.dumps([[r.digest, [str(line) for line in r.lines], r.steps, list(r.broken)]
-                  for r in map(play, {seeds})]))
+                  for r in map(run_seed, {seeds})]))
 """
 
 
@@ -29,9 +29,8 @@ def replayed(seeds: tuple[int, ...], **environment: str) -> "subprocess.Popen[st
     )
 
 
-def test_a_seed_is_the_same_history_in_every_process() -> None:
-    # In another order, too: what a process did before must not matter. Nor whether the machine
-    # had a compiler.
+def test_a_seed_has_the_same_history_in_every_process() -> None:
+    # In another order, too: neither earlier runs in the process nor compiled modules matter.
     processes = [
         replayed(SEEDS, PYTHONHASHSEED="1"),
         replayed(SEEDS[::-1], PYTHONHASHSEED="4242", BARNABAS_PURE="1"),
@@ -43,5 +42,5 @@ def test_a_seed_is_the_same_history_in_every_process() -> None:
     assert len({digest for digest, *_ in one}) == len(SEEDS)
 
 
-def test_another_seed_is_another_history() -> None:
-    assert play(5, 5.0).digest == play(5, 5.0).digest != play(6, 5.0).digest
+def test_another_seed_has_another_history() -> None:
+    assert run_seed(5, 5.0).digest == run_seed(5, 5.0).digest != run_seed(6, 5.0).digest

@@ -1,4 +1,4 @@
-"""Each safeguard acts where it should, and not when it is switched off: what it is there for."""
+"""Each safeguard acts where it should, and does not when disabled."""
 
 import asyncio
 from dataclasses import replace
@@ -49,9 +49,7 @@ def logs_in(folder: Path, safeguards: Safeguards) -> Logs:
 
 
 @pytest.mark.parametrize("in_force", BOTH)
-def test_a_leader_does_not_overwrite_in_sync_replicas_that_it_has_not_seen(
-    tmp_path: Path, in_force: bool
-) -> None:
+def test_a_leader_does_not_overwrite_a_newer_isr(tmp_path: Path, in_force: bool) -> None:
     async def scenario() -> layout.LeaderAndIsr:
         path, session = paths.partition_state_path(PARTITION), Tree().session()
         newer = layout.LeaderAndIsr(F2, LeaderEpoch(5), 7, (F2,))
@@ -73,7 +71,7 @@ def test_a_leader_does_not_overwrite_in_sync_replicas_that_it_has_not_seen(
 
 
 @pytest.mark.parametrize("in_force", BOTH)
-def test_a_controller_of_the_past_is_refused(in_force: bool) -> None:
+def test_a_past_controller_is_fenced(in_force: bool) -> None:
     safeguards = Safeguards(controller_epoch_fence=in_force)
     environment = Mock(safeguards=safeguards)
     parts: list[Any] = [ME, *(Mock() for _ in range(7)), environment, Mock()]
@@ -88,9 +86,7 @@ def test_a_controller_of_the_past_is_refused(in_force: bool) -> None:
 
 
 @pytest.mark.parametrize("in_force", BOTH)
-def test_a_recovery_point_tells_of_nothing_that_was_not_flushed(
-    tmp_path: Path, in_force: bool
-) -> None:
+def test_a_recovery_point_covers_only_flushed_records(tmp_path: Path, in_force: bool) -> None:
     logs = logs_in(tmp_path, Safeguards(flush_before_checkpoint=in_force))
     fill(logs.create(PARTITION, None, CONFIG), 20)
     for write in logs.checkpoints({}):
@@ -101,7 +97,7 @@ def test_a_recovery_point_tells_of_nothing_that_was_not_flushed(
 
 
 @pytest.mark.parametrize("in_force", BOTH)
-def test_too_few_in_sync_replicas_promise_nothing(tmp_path: Path, in_force: bool) -> None:
+def test_acks_all_is_rejected_below_min_insync_replicas(tmp_path: Path, in_force: bool) -> None:
     leader = leader_in(tmp_path, Safeguards(min_insync_check=in_force), ME)
     leader.log.config = replace(CONFIG, min_insync_replicas=2)
     assert leader.is_under_min_isr is in_force
@@ -111,7 +107,7 @@ def test_too_few_in_sync_replicas_promise_nothing(tmp_path: Path, in_force: bool
 
 
 @pytest.mark.parametrize("in_force", BOTH)
-def test_a_batch_that_was_sent_again_is_recognized(tmp_path: Path, in_force: bool) -> None:
+def test_a_duplicate_batch_is_recognized(tmp_path: Path, in_force: bool) -> None:
     logs = logs_in(tmp_path, Safeguards(sequence_check=in_force))
     producers = logs.create(PARTITION, None, CONFIG).producers
     first = batch(0, 3)
@@ -121,6 +117,6 @@ def test_a_batch_that_was_sent_again_is_recognized(tmp_path: Path, in_force: boo
     logs.release()
 
 
-def test_all_safeguards_are_in_force_unless_somebody_says_otherwise() -> None:
+def test_all_safeguards_are_enabled_by_default() -> None:
     assert Safeguards() == IN_FORCE
     assert all(getattr(IN_FORCE, name) for name in Safeguards.__slots__)

@@ -1,14 +1,14 @@
-"""Ordeals go on, or end, whatever an administrator does to their partition meanwhile."""
+"""Scripted faults tolerate the deletion of their partition."""
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.faults.scripted_faults import _is_settled, _leader
-from barnabas.sim.world.seed_settings import setting_of
-from barnabas.sim.world.sim_world import World
+from barnabas.sim.world.seed_settings import settings_of
+from barnabas.sim.world.sim_world import SimWorld
 
 
-def test_nobody_leads_a_partition_that_was_deleted() -> None:
+def test_a_deleted_partition_has_no_leader() -> None:
     gone = TopicPartition("gone", 0)
-    with World(setting_of(7)) as world:
+    with SimWorld(settings_of(7)) as world:
         world.loop.run_until_complete(world.loop.spawn(None, world.start()))
         assert _leader(world, gone) == -1
         assert not _is_settled(world, gone, (0, 1))

@@ -1,4 +1,4 @@
-"""Simulated clocks: what they show comes from virtual time, a seed, and who set them."""
+"""Simulated clocks: virtual time, seeded drift, and jumps."""
 
 from barnabas.base.randomness import Random
 from barnabas.sim.world.sim_clocks import DRIFT_PPM, EPOCH_MS, OFFSET_MS, SimClock, SimStopwatch
@@ -7,7 +7,7 @@ from barnabas.sim.world.sim_loop import SimLoop
 HOUR_S = 3600
 
 
-def test_clocks_of_several_hosts_drift_apart_but_no_more_than_crystals_do() -> None:
+def test_clocks_drift_apart_within_the_limit() -> None:
     loop = SimLoop()
     clocks = [SimClock(loop, Random(seed)) for seed in range(20)]
     before = [clock.now_ms() for clock in clocks]
@@ -20,7 +20,7 @@ def test_clocks_of_several_hosts_drift_apart_but_no_more_than_crystals_do() -> N
     loop.close()
 
 
-def test_a_clock_that_is_set_jumps_and_runs_on() -> None:
+def test_a_clock_jumps_and_keeps_running() -> None:
     loop = SimLoop()
     clock = SimClock(loop, Random(1))
     before = clock.now_ms()

@@ -1,4 +1,4 @@
-"""The simulated disk keeps the contract of the real one, and fails as its fault model says."""
+"""The simulated disk: the contract of a disk, and its fault model."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ from tests.disk.test_disk import (
     test_what_is_appended_can_be_read_and_survives_reopening,
 )
 
-# The contract, which is run here on the disk of this module's fixture.
+# The contract tests, run on this module's `disk` fixture.
 __all__ = [
     "test_a_small_file_is_replaced_whole",
     "test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed",
@@ -64,7 +64,7 @@ def new_file(disk: Disk, path: str) -> DataFile:
 # -- what a crash leaves -----------------------------------------------------
 
 
-def test_what_was_synced_survives_a_power_failure() -> None:
+def test_synced_bytes_survive_a_power_failure() -> None:
     for seed in MANY:
         disk = new_disk(seed)
         file = new_file(disk, "a.log")
@@ -75,7 +75,7 @@ def test_what_was_synced_survives_a_power_failure() -> None:
         assert found in (b"safe", b"safenot yet")
 
 
-def test_what_was_not_synced_survives_up_to_some_point_and_any_point_is_possible() -> None:
+def test_any_prefix_of_unsynced_writes_may_survive() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
@@ -102,7 +102,7 @@ def test_a_large_write_is_torn_at_a_sector_and_may_leave_zeros() -> None:
     assert zeros
 
 
-def test_a_truncation_that_was_not_synced_may_be_undone_and_never_follows_what_came_later() -> None:
+def test_an_unsynced_truncation_may_be_lost_with_the_writes_after_it() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
@@ -115,7 +115,7 @@ def test_a_truncation_that_was_not_synced_may_be_undone_and_never_follows_what_c
     assert found == {b"abcd", b"ab", b"abX"}
 
 
-def test_names_that_were_not_synced_appear_in_order() -> None:
+def test_unsynced_names_survive_in_order() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
@@ -126,7 +126,7 @@ def test_names_that_were_not_synced_appear_in_order() -> None:
     assert found == {(), ("a",), ("b",), ("b", "c")}
 
 
-def test_a_synced_file_is_lost_with_its_name_unless_the_folder_was_synced() -> None:
+def test_a_synced_file_is_lost_unless_its_directory_was_synced() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
@@ -136,7 +136,7 @@ def test_a_synced_file_is_lost_with_its_name_unless_the_folder_was_synced() -> N
     assert found == {None, b"x"}
 
 
-def test_a_removed_folder_may_come_back_with_all_in_it() -> None:
+def test_a_removed_directory_may_reappear_with_its_contents() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
@@ -150,7 +150,7 @@ def test_a_removed_folder_may_come_back_with_all_in_it() -> None:
     assert found == {(("t-0", "a"),), (("t-0.gone", "a"),), ()}
 
 
-def test_a_synced_replacement_is_found_whole_and_an_older_one_never() -> None:
+def test_a_synced_replacement_is_complete() -> None:
     for seed in MANY:
         disk = new_disk(seed)
         disk.replace("small", b"old")
@@ -168,7 +168,7 @@ def test_an_unsynced_replacement_leaves_the_old_the_new_or_an_empty_file() -> No
     assert found == {b"old", b"new", b""}
 
 
-def test_pages_of_mapped_memory_survive_each_for_itself() -> None:
+def test_pages_of_mapped_memory_survive_independently() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
@@ -195,7 +195,7 @@ def test_a_killed_process_loses_nothing_but_its_locks() -> None:
     assert found == {None, b"", b"unsynced"}
 
 
-def test_what_the_machine_wrote_back_by_itself_survives() -> None:
+def test_written_back_pages_survive() -> None:
     for seed in MANY:
         disk = new_disk(seed)
         disk.make_folder("t-0")
@@ -220,7 +220,7 @@ def test_a_crash_is_the_same_for_the_same_seed() -> None:
 # -- other faults ------------------------------------------------------------
 
 
-def test_an_operation_that_was_told_to_fails_as_often_and_changes_nothing(disk: SimDisk) -> None:
+def test_a_failing_operation_changes_nothing(disk: SimDisk) -> None:
     file = disk.open("a.log", create=True)
     file.append(b"kept")
     disk.fail_next("append")
@@ -232,7 +232,7 @@ def test_an_operation_that_was_told_to_fails_as_often_and_changes_nothing(disk: 
     assert disk.load("a.log") == b"keptmore"
 
 
-def test_a_full_disk_can_be_read_and_emptied_but_not_written_to(disk: SimDisk) -> None:
+def test_a_full_disk_allows_reads_and_removals_but_no_writes(disk: SimDisk) -> None:
     file = disk.open("a.log", create=True)
     file.append(b"kept")
     disk.is_full = True
@@ -253,7 +253,7 @@ def test_a_full_disk_can_be_read_and_emptied_but_not_written_to(disk: SimDisk) -
     file.append(b"x")
 
 
-def test_bits_rot_only_in_what_nobody_has_read_since_the_machine_came_up(disk: SimDisk) -> None:
+def test_bits_rot_only_in_pages_not_read_since_the_start(disk: SimDisk) -> None:
     file = new_file(disk, "a.log")
     data = bytes(3 * PAGE)
     file.append(data)

@@ -1,4 +1,4 @@
-"""The loop of a simulated world: virtual time, and hosts that crash, pause and go on."""
+"""The simulated event loop: virtual time, and hosts that crash, pause and resume."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ def loop() -> Iterator[SimLoop]:
     loop.close()
 
 
-def test_an_hour_passes_at_once_and_to_the_microsecond(loop: SimLoop) -> None:
+def test_an_hour_of_virtual_time_passes_at_once(loop: SimLoop) -> None:
     began = loop.time()
     loop.run_until_complete(asyncio.sleep(3600))
     assert 3600 <= loop.time() - began < 3600.001
@@ -31,7 +31,7 @@ def test_timers_of_one_instant_run_in_the_order_they_were_set(loop: SimLoop) -> 
     assert ran == list(range(200))
 
 
-def test_what_only_yields_does_not_stop_time(loop: SimLoop) -> None:
+def test_tasks_that_only_yield_do_not_stop_time(loop: SimLoop) -> None:
     def spin() -> None:
         if not later.done():
             loop.call_soon(spin)
@@ -59,7 +59,7 @@ def test_tasks_and_callbacks_belong_to_the_host_that_made_them(loop: SimLoop) ->
     assert seen == ["broker-7", "broker-7", "broker-7", "None"]
 
 
-def test_a_task_that_fails_unseen_is_told_of_also_after_another_host_crashed(
+def test_an_unobserved_failure_is_reported_even_after_another_host_crashed(
     loop: SimLoop,
 ) -> None:
     told: list[str] = []
@@ -81,7 +81,7 @@ def test_a_task_that_fails_unseen_is_told_of_also_after_another_host_crashed(
     assert told == ["ValueError('a bug')"]
 
 
-def test_nothing_of_a_crashed_host_runs_again_not_even_what_should_end_it(loop: SimLoop) -> None:
+def test_nothing_of_a_crashed_host_runs_again_not_even_its_cleanup(loop: SimLoop) -> None:
     ran: list[str] = []
 
     async def work(name: str) -> None:
@@ -106,7 +106,7 @@ def test_nothing_of_a_crashed_host_runs_again_not_even_what_should_end_it(loop: 
     assert ran[-1] == "again"
 
 
-def test_what_begins_while_the_world_ends_is_dropped_with_it() -> None:
+def test_tasks_started_while_the_loop_closes_are_dropped() -> None:
     loop = SimLoop()
     begun: list[asyncio.Task[None]] = []
 
@@ -125,7 +125,7 @@ def test_what_begins_while_the_world_ends_is_dropped_with_it() -> None:
     gc.collect()  # an end that is not silent fails the test
 
 
-def test_a_paused_host_finds_all_that_came_meanwhile_in_its_order(loop: SimLoop) -> None:
+def test_a_resumed_host_runs_everything_due_in_order(loop: SimLoop) -> None:
     ran: list[int] = []
 
     async def count() -> None:
@@ -144,7 +144,7 @@ def test_a_paused_host_finds_all_that_came_meanwhile_in_its_order(loop: SimLoop)
     assert ran == [0, 1, 2, 3, 99]
 
 
-def test_an_exception_that_nobody_catches_is_told_with_its_host(loop: SimLoop) -> None:
+def test_an_uncaught_exception_is_reported_with_its_host(loop: SimLoop) -> None:
     told: list[tuple[str, str]] = []
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

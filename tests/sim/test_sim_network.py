@@ -1,4 +1,4 @@
-"""The simulated network: connections as asyncio has them, and what gets in between."""
+"""The simulated network: asyncio connections and network faults."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator
@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.sim.world.sim_loop import Host, SimLoop
-from barnabas.sim.world.sim_network import Network
+from barnabas.sim.world.sim_network import SimNetwork
 
 T = TypeVar("T")
 PORT = 9092
 
 
-class Reading(asyncio.Protocol):
-    """Keeps what it hears, and how it ended."""
+class ReadingProtocol(asyncio.Protocol):
+    """Records received data and the end of the connection."""
 
     def __init__(self, echo: bool = False) -> None:
         self.heard = b""
@@ -64,10 +64,10 @@ class Two:
 
     def __init__(self, seed: int = 1) -> None:
         self.loop = SimLoop()
-        self.network = self.loop.network = Network(self.loop, Random(seed))
+        self.network = self.loop.network = SimNetwork(self.loop, Random(seed))
         self.server = self.loop.boot("server")
         self.client = self.loop.boot("client")
-        self.served: list[Reading] = []
+        self.served: list[ReadingProtocol] = []
 
     def run(self, work: Coroutine[Any, Any, T], host: Host | None = None) -> T:
         return self.loop.run_until_complete(self.loop.spawn(host, work))
@@ -76,15 +76,17 @@ class Two:
         self.run(asyncio.sleep(seconds))
 
     def listen(self, echo: bool = False) -> None:
-        def made() -> Reading:
-            self.served.append(Reading(echo))
+        def made() -> ReadingProtocol:
+            self.served.append(ReadingProtocol(echo))
             return self.served[-1]
 
         self.run(self.loop.create_server(made, "server", PORT), self.server)
 
-    def connect(self) -> Reading:
-        _, protocol = self.run(self.loop.create_connection(Reading, "server", PORT), self.client)
-        assert isinstance(protocol, Reading)
+    def connect(self) -> ReadingProtocol:
+        _, protocol = self.run(
+            self.loop.create_connection(ReadingProtocol, "server", PORT), self.client
+        )
+        assert isinstance(protocol, ReadingProtocol)
         return protocol
 
 
@@ -95,7 +97,7 @@ def two() -> Iterator[Two]:
     two.loop.close()
 
 
-def test_bytes_come_whole_and_in_order_in_pieces_cut_anywhere(two: Two) -> None:
+def test_bytes_arrive_complete_and_in_order_in_arbitrary_pieces(two: Two) -> None:
     two.listen(echo=True)
     client = two.connect()
     sent = b"".join(number.to_bytes(2, "big") * (1 + number % 7) for number in range(500))
@@ -108,7 +110,7 @@ def test_bytes_come_whole_and_in_order_in_pieces_cut_anywhere(two: Two) -> None:
     assert two.served[0].transport.get_extra_info("peername")[0] == "client"
 
 
-def test_a_protocol_with_a_buffer_of_its_own_gets_all_of_it(two: Two) -> None:
+def test_a_buffered_protocol_gets_all_bytes(two: Two) -> None:
     heard: list[Buffered] = []
 
     def made() -> Buffered:
@@ -121,7 +123,7 @@ def test_a_protocol_with_a_buffer_of_its_own_gets_all_of_it(two: Two) -> None:
     assert heard[0].heard == b"more than three bytes"
 
 
-def test_one_seed_is_one_history(two: Two) -> None:
+def test_a_seed_is_deterministic(two: Two) -> None:
     def history(seed: int) -> list[tuple[float, int]]:
         world, arrived = Two(seed), []
         world.network.on_arrival = lambda *told: arrived.append((world.loop.time(), len(told[2])))
@@ -137,20 +139,20 @@ def test_one_seed_is_one_history(two: Two) -> None:
     assert history(1) != history(2)
 
 
-def test_where_nobody_listens_a_connection_is_refused(two: Two) -> None:
+def test_a_connection_without_a_listener_is_refused(two: Two) -> None:
     with pytest.raises(ConnectionRefusedError):
         two.connect()
 
 
-def test_an_address_is_taken_once_and_only_by_its_own_host(two: Two) -> None:
+def test_an_address_is_bound_once_and_only_by_its_host(two: Two) -> None:
     two.listen()
     with pytest.raises(OSError, match="in use"):
         two.listen()
     with pytest.raises(OSError, match="assign"):
-        two.run(two.loop.create_server(Reading, "client", PORT), two.server)
+        two.run(two.loop.create_server(ReadingProtocol, "client", PORT), two.server)
 
 
-def test_whoever_closes_is_heard_to_the_end(two: Two) -> None:
+def test_data_written_before_close_arrives(two: Two) -> None:
     two.listen()
     client = two.connect()
     client.transport.write(b"last words")
@@ -160,7 +162,7 @@ def test_whoever_closes_is_heard_to_the_end(two: Two) -> None:
     assert two.served[0].ended == client.ended == [None]
 
 
-def test_whoever_does_not_read_stops_the_other_from_writing(two: Two) -> None:
+def test_a_peer_that_does_not_read_blocks_the_writer(two: Two) -> None:
     two.listen()
     client = two.connect()
     two.sleep(1)
@@ -175,7 +177,7 @@ def test_whoever_does_not_read_stops_the_other_from_writing(two: Two) -> None:
     assert len(two.served[0].heard) == 1_000_000
 
 
-def test_what_is_sent_into_a_partition_comes_when_it_is_healed(two: Two) -> None:
+def test_data_sent_into_a_partition_arrives_after_it_heals(two: Two) -> None:
     two.listen(echo=True)
     client = two.connect()
     two.network.cut("client", "server")
@@ -188,7 +190,7 @@ def test_what_is_sent_into_a_partition_comes_when_it_is_healed(two: Two) -> None
     assert not client.ended
 
 
-def test_one_way_cut_the_other_way_goes_on(two: Two) -> None:
+def test_a_one_way_partition_does_not_block_the_other_direction(two: Two) -> None:
     two.listen(echo=True)
     client = two.connect()
     two.network.cut("server", "client", both=False)
@@ -215,7 +217,7 @@ def test_a_kernel_gives_up_alone_and_the_other_side_learns_when_it_sends(two: Tw
     assert [type(error) for error in two.served[0].ended] == [ConnectionResetError]
 
 
-def test_nobody_connects_through_a_partition(two: Two) -> None:
+def test_connecting_through_a_partition_fails(two: Two) -> None:
     two.listen()
     two.network.cut("server", "client", both=False)
     with pytest.raises(TimeoutError):
@@ -224,7 +226,7 @@ def test_nobody_connects_through_a_partition(two: Two) -> None:
     two.connect()
 
 
-def test_a_process_that_dies_resets_its_connections_and_is_not_reached(two: Two) -> None:
+def test_a_process_that_dies_resets_its_connections_and_refuses_new_ones(two: Two) -> None:
     two.listen()
     client = two.connect()
     two.loop.crash("server")
@@ -253,7 +255,7 @@ def test_a_machine_that_dies_is_silent_and_resets_when_it_is_up_again(two: Two) 
     assert [type(error) for error in other.ended] == [ConnectionResetError]
 
 
-def test_a_paused_host_takes_connections_and_bytes_but_says_nothing(two: Two) -> None:
+def test_a_paused_host_accepts_connections_and_bytes_but_does_not_answer(two: Two) -> None:
     two.listen(echo=True)
     two.loop.pause("server")
     client = two.connect()
@@ -265,7 +267,7 @@ def test_a_paused_host_takes_connections_and_bytes_but_says_nothing(two: Two) ->
     assert client.heard == b"hello"
 
 
-def test_a_slow_link_takes_its_time(two: Two) -> None:
+def test_a_slow_link_delays_data(two: Two) -> None:
     two.listen()
     client = two.connect()
     two.network.slow("client", "server", 1_000)
@@ -276,7 +278,7 @@ def test_a_slow_link_takes_its_time(two: Two) -> None:
     assert len(two.served[0].heard) == 5_000
 
 
-def test_what_is_lost_comes_late(two: Two) -> None:
+def test_lost_packets_arrive_late(two: Two) -> None:
     two.listen()
     client = two.connect()
     two.network.lose("client", "server", 1.0)
@@ -287,7 +289,7 @@ def test_what_is_lost_comes_late(two: Two) -> None:
     assert two.served[0].heard == b"hello"
 
 
-def test_connections_are_reset_by_order(two: Two) -> None:
+def test_reset_closes_all_connections_between_two_hosts(two: Two) -> None:
     two.listen()
     client = two.connect()
     assert two.network.reset("client", "server") == 1

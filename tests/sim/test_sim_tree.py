@@ -1,4 +1,4 @@
-"""Simulated sessions keep the contract, and suffer as sessions with a real ensemble do."""
+"""Simulated tree sessions: the contract of Coordination, and ZooKeeper's failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -54,7 +54,7 @@ class TestInSimulation(CoordinationContract, SessionContract):
 
 
 class Two:
-    """Two hosts with a session each, of which the first is made to suffer."""
+    """Two hosts with one session each; the first gets the faults."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop

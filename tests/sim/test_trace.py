@@ -1,15 +1,15 @@
-"""What a run tells: it hears what brokers log, and leaves the logging as it was."""
+"""The trace collects the brokers' log, and restores the loggers' levels."""
 
 import logging
 
-from barnabas.sim.trace import LOGGER, Listener, Story
+from barnabas.sim.world.trace import LOGGER, Trace, TraceHandler
 
 
-def test_loggers_are_afterwards_as_they_were() -> None:
-    story = Story(lambda: 0.0)
-    logger = logging.getLogger(f"{LOGGER}.test_story")
+def test_loggers_are_restored() -> None:
+    trace = Trace(lambda: 0.0)
+    logger = logging.getLogger(f"{LOGGER}.test_trace")
     before = logger.isEnabledFor(logging.INFO)
-    with Listener(story, lambda _: None):
+    with TraceHandler(trace, lambda _: None):
         logger.info("heard")
-    assert [line.what for line in story.lines] == ["test_story: heard"]
+    assert [line.what for line in trace.lines] == ["test_trace: heard"]
     assert logger.isEnabledFor(logging.INFO) is before

@@ -1,4 +1,4 @@
-"""The workloads of the simulation on a real loop: a cluster without faults keeps every promise."""
+"""The workloads against a real cluster without faults."""
 
 import asyncio
 
@@ -8,15 +8,15 @@ from barnabas.sim.checkers.history import (
     FADING,
     Commit,
     Create,
-    History,
     Hold,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Own,
     Poll,
     Recall,
     Send,
 )
-from barnabas.sim.checkers.violations import Final, FinalPartition
+from barnabas.sim.checkers.violations import FinalPartition, FinalState
 from barnabas.sim.clients.client_connections import partitions
 from barnabas.sim.clients.consumer_client import Consumer
 from barnabas.sim.workloads.chosen_workloads import choose
@@ -28,9 +28,9 @@ SEED = 2  # one that has all kinds of clients
 EVERYTHING = {Create, Send, Poll, Own, Hold, Recall, Commit}
 
 
-async def read_all(cluster: Cluster) -> Final:
-    """What a consumer reads when nobody writes any more."""
-    history = History(asyncio.get_running_loop().time)
+async def read_all(cluster: Cluster) -> FinalState:
+    """The records that a consumer reads after all writes."""
+    history = OperationHistory(asyncio.get_running_loop().time)
     consumer = Consumer("final", bootstrap(cluster), Random(3), history)
     await consumer.connections.refresh()
     consumer.assign(dict.fromkeys(partitions(consumer.connections), 0))
@@ -40,7 +40,7 @@ async def read_all(cluster: Cluster) -> Final:
     ):
         await consumer.poll()
     consumer.close()
-    return Final(
+    return FinalState(
         tuple(
             FinalPartition(
                 at,
@@ -57,16 +57,16 @@ async def read_all(cluster: Cluster) -> Final:
     )
 
 
-def succeeded(history: History) -> set[type[object]]:
-    return {type(each.asked) for each in history.operations if each.outcome is Outcome.OK}
+def succeeded(history: OperationHistory) -> set[type[object]]:
+    return {type(each.asked) for each in history.operations if each.outcome is OperationOutcome.OK}
 
 
-def test_a_cluster_without_faults_keeps_every_promise() -> None:
+def test_a_cluster_without_faults_has_no_violations() -> None:
     quick = {"group.initial.rebalance.delay.ms": "100", "group.min.session.timeout.ms": "1000"}
     with Cluster(brokers=3, config=quick) as cluster:
 
         async def scenario() -> None:
-            history = History(asyncio.get_running_loop().time)
+            history = OperationHistory(asyncio.get_running_loop().time)
             workloads = choose(bootstrap(cluster), Random(SEED), history)
             async with asyncio.TaskGroup() as group:
                 for workload in workloads:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.log.log_files import find_folders
+from barnabas.cli.log.log_files import find_broker_dirs
 from barnabas.log.checkpoints import encode_epoch_checkpoint, encode_offset_checkpoint
 from barnabas.log.leader_epochs import EpochEntry
 from barnabas.spark.audit import audit_files
@@ -263,10 +263,10 @@ def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it
 ) -> None:
     cluster.write(0, 0, SOUND)
     cluster.finish()
-    [listed], _ = find_folders([cluster.folder / "broker-0" / "data" / "orders-0"])
+    [listed], _ = find_broker_dirs([cluster.folder / "broker-0" / "data" / "orders-0"])
     (listed.path / f"{0:020}.log").rename(listed.path / f"{0:020}.log.deleted")
     (listed.path / f"{100:020}.log").write_bytes(b"")
-    monkeypatch.setattr(audit_files, "find_folders", lambda paths: ([listed], []))
+    monkeypatch.setattr(audit_files, "find_broker_dirs", lambda paths: ([listed], []))
 
     [replica] = find_replicas([cluster.folder], ())
 
@@ -280,8 +280,8 @@ def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["."], "by its name nothing that a broker writes"),
-        (["missing"], "there is no such file or folder"),
+        (["."], "not a file of a broker"),
+        (["missing"], "no such file or directory"),
         (["cluster", "--topic", "none"], "there is no partition of none below"),
         (["cluster", "--archive", "cluster"], "is no archive"),
         (["lonely"], "does not tell which broker's it is"),

@@ -1,4 +1,4 @@
-"""The parts of the demo, each without a cluster: what is noted, what is claimed, what is drawn."""
+"""The parts of the demo without a cluster: ledger, claims, report."""
 
 import signal
 import subprocess
@@ -18,8 +18,8 @@ from barnabas.demo.demo_cluster import DemoCluster
 from barnabas.demo.demo_pipeline import WATERMARK, write_project
 from barnabas.demo.demo_proof import Counted, Logged, counted, decide_claims, decide_same_bytes
 from barnabas.demo.demo_report import Events, failover_gap, write_report
+from barnabas.demo.demo_run import AHEAD_MINUTES
 from barnabas.demo.demo_sales import Gap, Ledger, Till, Total
-from barnabas.demo.demo_story import AHEAD_MINUTES
 from barnabas.demo.shop import Order, Shop
 
 ORDERS = list(islice(Shop(50, 3).orders(), 400))
@@ -55,7 +55,7 @@ def test_the_ledger_adds_up_by_minute_and_category(ledger: Ledger) -> None:
     assert ledger.revenue[window] == Total(len(alike), sum(order.cents for order in alike))
 
 
-def test_the_longest_silence_of_a_partition_is_noted() -> None:
+def test_the_longest_gap_of_a_partition_is_recorded() -> None:
     ledger = Ledger()
     for now_s in (1.0, 1.5, 6.0, 6.5):
         ledger.note(ORDERS[0], 4, now_s, now_s)
@@ -118,7 +118,7 @@ def test_a_claim_fails_when_an_order_was_not_acknowledged(ledger: Ledger) -> Non
     assert not all(claim.holds for claim in decide_claims(ledger, logged(ledger), found, found))
 
 
-def test_bytes_that_a_broker_has_alone_are_noticed(tmp_path: Path) -> None:
+def test_different_bytes_on_one_broker_are_detected(tmp_path: Path) -> None:
     for broker in range(3):
         folder = tmp_path / f"broker-{broker}" / "data" / "orders-0"
         folder.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_bytes_that_a_broker_has_alone_are_noticed(tmp_path: Path) -> None:
     assert not decide_same_bytes(tmp_path / "nothing").holds
 
 
-def test_the_till_waits_for_what_is_not_acknowledged() -> None:
+def test_the_till_waits_for_unacknowledged_orders() -> None:
     """Nobody listens there: nothing is acknowledged, however long it sells."""
     till = Till(f"127.0.0.1:{free_port()}", Shop(5_000, 1), 5_000, 120, machine_stopwatch)
     selling = threading.Thread(target=till.sell, args=(60,))
@@ -146,7 +146,7 @@ def test_the_till_waits_for_what_is_not_acknowledged() -> None:
         selling.join()
 
 
-def test_no_order_can_be_later_than_the_pipeline_waits() -> None:
+def test_no_order_is_later_than_the_watermark() -> None:
     assert WATERMARK.total_seconds() >= AHEAD_MINUTES * 2 * 60
 
 
@@ -183,7 +183,7 @@ def test_times_without_a_zone_are_taken_for_utc() -> None:
     assert found.revenue == {(datetime(2026, 5, 4, 9, 1, tzinfo=UTC), "books"): Total(2, 300)}
 
 
-def test_an_order_says_its_minute() -> None:
+def test_an_order_has_its_minute() -> None:
     order = Order(1, datetime(2026, 5, 4, 9, 1, 59, 999, tzinfo=UTC), 1, "books", 1)
     assert order.minute == datetime(2026, 5, 4, 9, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # they are the
 )
 from pyspark.sql import SparkSession
 
-from barnabas.cli.reassign.reassign_plan import Partition
+from barnabas.base.ids import TopicPartition as Partition
 from barnabas.spark.mirror.mirror_groups import _translate as translate
 from barnabas.spark.mirror.mirror_state import MirrorState, Sync, superfluous
 from barnabas.spark.side_topics import MIRROR_STATE

@@ -1,1 +1,1 @@
-"""How fast Barnabas is on this machine, beside the machine's own limits: `barnabas bench`."""
+"""`barnabas bench`: Barnabas compared with the machine's limits and with Apache Kafka."""

@@ -1,4 +1,4 @@
-"""The same as `barnabas bench`, where only the package is at hand: `python -m barnabas.bench`."""
+"""`python -m barnabas.bench`: the same as `barnabas bench`."""
 
 from barnabas.bench.bench_command import app
 

@@ -1,6 +1,6 @@
-"""`barnabas bench`: which sections run, how often, and where the figures go.
+"""`barnabas bench`: sections, rounds and output.
 
-What measures is imported when it is used, so that listing the commands stays quick.
+Measurements are imported on use, so that `barnabas --help` stays fast.
 """
 
 from dataclasses import replace
@@ -40,11 +40,11 @@ app.command()(guard)
 
 
 def chosen(only: str) -> list[str]:
-    """The sections to run, in the order of the report. Raises BadParameter for an unknown name."""
+    """The sections to run, in report order. Raises BadParameter for an unknown name."""
     wanted = [name.strip() for name in only.split(",") if name.strip()] or list(NAMES)
     for name in wanted:
         if name not in NAMES:
-            raise typer.BadParameter(f"no section {name!r}; there are: {', '.join(NAMES)}")
+            raise typer.BadParameter(f"unknown section {name!r}; expected {', '.join(NAMES)}")
     return [name for name in NAMES if name in wanted]
 
 
@@ -52,14 +52,14 @@ def chosen(only: str) -> list[str]:
 def bench(
     ctx: typer.Context,
     only: Annotated[str, typer.Option(help=f"Sections: {','.join(NAMES)}.")] = "",
-    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds of each measurement.")] = None,
-    smoke: Annotated[bool, typer.Option(help="A few seconds, to see that it runs.")] = False,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds per measurement.")] = None,
+    smoke: Annotated[bool, typer.Option(help="A smoke run of a few seconds.")] = False,
     json: Annotated[
-        Path | None, typer.Option(help="Write the figures to this file too; - is stdout.")
+        Path | None, typer.Option(help="Also write the figures to this file; - for stdout.")
     ] = None,
     folder: Annotated[Path | None, FOLDER] = None,
 ) -> None:
-    """How fast Barnabas is on this machine, beside what the machine itself can do.
+    """Measure Barnabas, compared with the limits of this machine.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def bench(
 def measure(
     only: str, repeat: int | None, smoke: bool, json: Path | None, folder: Path | None
 ) -> None:
-    """Run the sections and show them. Raises Exit(1) if an answer was wrong."""
+    """Run the sections and print them. Raises Exit(1) if a response was wrong."""
     names = chosen(only)
     plan = SMOKE if smoke else FULL
     if repeat is not None:
@@ -87,7 +87,7 @@ def measure(
     facts, console = machine(), Console(stderr=json == STDOUT)
     console.print(in_one_line(facts), highlight=False)
     if smoke:
-        console.print("Smoke run: too short for its figures to mean anything.", style="yellow")
+        console.print("Smoke run: too short for meaningful figures.", style="yellow")
     console.print()
     with TemporaryDirectory(prefix="barnabas-bench-", dir=folder) as data:
         outcome = run(names, plan, Path(data), console)

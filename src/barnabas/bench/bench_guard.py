@@ -1,8 +1,8 @@
-"""`barnabas bench guard`: fails when a ratio to the machine's own limit has fallen by a third.
+"""`barnabas bench guard`: fails when a ratio to the machine's limit has fallen by a third.
 
-What is compared is never a speed but a ratio, of which both halves were measured in this run, to
-the ratio that was recorded when the code was last judged to be fast enough. One that seems to
-have fallen is measured once more before it counts: a busy machine does that, too.
+It compares ratios, not speeds: both sides of a ratio are measured in this run, and the ratio is
+compared with the recorded one. A ratio that has fallen is measured again before it counts, since
+a busy machine can lower it, too.
 """
 
 import json
@@ -37,18 +37,18 @@ PLAN: Final = replace(
     settle_seconds=2.5,
     log_bytes=16 * 1024 * 1024,
 )
-# Of the log, what is compared with a plain file; its other rows are times.
+# Of the log section, only rows compared with a plain file; its other rows are times.
 _GUARDED: Final = re.compile(r"(produce|fetch|sessions)|log .*(append|read on)")
 
 Ratios = dict[str, float]
 
 
 def guard(
-    record: Annotated[bool, typer.Option(help="Record the ratios of this run instead.")] = False,
-    recorded: Annotated[Path, typer.Option(help="Where the ratios are.")] = RECORDED,
+    record: Annotated[bool, typer.Option(help="Record the ratios of this run.")] = False,
+    recorded: Annotated[Path, typer.Option(help="File of the recorded ratios.")] = RECORDED,
     folder: Annotated[Path | None, FOLDER] = None,
 ) -> None:
-    """Whether Barnabas is as fast as it was, by ratios to this machine's limits: under two minutes.
+    """Check for slowdowns, by ratios to this machine's limits; takes under two minutes.
 
     Exit code 1 if a ratio fell by more than a third from the recorded one.
     """
@@ -66,18 +66,18 @@ def guard(
         console.print(f"recorded: {recorded} ({kind})")
         return
     if kind not in book:
-        console.print(f"nothing is recorded for {kind} in {recorded}; `--record` does it")
+        console.print(f"no recorded ratios for {kind} in {recorded}; record them with --record")
         raise typer.Exit(1)
     fell = fallen(book[kind], now)
     if fell:
-        console.print(f"once more: {', '.join(fell)}", highlight=False)
+        console.print(f"measuring again: {', '.join(fell)}", highlight=False)
         again = sorted({name.split(" ", 1)[0] for name in fell})
         now = better(now, _measured(again, PLAN, folder, console))
         fell = fallen(book[kind], now)
     _show(console, book[kind], now)
     console.print(
-        f"{len(book[kind]) - len(fell)} of {len(book[kind])} ratios are as recorded, or have lost a"
-        " third at most"
+        f"{len(book[kind]) - len(fell)} of {len(book[kind])} ratios are as recorded or at most a"
+        " third below"
     )
     if fell:
         raise typer.Exit(1)
@@ -86,7 +86,7 @@ def guard(
 def _show(console: "Console", recorded: Mapping[str, float], now: Mapping[str, float]) -> None:
     from rich.table import Table
 
-    table = Table(title="Ratios to the limits of this machine", title_justify="left")
+    table = Table(title="Ratios to this machine's limits", title_justify="left")
     table.add_column("")
     for head in ("now", "recorded", "now to recorded"):
         table.add_column(head, justify="right")
@@ -102,19 +102,19 @@ def _show(console: "Console", recorded: Mapping[str, float], now: Mapping[str, f
 
 
 def fallen(recorded: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
-    """What is recorded, and now less by more than a third, or not there at all."""
+    """Recorded ratios that are missing now, or lower by more than a third."""
     return [name for name, ratio in recorded.items() if now.get(name, 0.0) < LEAST_SHARE * ratio]
 
 
 def better(first: Mapping[str, float], second: Mapping[str, float]) -> Ratios:
-    """The better of two runs in each row."""
+    """The better of two runs for each row."""
     return {name: max(ratio, second.get(name, 0.0)) for name, ratio in first.items()} | {
         name: ratio for name, ratio in second.items() if name not in first
     }
 
 
 def ratios(sections: "Iterable[Section]") -> Ratios:
-    """The rows of a report that are guarded, by section and name without what varies in it."""
+    """The guarded rows of a report, by section and name without varying parts."""
     found: Ratios = {}
     for section in sections:
         for row in section.rows:

@@ -1,4 +1,4 @@
-"""Options that several commands of the bench have."""
+"""Options shared by the bench commands."""
 
 from typing import Any, Final
 
@@ -8,5 +8,5 @@ FOLDER: Final[Any] = typer.Option(
     exists=True,
     file_okay=False,
     writable=True,
-    help="A folder for the data, up to 1 GB; what is put there is deleted afterwards.",
+    help="Directory for up to 1 GB of data, which is deleted afterwards.",
 )

@@ -1,4 +1,4 @@
-"""How much the bench does: the full run of a few minutes, and the smoke run of a few seconds."""
+"""The amount of work: a full run of a few minutes, and a smoke run of a few seconds."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ WINDOW: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Limits that bound time and disk: a run ends at `run_seconds` or at `run_bytes`."""
+    """Limits of time and disk space: a run ends at `run_seconds` or at `run_bytes`."""
 
     repeat: int
     run_seconds: float
@@ -120,21 +120,21 @@ SMOKE: Final = Plan(
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every section gets: the plan, a folder for its data, a way to tell its progress."""
+    """The context of a section: the plan, a data directory, and a progress callback."""
 
     plan: Plan
     folder: Path
     say: Say
 
     def rounds(self, name: str) -> Iterator[int]:
-        """The numbers of the rounds, each told as it begins."""
+        """The round numbers; reports the progress of each."""
         for number in range(self.plan.repeat):
             self.say(f"{name}: round {number + 1} of {self.plan.repeat}")
             yield number
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A fresh folder that is gone after the block, so the disk holds one run's data at most."""
+        """A new directory, removed after the block: the disk holds one run's data at most."""
         folder = Path(mkdtemp(dir=self.folder))
         try:
             yield folder

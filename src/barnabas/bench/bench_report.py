@@ -1,4 +1,4 @@
-"""What the bench found, as tables for a person and as JSON for a script."""
+"""The results of the bench as tables and as JSON."""
 
 import json
 import os
@@ -21,8 +21,8 @@ MOST_COUNTED_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One measurement beside what it is compared with; `met` is None where there is no goal."""
+class ReportRow:
+    """One measurement and its reference; `met` is None without a goal."""
 
     name: str
     ours: str
@@ -35,13 +35,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows that share a question; `notes` say under which conditions they hold."""
+    """Rows of one subject; `notes` are their conditions."""
 
     key: str
     title: str
     ours: str
     reference: str
-    rows: Sequence[Row]
+    rows: Sequence[ReportRow]
     notes: Sequence[str] = ()
 
     def without_goals(self) -> "Section":
@@ -49,7 +49,7 @@ class Section:
 
 
 def hot_path() -> str:
-    """Of what kind it is in this process, and so in those that it starts."""
+    """The kind of hot path (compiled or pure) in this process and its children."""
     return "python" if plain_batch.judge_plain.__module__ == plain_batch.__name__ else "compiled"
 
 
@@ -60,11 +60,11 @@ def ratio_row(
     ratio: float,
     goal: float | None = None,
     **numbers: float,
-) -> Row:
-    """A row whose goal, where it has one, is the least ratio wanted."""
+) -> ReportRow:
+    """A row whose goal, if any, is a minimal ratio."""
     wanted = "" if goal is None else f"≥ {goal:.2f}"
     met = None if goal is None else ratio >= goal
-    return Row(name, ours, reference, ratio, wanted, met, numbers)
+    return ReportRow(name, ours, reference, ratio, wanted, met, numbers)
 
 
 def size_name(size: int) -> str:
@@ -78,14 +78,14 @@ def rate(bytes_per_second: float) -> str:
 
 
 def amount(size: int, requests_per_second: float) -> str:
-    """Of requests with so many bytes each; of small ones the number is told, since that costs."""
+    """The rate of requests of this size; for small ones, requests per second."""
     if size > MOST_COUNTED_BYTES:
         return rate(requests_per_second * size)
     return f"{requests_per_second:,.0f} req/s"
 
 
 def show(console: Console, section: Section) -> None:
-    """Print a section as a table; columns that no row fills are left out."""
+    """Print a section as a table without its empty columns."""
     table = Table(title=section.title, title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column(section.ours, justify="right")
@@ -109,7 +109,7 @@ def show(console: Console, section: Section) -> None:
     console.print()
 
 
-def _goal_cell(row: Row) -> str:
+def _goal_cell(row: ReportRow) -> str:
     if row.met is None:
         return row.goal
     mark = "[green]✓[/]" if row.met else "[red]✗[/]"
@@ -117,7 +117,7 @@ def _goal_cell(row: Row) -> str:
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures depend on; a figure without it means nothing."""
+    """The environment of the figures."""
     return {
         "date": datetime.now().astimezone().isoformat(timespec="minutes"),
         "processor": _processor(),
@@ -129,7 +129,7 @@ def machine() -> dict[str, str | int]:
 
 
 def revision() -> str:
-    """The version of Barnabas that is measured, and its commit where it runs from a clone."""
+    """The version of Barnabas, and its commit in a clone."""
     released = version("barnabas")
     try:
         _git("ls-files", "--error-unmatch", Path(__file__).name)  # or the clone is not of Barnabas

@@ -1,4 +1,4 @@
-"""Runs the sections of the bench one after the other, and shows each as soon as it is there."""
+"""The sections of the bench, run in order and printed one by one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from barnabas.bench.clusters.groups_bench import groups_section
 from barnabas.bench.clusters.replication_bench import replication_section
 from barnabas.bench.clusters.restart_bench import restart_section
 from barnabas.bench.clusters.subscribed_bench import subscribed_section
-from barnabas.bench.clusters.waiting import NotInTime
+from barnabas.bench.clusters.waiting import WaitTimedOut
 from barnabas.bench.limits import timers_bench
 from barnabas.bench.limits.clients_bench import RecordsMissing, clients_section
 from barnabas.bench.limits.idle import idle_section
@@ -54,11 +54,11 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "groups": groups_section,
     "spark": spark_section,
 }
-# What a broker under test can do wrong; anything else is a bug of the bench.
+# Failures of a broker under test; any other exception is a bug of the bench.
 FAILURES: Final = (
     GroupFailed,
     LoadFailed,
-    NotInTime,
+    WaitTimedOut,
     RecordsMissing,
     ServerFailed,
     WrongResult,
@@ -70,8 +70,8 @@ FAILURES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was measured, and in one line each what went wrong."""
+class SectionResults:
+    """The measured sections, and one line per failure."""
 
     sections: Sequence[Section]
     failures: Sequence[str]
@@ -79,10 +79,10 @@ class Outcome:
 
 def run(
     names: Sequence[str], plan: Plan, folder: Path, console: Console, *, goals: bool = True
-) -> Outcome:
-    """Run these sections with their data under `folder`; one that fails stops no other.
+) -> SectionResults:
+    """Run these sections with their data under `folder`; a failure does not stop the others.
 
-    Without `goals` they are shown but not judged.
+    Without `goals` the figures are not judged.
     """
     sections: list[Section] = []
     failures: list[str] = []
@@ -92,10 +92,10 @@ def run(
                 sections.append(SECTIONS[name](Bench(plan, folder, status.update)))
             show(console, sections[-1] if goals else sections[-1].without_goals())
         except NoCompiler as missing:
-            console.print(f"{name}: left out, {missing}; the raw limits stand alone\n")
+            console.print(f"{name}: skipped, {missing}; only the raw limits are shown\n")
         except ConfigError as missing:
-            console.print(f"{name}: left out, {missing}\n")
+            console.print(f"{name}: skipped, {missing}\n")
         except FAILURES as problem:
             failures.append(f"{name} failed: {str(problem) or type(problem).__name__}")
             console.print(failures[-1], *getattr(problem, "__notes__", ()), sep="\n", markup=False)
-    return Outcome(sections, failures)
+    return SectionResults(sections, failures)

@@ -1,4 +1,4 @@
-"""Starts the servers under test as processes of their own, and tells what they use."""
+"""Server processes under test, and their CPU time and memory."""
 
 import os
 import selectors
@@ -21,12 +21,12 @@ HAS_PROC: Final = Path("/proc/self/stat").exists()
 
 
 class ServerFailed(Exception):
-    """A server did not come up."""
+    """A server did not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server that said it is ready."""
+    """A running server that has printed its `ready` line."""
 
     pid: int
     port: int
@@ -39,10 +39,10 @@ class Server:
 
 @contextmanager
 def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
-    """A server, from its `ready ... listening on HOST:PORT` line until the block ends.
+    """A server from its `ready ... listening on HOST:PORT` line until the end of the block.
 
-    Raises ServerFailed, with no process left, if it ends or stays silent before that line.
-    What is raised in the block gets the server's last words as a note.
+    Raises ServerFailed, no process left, if it exits or times out before that line. Exceptions of
+    the block get the end of the server's log as a note.
     """
     start = time.perf_counter()
     process = spawn(command, log)
@@ -60,7 +60,7 @@ def running(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
 
 @contextmanager
 def broker(folder: Path, *overrides: str) -> Iterator[Server]:
-    """Barnabas, with its data and its log in `folder`."""
+    """A Barnabas broker with data and log in `folder`."""
     command = [str(BROKER), "server", "--listen", "127.0.0.1:0", "--data", str(folder / "broker")]
     for override in overrides:
         command += ["--override", override]
@@ -73,7 +73,7 @@ def spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         except FileNotFoundError as missing:
-            raise ServerFailed(f"there is no {command[0]}; `make venv` installs it") from missing
+            raise ServerFailed(f"{command[0]} not found; install it with `make venv`") from missing
 
 
 def listening_port(stdout: IO[bytes]) -> int:
@@ -108,18 +108,18 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_ended(process: subprocess.Popen[bytes]) -> None:
-    """For one that has its SIGTERM. Raises ServerFailed, and kills it, if it does not end."""
+    """Wait for a server after SIGTERM. Raises ServerFailed, and kills it, on timeout."""
     try:
         process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        raise ServerFailed(f"a broker did not end within {PATIENCE_S:g} s of SIGTERM") from None
+        raise ServerFailed(f"a broker did not stop within {PATIENCE_S:g} s of SIGTERM") from None
 
 
 def settle(server: Server, seconds: float) -> None:
-    """Wait so long, for work that a broker leaves for later, and until the broker is idle.
+    """Wait this long for the deferred work of a broker's start, and until the broker is idle.
 
-    Not at all for 0 seconds; without /proc nobody can tell whether it is idle.
+    Does not wait for 0 seconds. Idleness needs /proc.
     """
     if not seconds:
         return
@@ -133,27 +133,27 @@ def settle(server: Server, seconds: float) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM; needs /proc, as `cpu_seconds` does."""
+    """Resident memory of a process; needs /proc, as `cpu_seconds` does."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def most_resident_bytes(pid: int) -> int:
-    """The most that it ever had of that, as the kernel remembers it."""
+    """Peak resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process used so far, all its threads together."""
+    """CPU time of a process, all threads together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_nanoseconds(pid: int) -> int:
-    """The same as the scheduler counts it, for short times; in clock ticks where it does not.
+    """CPU time from the scheduler's statistics, for short measurements; else in clock ticks.
 
-    The time of threads that have ended is not in it.
+    Excludes threads that have ended.
     """
     told = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
     if not told:
@@ -162,6 +162,6 @@ def cpu_nanoseconds(pid: int) -> int:
 
 
 def serving_seconds(pid: int) -> float:
-    """CPU time of the thread that serves, to the nanosecond; 0 where the kernel does not tell."""
+    """CPU time of the serving thread in nanosecond resolution; 0 if the kernel lacks it."""
     told = Path(f"/proc/{pid}/schedstat")
     return int(told.read_text().split()[0]) / 1e9 if told.exists() else 0.0

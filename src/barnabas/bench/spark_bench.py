@@ -1,7 +1,7 @@
-"""Spark on a broker: full reads and writes through our format, beside Spark's own Kafka connector.
+"""Spark reads and writes through Barnabas's format, compared with Spark's Kafka connector.
 
-Both formats run in one session on one broker, in turns, after a first round that does not count:
-it starts Spark's Python workers and warms the JVM.
+Both formats run in one session on one broker, alternating, after a warm-up round for Spark's
+Python workers and the JVM.
 """
 
 import os
@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import ConfigError
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, Section, ratio_row, size_name
+from barnabas.bench.bench_report import ReportRow, Section, ratio_row, size_name
 from barnabas.bench.clusters.bench_topics import (
     PATIENCE_S,
     client_settings,
@@ -48,7 +48,7 @@ Seconds = dict[str, list[float]]
 
 @dataclass
 class Measured:
-    """Rows per second of each way, by what was done."""
+    """Rows per second of each format, by operation."""
 
     rows: int
     read: Seconds = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Measured:
 
 
 def spark_section(bench: Bench) -> Section:
-    """A smoke run has one size only. Raises ConfigError where there is no Spark to run."""
+    """The section; a smoke run has one size only. Raises ConfigError without Spark."""
     jars, note = _connector()
     sizes = VALUE_SIZES if bench.plan.repeat > 1 else VALUE_SIZES[:1]
     formats = [OURS, THEIRS] if jars else [OURS]
@@ -80,11 +80,11 @@ def spark_section(bench: Bench) -> Section:
 
 
 def _connector() -> tuple[str, str]:
-    """The jars, none if they cannot be had, and what to say about it."""
+    """The connector's jars, empty if unavailable, and a note."""
     try:
         found = connector()
     except NoConnector as missing:
-        return "", f"Spark's own connector is left out: {missing}"
+        return "", f"Spark's own connector is skipped: {missing}"
     jars = ",".join(map(str, found.jars))
     return jars, f"reference: Spark's own connector (spark-sql-kafka-0-10 {found.version})"
 
@@ -185,14 +185,14 @@ def _consume(bootstrap: str, topic: str, count: int) -> None:
 
 
 def _check(bootstrap: str, topic: str, count: int) -> None:
-    """Raises RecordsMissing, unless every row was written once; then the topic goes."""
+    """Raises RecordsMissing unless every row was written once; then deletes the topic."""
     there = log_end_offset(bootstrap, topic, PARTITIONS)
     if there != count:
         raise RecordsMissing(f"{there} of {count} rows are in the topic")
     delete_topic(bootstrap, topic)  # the disk holds one write's data at most
 
 
-def _rows(size: int, measured: Measured) -> list[Row]:
+def _rows(size: int, measured: Measured) -> list[ReportRow]:
     name = size_name(size)
     read, written = measured.rate(measured.read[OURS]), measured.rate(measured.written[OURS])
     return [
@@ -211,10 +211,10 @@ def _rows(size: int, measured: Measured) -> list[Row]:
 
 def _beside(
     name: str, ours: float, measured: Measured, seconds: Sequence[float] | None, goal: float | None
-) -> Row:
+) -> ReportRow:
     numbers: dict[str, Any] = {"rows_per_second": ours}
     if seconds is None:
-        return Row(name, f"{ours:,.0f}/s", numbers=numbers)
+        return ReportRow(name, f"{ours:,.0f}/s", numbers=numbers)
     reference = measured.rate(seconds)
     numbers["reference_rows_per_second"] = reference
     return ratio_row(

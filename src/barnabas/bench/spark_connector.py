@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, to compare with: fetched once by Maven, kept in the user's cache."""
+"""Spark's Kafka connector, fetched once by Maven and kept in the user's cache directory."""
 
 from functools import cache
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 
 from barnabas.bench.compare.maven import Artifact, Unavailable, fetched
 
-# Connector and token provider: what belongs to our Spark, then what runs on it too, since not every
-# mirror of Maven Central has all of them.
+# Connector and token provider: the release of our Spark first, then others that run on it, since
+# not every mirror of Maven Central has all of them.
 _RELEASES: Final = (("4.3.0", "4.3.0"), ("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))
 
 
 class NoConnector(Exception):
-    """The connector cannot be had here; the message says why."""
+    """The connector is unavailable; the message says why."""
 
 
 class Connector(NamedTuple):
-    """A release of the connector, with all that it needs beside Spark."""
+    """A release of the connector with its dependencies."""
 
     version: str
     jars: tuple[Path, ...]
@@ -24,7 +24,7 @@ class Connector(NamedTuple):
 
 @cache
 def connector() -> Connector:
-    """Raises NoConnector. Asks the network only for what was never fetched before."""
+    """Fetch the connector, unless it is cached. Raises NoConnector."""
     reasons = []
     for version, tokens in _RELEASES:
         try:

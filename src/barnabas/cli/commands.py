@@ -1,7 +1,7 @@
-"""The subcommands of `barnabas`, found by typer, with its complaints in plain words.
+"""The subcommands of `barnabas`, dispatched by typer, with its errors reworded.
 
-A subcommand's module is imported when it is used, and imports what is heavy (the Kafka client,
-tables) inside its functions.
+A subcommand's module is imported on use, and imports heavy modules (the Kafka client, tables)
+inside its functions.
 """
 
 import re
@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 from barnabas.cli.exit_codes import MISUSED, OK, CommandFailed, Misused
 from barnabas.cli.run_until import invoked, signalled
 
-# The module of each: it has a function of the command's name, or a group of commands as `app`.
-# A dot before it leads out of this folder, to a part that this one must not import.
+# The module of each command: it has a function of the command's name, or a group as `app`.
+# Modules outside of `cli` are named as strings only, since `cli` must not import them.
 _COMMANDS: Final[Mapping[str, str]] = {
     "server": "cli.server.server_command",
     "cluster": "cli.cluster.cluster_command",
@@ -34,25 +34,25 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "sim": "sim.sim_command",
     "bench": "bench.bench_command",
 }
-# What typer's checks of types say, and how a person would.
+# Pydantic's error messages, and ours.
 _PLAINLY: Final = (
     (re.compile(r"Value error, "), ""),
-    (re.compile(r"Input should be a valid integer.*"), "it must be a whole number"),
+    (re.compile(r"Input should be a valid integer.*"), "must be an integer"),
     (
         re.compile(r"Input should be greater than or equal to (-?\d+(?:\.\d+)?)"),
-        r"it must be \1 or more",
+        r"must be at least \1",
     ),
     (
         re.compile(r"Input should be less than or equal to (-?\d+(?:\.\d+)?)"),
-        r"it must be \1 or less",
+        r"must be at most \1",
     ),
-    (re.compile(r"Input should be "), "it must be "),
+    (re.compile(r"Input should be "), "must be "),
 )
 _CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}
 
 
 class Commands(TyperGroup):
-    """The subcommands, each loaded by its name alone."""
+    """The subcommands, each loaded on use."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(_COMMANDS)
@@ -61,7 +61,7 @@ class Commands(TyperGroup):
         return _load(cmd_name) if cmd_name in _COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # The names are what typer compares a mistyped one with; nothing is loaded for it.
+        # Typer compares a mistyped name with these keys; no module is loaded for it.
         self.commands = dict.fromkeys(_COMMANDS, self)
         return super().resolve_command(ctx, args)
 
@@ -103,33 +103,35 @@ app = typer.Typer(
 def barnabas(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Apache Kafka's distributed log in Python: run a broker, and work with any Kafka cluster.
+    """Apache Kafka's distributed log in Python: run brokers, and manage any Kafka cluster.
 
     \b
     Try:
-      barnabas demo                                  see a cluster and Spark at work, in a minute
-      barnabas server --data ./data                  run one
-      barnabas cluster                               run three, that copy from each other
+      barnabas demo                                  watch a cluster and Spark for a minute
+      barnabas server --data ./data                  run one broker
+      barnabas cluster                               run three brokers that replicate
       barnabas topics create orders --partitions 3
       echo hello | barnabas produce orders
       barnabas consume orders --follow
 
     \b
     Exit codes:
-      0 done   1 failed   2 wrong command line   130 Ctrl-C   143 SIGTERM   141 output closed
+      0 success   1 failure   2 usage error   130 Ctrl-C   143 SIGTERM   141 output closed
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and tell its exit code; raises CommandFailed."""
+    """Run one command line and return its exit code. Raises CommandFailed."""
     command = typer.main.get_command(app)
     try:
         result = command.main(list(arguments) or ["--help"], "barnabas", standalone_mode=False)
     except typer.Exit as ended:
-        # typer knows of one signal only.
+        # Typer knows SIGINT only.
         is_signalled = isinstance(ended.__cause__, KeyboardInterrupt)
         return signalled() if is_signalled else ended.exit_code
     except typer.Abort:

@@ -1,28 +1,28 @@
-"""How a command ends when it cannot do what was asked: one line for the user, and an exit code."""
+"""Exit codes, and the exceptions that end a command with one line on stderr."""
 
 from typing import Final
 
 OK: Final = 0
-FAILED: Final = 1  # the operation was tried, and failed
-MISUSED: Final = 2  # the command line is wrong; nothing was tried
-SIGNALLED: Final = 128  # plus the signal's number: 130 for Ctrl-C, 143 for SIGTERM
-BROKEN_PIPE: Final = 141  # whoever read the output went away, as a C program ends on SIGPIPE
+FAILED: Final = 1  # the operation failed
+MISUSED: Final = 2  # usage error; nothing was attempted
+SIGNALLED: Final = 128  # plus the signal number: 130 for Ctrl-C, 143 for SIGTERM
+BROKEN_PIPE: Final = 141  # the reader closed the output, as SIGPIPE ends a C program
 
 
 class CommandFailed(Exception):
-    """Carries the one line that says what is wrong and what to do."""
+    """The operation failed; the message says what is wrong and what to do, in one line."""
 
     exit_code = FAILED
 
 
 class Misused(CommandFailed):
-    """What the user typed cannot be meant; nothing was tried."""
+    """The command line is wrong; nothing was attempted."""
 
     exit_code = MISUSED
 
 
 class Ended(Exception):
-    """Whoever began the command, or reads what it prints, wants no more of it."""
+    """A signal or a closed output ended the command."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)

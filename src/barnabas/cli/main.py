@@ -1,7 +1,7 @@
-"""The `barnabas` script: runs a command line, and turns what goes wrong into a line and a code.
+"""The `barnabas` script: runs a command line, and reports a failure as one line and exit code.
 
-A broker shall be ready soon: what starts one is read here if it is plain, without typer, which
-finds all other commands and takes longer to load than a broker to open its log.
+Typer dispatches all commands, but takes longer to load than a broker takes to open its log.
+Plain `barnabas server` command lines are therefore parsed here, without typer.
 """
 
 import sys
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from barnabas.cli.exit_codes import MISUSED, CommandFailed, Ended
 from barnabas.cli.run_until import invoked, take_signals
-from barnabas.cli.server.plain_options import plain_options
-from barnabas.cli.server.server_entry import serve
+from barnabas.cli.server.server_entry import plain_options, serve
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and tell its exit code; whatever fails is one line on stderr."""
+    """Run one command line and return its exit code; a failure prints one line on stderr."""
     try:
         options = plain_options(arguments[1:]) if arguments[:1] == ["server"] else None
         if options is not None:
@@ -23,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     except Ended as ended:
         return ended.exit_code
     except UnicodeEncodeError:
-        _complain("an argument is not UTF-8 text, which names in Kafka must be")
+        _complain("arguments must be valid UTF-8")
         return MISUSED
     except CommandFailed as failure:
         _complain(str(failure))

@@ -1,6 +1,7 @@
-"""The options that commands share, and how their values are read."""
+"""Options shared by commands, and parsers of their values."""
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
@@ -8,6 +9,8 @@ import typer
 from barnabas.cli.exit_codes import Misused
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_DIGITS_OF_A_LONG: Final = 19
+_SMALLEST_MS: Final = 10**9  # in January 1970: no record is that old
 _BROKER: Final = re.compile(r"(\w+://)?(\[[^\]\s]+\]|[^:\[\]\s]+)(:(?P<port>[0-9]{1,5}))?")
 
 Bootstrap = Annotated[
@@ -17,28 +20,28 @@ Bootstrap = Annotated[
         "-b",
         envvar="BARNABAS_BOOTSTRAP",
         metavar="HOST:PORT[,...]",
-        help="Brokers to begin with; they name the others.",
+        help="Bootstrap brokers of the cluster.",
     ),
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="A librdkafka property; may be repeated."),
+    typer.Option("-X", metavar="KEY=VALUE", help="A librdkafka property; repeatable."),
 ]
 
 
 def check_topics(names: str | list[str] | None) -> str | list[str] | None:
-    """The names as they are. Raises Misused if one is empty, as an unset shell variable is."""
+    """Return the names. Raises Misused for an empty one, such as an unset shell variable."""
     if "" in ([names] if isinstance(names, str) else names or ()):
-        raise Misused("the name of the topic is empty; give one")
+        raise Misused("topic name is empty")
     return names
 
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", callback=check_topics)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
-    """Each KEY=VALUE as an item; the value may be empty and may contain `=`."""
+    """Parse KEY=VALUE pairs; a value may be empty and may contain `=`. Raises Misused."""
     parsed: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -49,9 +52,37 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
 
 
 def parse_bootstrap(bootstrap: str) -> str:
-    """The list of brokers as it is, if each is HOST, HOST:PORT or [IPV6]:PORT."""
+    """Return the list. Raises Misused unless each is HOST, HOST:PORT or [IPV6]:PORT."""
     for broker in bootstrap.split(","):
         match = _BROKER.fullmatch(broker.strip())
         if match is None or int(match["port"] or 1) not in range(1, 65536):
-            raise Misused(f"-b {bootstrap}: {broker!r} is no broker; expected HOST:PORT[,...]")
+            raise Misused(f"-b {bootstrap}: invalid broker {broker!r}; expected HOST:PORT[,...]")
     return bootstrap
+
+
+def parse_moment(text: str, option: str) -> int:
+    """A timestamp in ms. Raises Misused for a number too small for milliseconds, such as a year."""
+    if text.isascii() and text.isdigit() and int(text) < _SMALLEST_MS:
+        raise Misused(
+            f"{option}{text}: a number means milliseconds since 1970, and this one is too small;"
+            " expected a time such as 2026-01-31T12:00:00Z"
+        )
+    return parse_time(text, option)
+
+
+def parse_time(text: str, option: str) -> int:
+    """Milliseconds since 1970 from such a number or an ISO 8601 time, UTC by default.
+
+    `option` is what precedes the time on the command line, for the error (Misused).
+    """
+    if text.isascii() and text.isdigit() and len(text) < _DIGITS_OF_A_LONG:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Misused(
+            f"{option}{text}: expected milliseconds since 1970, or 2026-01-31T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

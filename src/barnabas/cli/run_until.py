@@ -1,4 +1,4 @@
-"""Runs what was asked for until it is done, a signal comes, or nobody reads its output any more."""
+"""Command execution until it is done, a signal arrives, or its output is closed."""
 
 import os
 import signal
@@ -11,13 +11,13 @@ from barnabas.cli.exit_codes import BROKEN_PIPE, SIGNALLED, CommandFailed, Ended
 Result = TypeVar("Result")
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
-# Those of a process of our own; none, where a command is run in another's.
+# Signals handled in a process of our own; empty where a command runs inside another program.
 _taken: Final[list[int]] = []
 _received: Final[list[int]] = []
 
 
 def take_signals() -> None:
-    """In a process of our own: both ways to stop are one."""
+    """Raise KeyboardInterrupt on SIGINT and SIGTERM. Only for a process of our own."""
     for number in _STOPPING:
         signal.signal(number, _on_signal)
         _taken.append(number)
@@ -29,25 +29,25 @@ def _on_signal(number: int, frame: object) -> None:
 
 
 def signalled() -> int:
-    """The exit code of what a signal has ended; Ctrl-C's, if nobody knows which."""
+    """The exit code of a command ended by a signal; Ctrl-C's if the signal is unknown."""
     return SIGNALLED + next(iter(_received), signal.SIGINT)
 
 
 def invoked(command: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
-    """Call it; a signal or an output that is closed ends it with the exit code for that."""
+    """Call `command`. Raises Ended with the exit code on a signal or a closed output."""
     try:
         result = command(*arguments, **options)
         sys.stdout.flush()
     except (KeyboardInterrupt, SystemError) as error:
-        # The Kafka client makes a SystemError of a signal that hits one of its calls.
+        # The Kafka client raises SystemError when a signal interrupts one of its calls.
         if isinstance(error, SystemError) and not _received:
             raise
-        # One was enough: a second must not break in while clients are being closed.
+        # A second signal must not interrupt the closing of clients.
         for number in _taken:
             signal.signal(number, signal.SIG_IGN)
         raise Ended(signalled()) from None
     except OSError as error:
-        # What is still buffered must not fail again when the interpreter ends.
+        # Buffered output must not fail again at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise Ended(BROKEN_PIPE) from None

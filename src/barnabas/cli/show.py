@@ -1,4 +1,4 @@
-"""What commands print: tables for people, plain columns for pipes, JSON for scripts."""
+"""Command output: tables on terminals, plain columns in pipes, JSON for scripts."""
 
 import json
 import sys
@@ -6,27 +6,23 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
-from barnabas.cli.exit_codes import Misused
-
 if TYPE_CHECKING:
     from rich.table import Table
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
-_DIGITS_OF_A_LONG: Final = 19
-
 
 def show_json(value: object) -> None:
-    """One JSON document: indented on a terminal, on one line elsewhere."""
+    """Print one JSON document: indented on a terminal, on one line elsewhere."""
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
 def show_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], file: TextIO | None = None
 ) -> None:
-    """Rows under their headings; a column of whole numbers is aligned to the right.
+    """Print rows under their headings, to stdout unless `file` is given.
 
-    Goes to stdout, or to `file` where stdout is for something else.
+    On a terminal, columns of integers are right-aligned.
     """
     file = file or sys.stdout
     if file.isatty():
@@ -45,7 +41,7 @@ def _show_plain(columns: Sequence[str], texts: list[list[str]], file: TextIO) ->
 
 
 def bordered(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Table":
-    """The table for a terminal, which may also be part of something larger there."""
+    """The table for a terminal, to print or to embed in a larger layout."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -64,30 +60,12 @@ def _texts(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 
 def show_time(timestamp_ms: int) -> str:
-    """A timestamp as UTC in ISO 8601, to the millisecond; as it is if no calendar has it."""
+    """A timestamp as UTC in ISO 8601 with milliseconds; the number if it is out of range."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z" if timestamp_ms >= 0 else "-"
-
-
-def parse_time(text: str, option: str) -> int:
-    """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC unless it says.
-
-    `option` is what was typed before the time, for the line that refuses it (Misused).
-    """
-    if text.isascii() and text.isdigit() and len(text) < _DIGITS_OF_A_LONG:
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise Misused(
-            f"{option}{text}: expected milliseconds since 1970, or 2026-01-31T12:00:00Z"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 def counted(number: int, noun: str) -> str:

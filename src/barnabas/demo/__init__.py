@@ -1,1 +1,1 @@
-"""`barnabas demo`: three brokers, Spark, a killed broker, and the proof."""
+"""`barnabas demo`: a cluster and Spark at work, a killed broker, and a proof from the data."""

@@ -1,4 +1,4 @@
-"""The demo's cluster: three brokers and ZooKeeper as a user would start them, and one killed."""
+"""The demo's cluster: `barnabas cluster` with three brokers, one of which is killed."""
 
 import contextlib
 import os
@@ -13,57 +13,57 @@ from typing import Final
 from barnabas.cli.exit_codes import CommandFailed
 
 BROKERS: Final = 3
-# A dead broker is noticed when its session ends. A cluster's usual six seconds would be most of
-# what the demo shows.
+# A dead broker is detected when its session expires. The usual six seconds would dominate the
+# demo.
 SESSION_TIMEOUT_MS: Final = 3_000
 _READY_WITHIN_S: Final = 180.0
 _STOPPED_WITHIN_S: Final = 30.0
 
 
 class DemoCluster:
-    """`barnabas cluster` on free ports in a folder, and one of its brokers that comes back.
+    """`barnabas cluster` on free ports, and the broker that is killed and restarted.
 
-    Whatever has been started is ended by `stop`, in any state.
+    `stop` ends every process that was started, in any state.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.bootstrap = ""
-        self._log = folder.with_name(f"{folder.name}.log")
+        self._log = directory.with_name(f"{directory.name}.log")
         self._all = _Server(
             self._log,
             "cluster",
-            *("--brokers", str(BROKERS), "--base-port", "0", "--data", str(folder)),
+            *("--brokers", str(BROKERS), "--base-port", "0", "--data", str(directory)),
             *("--override", f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}"),
         )
         self._returned: _Server | None = None
 
     def launch(self) -> None:
-        """Start all; does not wait for them. To be called in the main thread."""
+        """Start the cluster without waiting for it. Call in the main thread."""
         with _undisturbed():
             self._all.launch()
 
     def wait_until_ready(self) -> None:
-        """Return when all brokers serve. Raises CommandFailed if they do not."""
+        """Wait until all brokers serve. Raises CommandFailed if they do not."""
         self.bootstrap = self._all.wait_ready().rpartition(" ")[2]
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL for a broker: no goodbye, no flush."""
-        os.kill(int((self.folder / f"broker-{broker_id}.pid").read_text()), signal.SIGKILL)
+        """Send SIGKILL to a broker: no controlled shutdown, no flush."""
+        os.kill(int((self.directory / f"broker-{broker_id}.pid").read_text()), signal.SIGKILL)
 
     def launch_again(self, broker_id: int) -> None:
-        """Start a broker that was killed on what it had; does not wait for it."""
-        properties = self.folder / f"broker-{broker_id}" / "server.properties"
+        """Restart a killed broker on its log directory, without waiting for it."""
+        properties = self.directory / f"broker-{broker_id}" / "server.properties"
         self._returned = _Server(self._log, "server", "--config", str(properties))
         self._returned.launch()
 
     def wait_until_returned(self) -> None:
-        """Return when the broker launched again serves. Raises CommandFailed if it does not."""
+        """Wait until the restarted broker serves. Raises CommandFailed if it does not."""
         assert self._returned is not None
         self._returned.wait_ready()
 
     def stop(self) -> None:
-        """Nothing runs on return."""
+        """Stop all processes."""
         running = [each for each in (self._returned, self._all) if each is not None]
         for each in running:
             each.terminate()
@@ -73,7 +73,7 @@ class DemoCluster:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Signals that end the demo come after it: of a process half started `stop` would not know."""
+    """Defer SIGINT and SIGTERM: `stop` would not know a half-started process."""
     came: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _: came.append(number))
@@ -89,7 +89,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 class _Server:
-    """One `barnabas` command that says when it is ready, and serves until SIGTERM."""
+    """One `barnabas` command that prints `ready ...` and serves until SIGTERM."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._command: Sequence[str] = (sys.executable, "-m", "barnabas.cli.main", *arguments)
@@ -104,11 +104,11 @@ class _Server:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for the demo, which then stops its servers
+                start_new_session=True,  # only the demo gets Ctrl-C, and stops its servers
             )
 
     def wait_ready(self) -> str:
-        """The line in which it says so. Raises CommandFailed, with its last line, if it ends."""
+        """The `ready ...` line. Raises CommandFailed, with the log's last line, if it exits."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -122,7 +122,7 @@ class _Server:
             self.wait()
             last = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
             what = self._command[3]
-            raise CommandFailed(f"the {what} did not start: {last or 'it said nothing'}")
+            raise CommandFailed(f"{what} failed to start: {last or 'no output'}")
         return line
 
     def terminate(self) -> None:
@@ -130,7 +130,7 @@ class _Server:
             self._process.terminate()
 
     def wait(self) -> None:
-        """Return when it has ended; what does not end in time is made to, a cluster with all."""
+        """Wait for the process to exit; terminate it again, then kill it, if it takes too long."""
         if self._process is None:
             return
         for hurry in (self._process.terminate, self._process.kill):

@@ -1,4 +1,4 @@
-"""`barnabas demo`: a shop on three brokers, one of them killed, and the proof that all is there."""
+"""`barnabas demo`: a shop on three brokers, one of them killed, and a proof of no data loss."""
 
 import contextlib
 import sys
@@ -15,32 +15,32 @@ from barnabas.cli.exit_codes import CommandFailed, Misused
 
 def demo(
     seconds: Annotated[
-        int, typer.Option("--seconds", "-s", min=10, max=3600, help="How long the shop sells.")
+        int, typer.Option("--seconds", "-s", min=10, max=3600, help="Duration of the sale.")
     ] = 24,
     rate: Annotated[
-        int, typer.Option("--rate", "-r", min=60, max=20_000, help="Orders in a second.")
+        int, typer.Option("--rate", "-r", min=60, max=20_000, help="Orders per second.")
     ] = 3_000,
     report: Annotated[
-        Path, typer.Option("--report", metavar="FILE", help="Where the HTML report goes.")
+        Path, typer.Option("--report", metavar="FILE", help="HTML report to write.")
     ] = Path("barnabas-demo.html"),
     keep: Annotated[
         Path | None,
         typer.Option(
             "--keep",
-            metavar="FOLDER",
-            help="Keep the cluster's files, the pipeline and its tables there.",
+            metavar="DIR",
+            help="Keep the files of cluster, pipeline and tables in this directory.",
         ),
     ] = None,
 ) -> None:
-    """See it all at work: a cluster, Spark, a broker killed in the middle, and not a cent lost.
+    """Run a cluster and a Spark pipeline, kill a broker, and prove that no order is lost.
 
-    Takes about a minute. Starts ZooKeeper and three brokers on free ports; a shop sends its
-    orders with acks=all; a declarative pipeline on Spark adds up the revenue of each minute and
-    category, and writes it to a topic and to Parquet. Meanwhile a broker that leads partitions
-    gets SIGKILL, and later returns. At the end every acknowledged order is looked for in the data.
+    Takes about a minute. Starts ZooKeeper and three brokers on free ports. A shop sends orders
+    with acks=all; a declarative Spark pipeline sums the revenue per minute and category, and
+    writes it to a topic and to Parquet. Meanwhile a broker that leads partitions gets SIGKILL,
+    and is restarted later. At the end every acknowledged order is looked up in the data.
 
-    Leaves nothing running, and nothing on disk but the report.
-    Ends with 1 if anything does not hold that is told.
+    Leaves no process running, and no files except the report.
+    The exit code is 1 if a claim does not hold.
 
     \b
     Examples:
@@ -52,34 +52,34 @@ def demo(
     from rich.console import Console
 
     from barnabas.base.clock import machine_stopwatch
-    from barnabas.demo.demo_story import Choices, Story
+    from barnabas.demo.demo_run import DemoOptions, DemoRun
 
-    with _folder(keep) as folder:
-        choices = Choices(folder, report.absolute(), seconds, rate)
-        # Spark's own messages are caught by a stand-in for sys.stdout; these must not be.
+    with _directory(keep) as directory:
+        options = DemoOptions(directory, report.absolute(), seconds, rate)
+        # Spark's messages are captured by a replacement of sys.stdout; this output is not.
         console = Console(file=sys.stdout, highlight=False)
-        Story(choices, console, machine_stopwatch).tell()
+        DemoRun(options, console, machine_stopwatch).run()
 
 
 def _check_installed() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "matplotlib") if find_spec(name) is None]
     if missing:
         raise CommandFailed(
-            f"the demo needs {' and '.join(missing)}; where Barnabas was cloned,"
-            " pip install '.[spark]' brings what it shows"
+            f"the demo needs {' and '.join(missing)}; in a clone of Barnabas, install with"
+            " pip install '.[spark]'"
         )
 
 
 @contextlib.contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _directory(keep: Path | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as folder:
-            yield Path(folder)
+        with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as directory:
+            yield Path(directory)
     else:
         try:
             keep.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise Misused(f"--keep {keep}: this is a file, a folder is needed") from None
+            raise Misused(f"--keep {keep}: not a directory") from None
         if any(keep.iterdir()):
-            raise Misused(f"--keep {keep}: there is something in it already; name a new folder")
+            raise Misused(f"--keep {keep}: directory is not empty")
         yield keep.absolute()

@@ -1,4 +1,4 @@
-"""The demo's declarative pipeline: the project as files that a user may keep, and its updates."""
+"""The demo's declarative pipeline: its project files, and its updates."""
 
 import contextlib
 import io
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 REVENUE: Final = "revenue"
 GROUP: Final = "shop-pipeline"
-# How late an order may be by the shop's clock and still be counted.
+# The watermark delay, by the shop's clock.
 WATERMARK: Final = timedelta(minutes=20)
 
 _SPEC: Final = """\
 name: shop
-storage: {folder}/storage
+storage: {directory}/storage
 configuration:
   spark.sql.session.timeZone: UTC
 libraries:
@@ -89,16 +89,16 @@ def publish_revenue() -> DataFrame:
 
 
 class Update(NamedTuple):
-    """One run of the pipeline over what had come since the one before."""
+    """One run of the pipeline over the new orders."""
 
     begin_ns: int
     end_ns: int
 
 
-def write_project(folder: Path, bootstrap: str) -> Path:
-    """Write the project, and tell where its specification is."""
+def write_project(directory: Path, bootstrap: str) -> Path:
+    """Write the project; return the path of its specification."""
     values = {
-        "folder": folder.absolute().as_uri(),
+        "directory": directory.absolute().as_uri(),
         "bootstrap": bootstrap,
         "orders": ORDERS,
         "revenue": REVENUE,
@@ -112,13 +112,13 @@ def write_project(folder: Path, bootstrap: str) -> Path:
         "transformations/publish.py": _PUBLISH,
     }
     for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.format(**values))
-    return folder / "spark-pipeline.yml"
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text.format(**values))
+    return directory / "spark-pipeline.yml"
 
 
-class Updates:
-    """The pipeline's updates, one after the other in a thread of their own."""
+class PipelineUpdates:
+    """PipelineUpdates of the pipeline, one after the other in their own thread."""
 
     def __init__(self, spark: "SparkSession", specification: Path, stopwatch: Stopwatch) -> None:
         self.done: list[Update] = []
@@ -129,7 +129,7 @@ class Updates:
         self._is_over = False
 
     def run(self) -> None:
-        """Update until nothing comes any more, and once again for the last of it.
+        """Update until `complete` is called, and once more for the last orders.
 
         Raises  CommandFailed if an update fails
         """
@@ -139,11 +139,11 @@ class Updates:
         self._is_over = True
 
     def complete(self) -> None:
-        """Nothing comes any more: the update after the one that runs is the last."""
+        """There are no more orders: the update after the current one is the last."""
         self._complete.set()
 
     def stop(self) -> None:
-        """Give up the update that runs, if one does, from another thread; it then fails."""
+        """Interrupt the running update, if any, from another thread; it then fails."""
         self._complete.set()
         if not self._is_over:
             self._spark.interruptAll()
@@ -156,7 +156,7 @@ class Updates:
 
 
 def update_once(spark: "SparkSession", specification: Path) -> None:
-    """Run the project over all that is there now; a flow that fails is tried again by Spark."""
+    """Run the project over all current records; Spark retries a failing flow."""
     from pyspark.pipelines.cli import load_pipeline_spec, register_definitions
     from pyspark.pipelines.spark_connect_graph_element_registry import (
         SparkConnectGraphElementRegistry,
@@ -166,7 +166,7 @@ def update_once(spark: "SparkSession", specification: Path) -> None:
     project = load_pipeline_spec(specification)
     graph = create_dataflow_graph(spark, project.catalog, project.database, project.configuration)
     registry = SparkConnectGraphElementRegistry(spark, graph)
-    # Spark prints what it loads, with the time, for which there is no place here.
+    # Suppress Spark's progress messages.
     with contextlib.redirect_stdout(io.StringIO()):
         register_definitions(specification, registry, project, spark, graph)
     for _ in start_run(spark, graph, None, False, None, False, project.storage):

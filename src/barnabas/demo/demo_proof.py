@@ -1,4 +1,4 @@
-"""The demo's proof, from the data alone: what was acknowledged is in the log, and counted once."""
+"""The demo's proof from the data: acknowledged orders are in the log, and counted once."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ _WINDOW: Final = "minute TIMESTAMP, category STRING, orders LONG, cents LONG"
 
 
 class Claim(NamedTuple):
-    """Something that is told, and whether the data bear it out."""
+    """A claim of the demo, and whether it holds in the data."""
 
     holds: bool
     text: str
 
 
 class Logged(NamedTuple):
-    """What is in the topic of orders."""
+    """The orders in the topic."""
 
     orders: int
     distinct: int
@@ -36,10 +36,10 @@ class Logged(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What the pipeline has written to one place."""
+    """The results of the pipeline in one place."""
 
     revenue: Mapping[Window, Total]
-    twice: int  # windows that are there more than once
+    twice: int  # windows that occur more than once
 
     @property
     def total(self) -> Total:
@@ -48,7 +48,7 @@ class Counted(NamedTuple):
 
 
 def read_log(spark: "SparkSession", bootstrap: str) -> Logged:
-    """Read every order that is in the topic."""
+    """Read every order of the topic."""
     from pyspark.sql.functions import col, count, count_distinct, from_json
     from pyspark.sql.functions import max as largest
     from pyspark.sql.functions import min as least
@@ -65,7 +65,7 @@ def read_log(spark: "SparkSession", bootstrap: str) -> Logged:
 
 
 def read_topic(spark: "SparkSession", bootstrap: str) -> Counted:
-    """Read the results that were published."""
+    """Read the results from the topic."""
     from pyspark.sql.functions import col, from_json
 
     parsed = _messages(spark, bootstrap, REVENUE).select(
@@ -75,12 +75,12 @@ def read_topic(spark: "SparkSession", bootstrap: str) -> Counted:
 
 
 def read_parquet(spark: "SparkSession") -> Counted:
-    """Read the results that are kept as Parquet."""
+    """Read the results from Parquet."""
     return counted(spark.table("revenue").select("minute", "category", "orders", "cents").collect())
 
 
 def counted(rows: Iterable[tuple[Any, ...]]) -> Counted:
-    """The windows among `rows`, and how many of them are there more than once."""
+    """The windows in `rows`, and how many occur more than once."""
     revenue: dict[Window, Total] = {}
     seen: Counter[Window] = Counter()
     for minute, category, orders, cents in rows:
@@ -92,23 +92,23 @@ def counted(rows: Iterable[tuple[Any, ...]]) -> Counted:
 
 
 def decide_claims(ledger: Ledger, logged: Logged, parquet: Counted, topic: Counted) -> list[Claim]:
-    """What the demo promises, each beside the figures it rests on."""
+    """The claims of the demo, with their figures."""
     total = ledger.total
     claims = [
         Claim(
             ledger.acknowledged == ledger.sent,
-            f"all {ledger.sent:,} orders that were sent are acknowledged by the in-sync replicas",
+            f"all {ledger.sent:,} orders sent were acknowledged by the in-sync replicas",
         ),
         Claim(
             (logged.first, logged.last, logged.distinct) == (0, ledger.sent - 1, ledger.sent)
             and logged.cents == total.cents,
-            f"the log has every acknowledged order: {logged.distinct:,} different ones,"
-            f" number {logged.first:,} to {logged.last:,}",
+            f"the log has every acknowledged order: {logged.distinct:,} distinct ones,"
+            f" numbers {logged.first:,} to {logged.last:,}",
         ),
         Claim(
             logged.orders == logged.distinct,
-            f"no order is in the log twice: {logged.orders:,} messages for"
-            f" {logged.distinct:,} orders, in spite of all retries",
+            f"no order is duplicated in the log: {logged.orders:,} messages for"
+            f" {logged.distinct:,} orders, despite retries",
         ),
     ]
     for place, found in (("Parquet", parquet), ("the topic", topic)):
@@ -116,32 +116,32 @@ def decide_claims(ledger: Ledger, logged: Logged, parquet: Counted, topic: Count
             Claim(
                 found.total == total,
                 f"{place} counts {found.total.orders:,} orders and"
-                f" {found.total.cents / 100:,.2f} of revenue; acknowledged were"
-                f" {total.orders:,} and {total.cents / 100:,.2f}",
+                f" {found.total.cents / 100:,.2f} of revenue; {total.orders:,} orders and"
+                f" {total.cents / 100:,.2f} were acknowledged",
             ),
             Claim(
                 found.revenue == ledger.revenue and not found.twice,
-                f"each of the {len(ledger.revenue):,} minutes and categories is in {place}"
-                " once, and agrees to the order and to the cent",
+                f"{place} has each of the {len(ledger.revenue):,} minutes and categories once,"
+                " correct to the order and to the cent",
             ),
         ]
     return claims
 
 
 def decide_same_bytes(cluster: Path) -> Claim:
-    """Whether all brokers have the same in their files, also the one that was killed.
+    """Whether all brokers, including the killed one, have equal files.
 
-    `cluster` is the folder of the cluster, which may run, but gets no orders any more.
+    `cluster` is the directory of the cluster, which may run but gets no more orders.
     """
     contents: dict[str, list[bytes]] = {}
-    for folder in sorted(cluster.glob(f"broker-*/data/{ORDERS}-*")):
-        segments = [path.read_bytes() for path in sorted(folder.glob("*.log"))]
-        contents.setdefault(folder.name, []).append(b"".join(segments))
+    for directory in sorted(cluster.glob(f"broker-*/data/{ORDERS}-*")):
+        segments = [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+        contents.setdefault(directory.name, []).append(b"".join(segments))
     size = sum(len(copies[0]) for copies in contents.values())
     return Claim(
         bool(size) and all(copies.count(copies[0]) == BROKERS for copies in contents.values()),
-        f"all {BROKERS} brokers have the same {size:,} bytes of the {len(contents)} partitions of"
-        " orders on disk, also the one that was killed",
+        f"all {BROKERS} brokers, including the killed one, have the same {size:,} bytes of the"
+        f" {len(contents)} partitions of orders on disk",
     )
 
 
@@ -155,5 +155,5 @@ def _messages(spark: "SparkSession", bootstrap: str, topic: str) -> "DataFrame":
 
 
 def _in_utc(minute: datetime) -> datetime:
-    """Spark gives times without a zone, in that of the session, which is UTC."""
+    """Spark returns times without a zone, in the session's zone, which is UTC."""
     return minute.replace(tzinfo=UTC)

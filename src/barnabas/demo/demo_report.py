@@ -1,4 +1,4 @@
-"""The demo's report: what happened, as four plots, and the proof in words."""
+"""The demo's HTML report: the proof, a timeline and four plots."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _SMOOTHED: Final = TICKS_PER_S // 2
 
 @dataclass(slots=True)
 class Events:
-    """What happened besides the selling; times are seconds since the shop opened."""
+    """The events of the demo besides sales; times are seconds since the shop opened."""
 
     killed_broker: int = -1
     led: frozenset[int] = frozenset()  # the partitions that the killed broker led
@@ -26,19 +26,19 @@ class Events:
     launched_s: float = 0.0
     in_sync_s: float = 0.0
     updates: list[tuple[float, float]] = field(default_factory=list)
-    # When, how many orders were acknowledged by then, and how many the pipeline had taken.
+    # Time, acknowledged orders, and orders read by the pipeline.
     lag: list[tuple[float, int, int]] = field(default_factory=list)
 
 
 def failover_gap(ledger: Ledger) -> Gap:
-    """The longest time that some partition acknowledged nothing."""
+    """The longest time without an acknowledgement from a partition."""
     return max(ledger.longest.values(), key=lambda gap: gap.seconds, default=Gap(-1, 0.0, 0.0))
 
 
 def write_report(
     path: Path, ledger: Ledger, events: Events, claims: Sequence[Claim], counted: Counted
 ) -> None:
-    """Write the page; it needs no other file."""
+    """Write the self-contained page."""
     is_proved = all(claim.holds for claim in claims)
     verdict = (
         "Every acknowledged order was counted exactly once" if is_proved else "The proof FAILED"
@@ -50,48 +50,48 @@ def write_report(
     page.heading("The proof")
     page.claims(claims)
     page.heading("What happened")
-    page.table(("at", "what"), _story(ledger, events))
+    page.table(("at", "what"), _timeline(ledger, events))
     page.heading("Throughput")
     page.figure(
         _throughput(ledger, events),
-        "Orders acknowledged by all in-sync replicas, by who led their partitions at first.",
+        "Orders acknowledged by all in-sync replicas, by the first leader of their partition.",
     )
     page.heading("The failover gap")
     gap = failover_gap(ledger)
     page.figure(
         _raster(ledger, events),
-        f"A mark where a partition acknowledged orders (red: the killed broker led it). All were"
-        f" silent, {gap.seconds:.1f} seconds at most: acks=all waits for every in-sync replica, and"
-        " the killed broker had one of each, until its death was noticed. What was sold meanwhile"
-        " waited in the producer.",
+        f"A mark for each acknowledgement of a partition (red: led by the killed broker). All were"
+        f" silent for up to {gap.seconds:.1f} seconds: acks=all waits for every in-sync replica,"
+        " and the killed broker had a replica of each partition until its session expired. Orders"
+        " of that time waited in the producer.",
     )
     page.heading("Lag")
     page.figure(
         _lag(events),
-        "Acknowledged orders that the pipeline had not counted yet, as its consumer group tells."
-        " Each update takes all that has come since the one before (grey: an update runs).",
+        "Acknowledged orders that the pipeline had not counted yet, by its consumer group's"
+        " offsets. Each update (grey) reads all orders since the one before.",
     )
     page.heading("Revenue")
     page.figure(
         _revenue(counted),
-        "As the pipeline wrote it to Parquet and to the topic, for each minute of the shop's clock"
-        " and each category. No minute is lower because a broker died in it.",
+        "As written by the pipeline to Parquet and to the topic, per minute of the shop's clock"
+        " and category. The death of a broker lowers no minute.",
     )
     page.write(path)
 
 
-def _story(ledger: Ledger, events: Events) -> list[tuple[str, str]]:
+def _timeline(ledger: Ledger, events: Events) -> list[tuple[str, str]]:
     gap = failover_gap(ledger)
     broker = f"broker {events.killed_broker}"
-    told = [
+    timeline = [
         (0.0, "the shop opens"),
-        (events.killed_s, f"SIGKILL for {broker}, which leads {len(events.led)} partitions"),
-        (gap.end_s, "its partitions have new leaders, and all acknowledge again"),
-        (events.launched_s, f"{broker} is started again, on what it had"),
-        (events.in_sync_s, f"{broker} has caught up, and is in sync everywhere"),
-        (events.updates[-1][1], f"the last of {len(events.updates)} updates of the pipeline ends"),
+        (events.killed_s, f"SIGKILL for {broker}, leader of {len(events.led)} partitions"),
+        (gap.end_s, "its partitions have new leaders; all partitions acknowledge again"),
+        (events.launched_s, f"{broker} is restarted on its log directory"),
+        (events.in_sync_s, f"{broker} has caught up and is in every ISR"),
+        (events.updates[-1][1], f"the last of {len(events.updates)} pipeline updates ends"),
     ]
-    return [(f"{at_s:.1f} s", what) for at_s, what in sorted(told)]
+    return [(f"{at_s:.1f} s", what) for at_s, what in sorted(timeline)]
 
 
 def _plot(draw: "Callable[[Axes], None]", height: float = 2.9) -> Any:
@@ -137,7 +137,7 @@ def _rates(ledger: Ledger, partitions: Collection[int]) -> tuple[list[float], li
 
 
 def _raster(ledger: Ledger, events: Events) -> Any:
-    """A dot where a partition acknowledged something; what is missing is the gap."""
+    """A mark for each acknowledgement of a partition; the gap has none."""
 
     def draw(axes: "Axes") -> None:
         for partition in sorted({number for _, number in ledger.acknowledgements}):
@@ -169,7 +169,7 @@ def _behind(lag: Iterable[tuple[float, int, int]]) -> list[int]:
 
 
 def _revenue(counted: Counted) -> Any:
-    """One stacked bar for each minute of the shop's clock."""
+    """One stacked bar per minute of the shop's clock."""
     minutes = sorted({minute for minute, _ in counted.revenue})
 
     def draw(axes: "Axes") -> None:
@@ -189,7 +189,7 @@ def _revenue(counted: Counted) -> Any:
 
 
 def _mark(axes: "Axes", events: Events) -> None:
-    """The two moments that everything else is read against, on an axis of time."""
+    """Mark the kill and the restart on a time axis."""
     axes.set_xlim(left=0)
     axes.set_xlabel("seconds since the shop opened")
     for at_s, colour, what in ((events.killed_s, BAD, "killed"), (events.launched_s, GOOD, "back")):

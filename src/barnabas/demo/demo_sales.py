@@ -1,4 +1,4 @@
-"""The demo's till: sends the shop's orders, and notes which the cluster acknowledged, and when."""
+"""The demo's producer of orders, and the ledger of acknowledged ones."""
 
 import threading
 from collections import Counter
@@ -16,13 +16,13 @@ ORDERS: Final = "orders"
 TICKS_PER_S: Final = 10
 _NS_PER_S: Final = 1_000_000_000
 _WAIT_S: Final = 0.02
-# With an idempotent producer a retry is never written twice; it retries as long as this.
+# Idempotent, so retries are not duplicated; it retries until message.timeout.ms.
 _RELIABLE: Final = {
     "acks": "all",
     "enable.idempotence": True,
     "message.timeout.ms": 180_000,
     "linger.ms": 5,
-    "queue.buffering.max.messages": 1_000_000,  # all that the till may be ahead
+    "queue.buffering.max.messages": 1_000_000,  # more than the till may be ahead
     "log_level": 0,
 }
 
@@ -30,7 +30,7 @@ Window = tuple[datetime, str]
 
 
 class Total(NamedTuple):
-    """What was sold, somewhere: how many orders, and for how much."""
+    """A number of orders and their revenue."""
 
     orders: int
     cents: int
@@ -40,7 +40,7 @@ class Total(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A time without an acknowledgement from a partition, in seconds since the shop opened."""
+    """A period without acknowledgements from a partition, in seconds since the shop opened."""
 
     partition: int
     begin_s: float
@@ -52,14 +52,14 @@ class Gap(NamedTuple):
 
 
 class Ledger:
-    """The acknowledged orders. Written by the thread of the till alone, read by others."""
+    """The acknowledged orders. Written by the till's thread only, read by others."""
 
     def __init__(self) -> None:
         self.sent = 0
         self.acknowledged = 0
         self.revenue: dict[Window, Total] = {}
         self.failures: list[str] = []
-        # By tenth of a second since the opening, and partition.
+        # By tenth of a second since the opening and by partition.
         self.acknowledgements: Counter[tuple[int, int]] = Counter()
         self.slowest_s: dict[int, float] = {}
         self.longest: dict[int, Gap] = {}
@@ -71,7 +71,7 @@ class Ledger:
         return Total(sum(each.orders for each in sold), sum(each.cents for each in sold))
 
     def note(self, order: Order, partition: int, sent_s: float, now_s: float) -> None:
-        """One order is acknowledged."""
+        """Add an acknowledged order."""
         self.acknowledged += 1
         window = order.minute, order.category
         self.revenue[window] = self.revenue.get(window, Total(0, 0)).plus(order)
@@ -85,11 +85,10 @@ class Ledger:
 
 
 class Till:
-    """Sends orders at the shop's pace, in a thread of its own.
+    """Sends orders at the shop's pace, in its own thread.
 
-    It is never further ahead of the oldest order that is not acknowledged than `most_ahead`
-    orders: whoever counts by the shop's clock then knows how late an order can be, however long
-    a broker is away.
+    It is at most `most_ahead` orders ahead of the oldest unacknowledged one. That bounds how late
+    an order can be by the shop's clock, however long a broker is down.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class Till:
         return (moment_ns - self._opened_ns) / _NS_PER_S
 
     def sell(self, seconds: float) -> None:
-        """Sell for so long, then wait until all is acknowledged.
+        """Sell for this long, then wait until all orders are acknowledged.
 
         Raises  CommandFailed if an order could not be delivered
         """
@@ -132,12 +131,12 @@ class Till:
         self._deliver_all()
 
     def close_shop(self, patience: timedelta) -> None:
-        """Tell whoever counts that no order comes any more."""
+        """Send the closing message, which advances the pipeline's watermark past all orders."""
         self._send(self._shop.closing(self.ledger.sent, patience))
         self._deliver_all()
 
     def stop(self) -> None:
-        """Give up, from another thread; what is on its way may or may not arrive."""
+        """Give up, from another thread; orders in flight may or may not arrive."""
         self._stopped.set()
 
     @property
@@ -169,4 +168,4 @@ class Till:
 
     def _raise_if_failed(self) -> None:
         if self.ledger.failures:
-            raise CommandFailed(f"the cluster did not take {self.ledger.failures[0]}")
+            raise CommandFailed(f"delivery failed: {self.ledger.failures[0]}")

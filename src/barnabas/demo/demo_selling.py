@@ -1,4 +1,4 @@
-"""The demo's busy half minute: the till sells, the pipeline counts, a broker dies and returns."""
+"""The concurrent part of the demo: selling, pipeline updates, kill and restart of a broker."""
 
 import threading
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
 
 from barnabas.demo.demo_cluster import DemoCluster
-from barnabas.demo.demo_pipeline import WATERMARK, Updates
+from barnabas.demo.demo_pipeline import WATERMARK, PipelineUpdates
 from barnabas.demo.demo_report import Events
 from barnabas.demo.demo_sales import Till
-from barnabas.demo.demo_watch import Watch
+from barnabas.demo.demo_watch import ClusterWatch
 
-# When the broker is killed and when it is started again, as parts of the time of selling.
+# Times of the kill and of the restart, as fractions of the duration.
 KILLED_AT: Final = 0.35
 LAUNCHED_AT: Final = 0.6
 _LOOK_EVERY_S: Final = 0.1
@@ -21,10 +21,15 @@ Show = Callable[[int, int], None]
 
 
 class Selling:
-    """Everything that goes on at the same time; `events` tells what happened when."""
+    """Runs everything at the same time; `events` records the times."""
 
     def __init__(
-        self, cluster: DemoCluster, till: Till, updates: Updates, watch: Watch, say: Say
+        self,
+        cluster: DemoCluster,
+        till: Till,
+        updates: PipelineUpdates,
+        watch: ClusterWatch,
+        say: Say,
     ) -> None:
         self.events = Events()
         self._cluster = cluster
@@ -35,10 +40,10 @@ class Selling:
         self._stopped = threading.Event()
 
     def run(self, seconds: int, show: Show) -> None:
-        """Return when all is sold, acknowledged and counted, and every replica is in sync.
+        """Return when all orders are acknowledged and counted, and every replica is in sync.
 
-        `show` gets the orders acknowledged and those counted by then, a few times a second.
-        Raises  CommandFailed, with all threads ended, if one of them fails
+        Calls `show` with acknowledged and counted orders a few times a second.
+        Raises  CommandFailed, all threads ended, if one of them fails
         """
         with ThreadPoolExecutor(4) as threads:
             try:
@@ -75,23 +80,21 @@ class Selling:
         self.events.killed_s = self._till.open_s
         self._cluster.kill(broker)
         self._say(
-            f"{self.events.killed_s:4.1f} s  [red]SIGKILL[/] for broker {broker}, which leads"
+            f"{self.events.killed_s:4.1f} s  [red]SIGKILL[/] for broker {broker}, leader of"
             f" {len(self.events.led)} of {len(leaders)} partitions"
         )
         if not self._wait_until(LAUNCHED_AT * seconds):
             return
         self.events.launched_s = self._till.open_s
         self._cluster.launch_again(broker)
-        self._say(f"{self.events.launched_s:4.1f} s  broker {broker} is started again")
+        self._say(f"{self.events.launched_s:4.1f} s  broker {broker} is restarted")
         self._cluster.wait_until_returned()
         self._watch.wait_until_in_sync()
         self.events.in_sync_s = self._till.open_s
-        self._say(
-            f"{self.events.in_sync_s:4.1f} s  broker {broker} has caught up, and is in sync again"
-        )
+        self._say(f"{self.events.in_sync_s:4.1f} s  broker {broker} has caught up and is in sync")
 
     def _wait_until(self, open_s: float) -> bool:
-        """Whether the moment has come, and it is not all over before."""
+        """Wait until this time; return False if the demo stops first."""
         return not self._stopped.wait(max(0.0, open_s - self._till.open_s))
 
     def _look(self, show: Show) -> None:
@@ -100,7 +103,7 @@ class Selling:
         show(acknowledged, min(taken, acknowledged))
 
     def _stop(self) -> None:
-        """Whatever still runs in a thread ends; nothing happens to what has ended."""
+        """Stop all threads that still run."""
         self._stopped.set()
         self._till.stop()
         self._updates.stop()

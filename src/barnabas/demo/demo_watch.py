@@ -1,4 +1,4 @@
-"""Watches the demo's cluster as any operator could: who leads and is in sync, and the lag."""
+"""Leaders, ISR and consumer group lag of the demo's cluster, by public requests."""
 
 import contextlib
 import threading
@@ -23,36 +23,36 @@ _MOST_LOOKS: Final = 1_000
 _QUIET: Final = {"log_level": 0}
 
 
-class Watch:
-    """Asks brokers, and gives the last answer while none can answer."""
+class ClusterWatch:
+    """Polls the brokers; keeps the last answer while none can answer."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.taken = 0  # the orders that the pipeline has taken, as its group says
+        self.taken = 0  # orders read by the pipeline, by its group's committed offsets
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
         self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **_QUIET})
         self._closed = threading.Event()
         self._looks = 0
 
     def create_topics(self) -> None:
-        """All topics of the demo, each partition on every broker."""
+        """Create the topics of the demo, each partition on every broker."""
         topics = [admin.NewTopic(name, count, BROKERS) for name, count in PARTITIONS.items()]
         create_topics(self._admin, topics)
 
     def leaders(self) -> dict[int, int]:
-        """Who leads each partition of the orders. Raises CommandFailed if nobody tells."""
+        """The leader of each partition of orders. Raises CommandFailed without an answer."""
         while (found := self._partitions()) is None:
-            self._wait("no broker tells who leads the partitions")
+            self._wait("no broker returns the leaders of the partitions")
         return {number: each.leader for number, each in found.items()}
 
     def wait_until_in_sync(self) -> None:
-        """Return when every replica of the orders is in sync. Raises CommandFailed if that fails"""
+        """Wait until every replica of orders is in sync. Raises CommandFailed after a while"""
         while not (found := self._partitions()) or any(
             len(each.isrs) < BROKERS for each in found.values()
         ):
-            self._wait("the broker that was killed does not come back into sync")
+            self._wait("the restarted broker does not rejoin the ISR")
 
     def follow_group(self) -> None:
-        """Keep `taken` up to date, in a thread of its own, until `close`."""
+        """Keep `taken` up to date, in its own thread, until `close`."""
         asked = [TopicPartition(ORDERS, number) for number in range(PARTITIONS[ORDERS])]
         while not self._closed.wait(_LOOK_EVERY_S):
             with contextlib.suppress(KafkaException):  # its coordinator may be the one killed
@@ -60,11 +60,11 @@ class Watch:
                 self.taken = max(self.taken, sum(max(0, each.offset) for each in found))
 
     def close(self) -> None:
-        """Whoever waits here ends."""
+        """End all waiting."""
         self._closed.set()
 
     def _partitions(self) -> "dict[int, PartitionMetadata] | None":
-        with contextlib.suppress(KafkaException):  # the one that is asked may be the one killed
+        with contextlib.suppress(KafkaException):  # the killed broker may be the one asked
             found = self._admin.list_topics(ORDERS, timeout=_ANSWER_WITHIN_S).topics[ORDERS]
             return found.partitions if found.error is None else None
         return None

@@ -1,7 +1,7 @@
-"""A shop that the demo runs: its orders, one after the other, the same for the same seed.
+"""The orders of the demo's shop, deterministic by seed.
 
-The shop has a clock of its own, on which a minute holds always as many orders: an order's number
-tells its time. So nothing that is counted depends on how fast the machine is.
+The shop has its own clock, with the same number of orders in each minute: an order's number
+determines its time. So the results do not depend on the speed of the machine.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.base.randomness import Random
 
 OPENED: Final = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
-# What is sold: how often among 100 orders, the least and the most that one costs, in cents.
+# Categories: share in percent, minimal and maximal price in cents.
 CATEGORIES: Final = {
     "books": (34, 499, 4_999),
     "coffee": (27, 350, 2_400),
@@ -21,8 +21,8 @@ CATEGORIES: Final = {
     "music": (8, 799, 3_999),
     "travel": (3, 4_900, 89_900),
 }
-# Not a sale: the last message of the day. It is later than all orders by so much that whoever
-# waits for late ones waits no longer.
+# The category of the closing message, which is so much later than all orders that it advances
+# the pipeline's watermark past them.
 CLOSING: Final = "closing"
 CUSTOMERS: Final = 5_000
 
@@ -43,7 +43,7 @@ class Order(NamedTuple):
         return self.time.replace(second=0, microsecond=0)
 
     def key(self) -> bytes:
-        """All orders of a customer are in one partition, in their order."""
+        """The key is the customer: their orders stay in one partition, in order."""
         return b"customer-%d" % self.customer
 
     def value(self) -> bytes:
@@ -65,7 +65,7 @@ class Shop:
         self._random = Random(seed)
 
     def orders(self) -> Iterator[Order]:
-        """All that is ever sold, from number 0 on; each shop sells it once."""
+        """All orders, from number 0 on; call it once per shop."""
         number = 0
         while True:
             category = _WHEEL[self._random.below(len(_WHEEL))]
@@ -76,7 +76,7 @@ class Shop:
             number += 1
 
     def closing(self, number: int, patience: timedelta) -> Order:
-        """What is sent after the last order: a minute later than `patience` after that."""
+        """The closing message after the last order, more than `patience` later."""
         time = self.time_of(number) + patience + timedelta(minutes=2)
         return Order(number, time, 0, CLOSING, 0)
 

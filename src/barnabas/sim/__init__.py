@@ -1,1 +1,1 @@
-"""A whole cluster of the unmodified broker in one process, in virtual time, from a seed."""
+"""Deterministic simulation: a cluster of unmodified brokers in virtual time, from a seed."""

@@ -1,4 +1,4 @@
-"""Runs many seeds side by side, adds up what they showed, and shortens one that failed."""
+"""Parallel runs of many seeds, their summary, and the shortening of a failing run."""
 
 import multiprocessing
 import os
@@ -12,16 +12,16 @@ from typing import Final
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.safeguards import Safeguards
 from barnabas.sim.sim_run import Report, run
-from barnabas.sim.world.seed_settings import setting_of
+from barnabas.sim.world.seed_settings import settings_of
 
-# Durations that are tried when a failing run is made shorter.
+# Number of durations to try when shortening a failing run.
 MOST_SHORTENINGS: Final = 6
 _NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
 class Summary:
-    """What all runs so far showed together."""
+    """The totals of all runs so far."""
 
     seeds: int = 0
     operations: int = 0
@@ -36,7 +36,7 @@ class Summary:
 
     @property
     def shortest(self) -> Report | None:
-        """The failing run in which least happens."""
+        """The failing run with the fewest steps."""
         return min(self.failing, key=lambda report: (report.steps, report.seed), default=None)
 
     def add(self, report: Report) -> None:
@@ -48,9 +48,11 @@ class Summary:
             self.failing.append(report)
 
 
-def play(seed: int, seconds: float | None = None, safeguards: Safeguards | None = None) -> Report:
-    """Run one seed; with `seconds`, its faults end earlier or later than the seed says."""
-    return run(setting_of(seed, seconds), safeguards)
+def run_seed(
+    seed: int, seconds: float | None = None, safeguards: Safeguards | None = None
+) -> Report:
+    """Run one seed; `seconds` overrides how long its faults go on."""
+    return run(settings_of(seed, seconds), safeguards)
 
 
 def search(
@@ -63,9 +65,9 @@ def search(
     on_report: Callable[[Summary, Report], None] = lambda *_: None,
     stop_at_first: bool = False,
 ) -> Summary:
-    """Run seeds, as many at once as there are processors, until they or the minutes are over.
+    """Run seeds, one per processor at a time, until the seeds or the minutes run out.
 
-    The stories of runs that kept every law are not kept.
+    Traces are kept only for runs that broke a law.
     """
     summary, began = Summary(), machine_stopwatch()
     left = iter(seeds)
@@ -78,7 +80,7 @@ def search(
             while (
                 not is_over and len(waiting) < 2 * count and (seed := next(left, None)) is not None
             ):
-                waiting[pool.submit(_play_briefly, seed, seconds, safeguards)] = seed
+                waiting[pool.submit(_run_without_trace, seed, seconds, safeguards)] = seed
             if not waiting:
                 return summary
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -94,10 +96,10 @@ def search(
 
 
 def shorten(report: Report, safeguards: Safeguards | None = None) -> tuple[Report, float | None]:
-    """The same seed with fewer faults, if it still fails, and its seconds; else as it is."""
+    """The shortest failing run of the same seed, and its duration; None if it was not shortened."""
     seconds: float | None = None
-    for tried in _shorter(setting_of(report.seed).duration_s):
-        shorter = play(report.seed, tried, safeguards)
+    for tried in _shorter(settings_of(report.seed).duration_s):
+        shorter = run_seed(report.seed, tried, safeguards)
         if not shorter.broken:
             continue
         report, seconds = shorter, tried
@@ -106,13 +108,13 @@ def shorten(report: Report, safeguards: Safeguards | None = None) -> tuple[Repor
 
 
 def _shorter(duration_s: float) -> Iterator[float]:
-    """Durations from short to long: the first at which the seed fails is nearly the shortest."""
+    """Durations from short to long: the first that fails is nearly the shortest."""
     for step in range(1, MOST_SHORTENINGS + 1):
         yield round(duration_s * step / (MOST_SHORTENINGS + 1), 1)
 
 
-def _play_briefly(seed: int, seconds: float | None, safeguards: Safeguards | None) -> Report:
-    report = play(seed, seconds, safeguards)
+def _run_without_trace(seed: int, seconds: float | None, safeguards: Safeguards | None) -> Report:
+    report = run_seed(seed, seconds, safeguards)
     return report if report.broken else replace(report, lines=())
 
 
@@ -125,6 +127,6 @@ def _report_of(future: "Future[Report]", seed: int) -> Report:
 
 
 def leave_signals() -> None:
-    """Ctrl-C is for the process that started this one, which ends it."""
+    """Leave Ctrl-C to the parent process, which stops this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

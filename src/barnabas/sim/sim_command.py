@@ -1,6 +1,6 @@
-"""`barnabas sim`: a cluster in simulation, one seed to look at or many to search.
+"""`barnabas sim`: replay one simulated run, or search many seeds for a broken law.
 
-What simulates is imported when it is used, so that listing the commands stays quick.
+The simulation is imported on use, so that `barnabas --help` stays fast.
 """
 
 from collections import Counter
@@ -22,50 +22,50 @@ MOST_SHOWN: Final = 20
 
 def sim(
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Replay this run, with its story.")
+        int | None, typer.Option(min=0, help="Replay this seed and print its trace.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Search these, as 1..1000.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Search these seeds, such as 1..1000.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Search for no longer than this.")
+        float | None, typer.Option(min=0, help="Stop the search after this time.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="Let faults go on for so long, in simulated time.")
+        float | None, typer.Option(min=0, help="Inject faults for this long, in simulated time.")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Runs side by side; one for each processor.")
+        int | None, typer.Option(min=1, help="Parallel runs; default: one per processor.")
     ] = None,
     without: Annotated[
         str | None,
-        typer.Option(help="Replay without this safeguard, such as min_insync_check."),
+        typer.Option(help="Disable a safeguard, such as min_insync_check."),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write what the search showed into docs/reliability.md."),
+        typer.Option(help="Write the results into docs/reliability.md."),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Tell also what went as it should.")
+        bool, typer.Option("--verbose", "-v", help="Print the brokers' info messages, too.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document, for scripts.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run whole clusters in simulation, with faults, and check that every promise is kept.
+    """Simulate clusters with injected faults, and check every guarantee.
 
-    The same seed is the same run, to the last byte, on any machine. Ends with 1 if a law is broken.
+    A seed is the same run, byte for byte, on any machine. The exit code is 1 if a law is broken.
 
     \b
     Examples:
-      barnabas sim --seed 42                      one run, and what happened in it
-      barnabas sim --seeds 1..1000 --minutes 10   search for a run in which a law is broken
+      barnabas sim --seed 42                      replay one run and print its trace
+      barnabas sim --seeds 1..1000 --minutes 10   search for a run that breaks a law
       barnabas sim --seed 1 --without min_insync_check
-                                                  see what a safeguard is for
+                                                  show what a safeguard prevents
       barnabas sim --seeds 1..500 --report docs/reliability.md
-                                                  and keep what was found
+                                                  search, and update the document
     """
     if (seed is None) == (seeds is None):
-        raise Misused("give one run to replay (--seed 42) or several to search (--seeds 1..1000)")
+        raise Misused("specify either --seed N to replay or --seeds FIRST..LAST to search")
     if seed is None and without is not None:
-        raise Misused("--without shows one run: say which, as --seed 1")
+        raise Misused("--without needs one run: specify --seed N")
     if seed is not None and report is not None:
-        raise Misused("--report tells of many runs: say which, as --seeds 1..500")
+        raise Misused("--report needs many runs: specify --seeds FIRST..LAST")
     if seed is not None:
         broken = _replay(seed, seconds, without, verbose, json)
     else:
@@ -75,13 +75,13 @@ def sim(
 
 
 def parse_seeds(text: str) -> range:
-    """`1..1000`, both included, or a single number. Raises Misused."""
+    """Parse `1..1000`, inclusive, or a single seed. Raises Misused."""
     first, dots, last = text.partition("..")
     if not (first.isdecimal() and (last.isdecimal() if dots else not last)):
-        raise Misused(f"--seeds {text}: expected two numbers, as 1..1000")
+        raise Misused(f"--seeds {text}: expected FIRST..LAST such as 1..1000")
     seeds = range(int(first), int(last or first) + 1)
     if not seeds:
-        raise Misused(f"--seeds {text}: the last seed comes before the first")
+        raise Misused(f"--seeds {text}: the last seed is below the first")
     return seeds
 
 
@@ -91,9 +91,9 @@ def parse_seeds(text: str) -> range:
 def _replay(
     seed: int, seconds: float | None, without: str | None, verbose: bool, json: bool
 ) -> bool:
-    from barnabas.sim.seed_runner import play
+    from barnabas.sim.seed_runner import run_seed
 
-    report = play(seed, seconds) if without is None else _mutated(seed, without)
+    report = run_seed(seed, seconds) if without is None else _mutated(seed, without)
     if json:
         show_json(_as_json(report))
         return bool(report.broken)
@@ -111,11 +111,11 @@ def _replay(
 
 
 def _mutated(seed: int, without: str) -> "Report":
-    from barnabas.sim.faults.mutations import MUTATIONS
+    from barnabas.sim.mutations import MUTATIONS
 
     if without not in MUTATIONS:
-        raise Misused(f"--without {without}: there is no such safeguard; {', '.join(MUTATIONS)}")
-    return MUTATIONS[without].play(seed)
+        raise Misused(f"--without {without}: expected one of {', '.join(MUTATIONS)}")
+    return MUTATIONS[without].run_seed(seed)
 
 
 def _as_json(report: "Report") -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _as_json(report: "Report") -> dict[str, Any]:
 
 def _show_broken(report: "Report") -> None:
     if not report.broken:
-        print("every law was kept")
+        print("no law was broken")
         return
     print(f"BROKEN in seed {report.seed}:")
     for what in report.broken[:MOST_SHOWN]:
@@ -155,7 +155,7 @@ def _search(
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from barnabas.sim.faults.mutations import find_all
+    from barnabas.sim.mutations import find_all
     from barnabas.sim.seed_runner import search, shorten
     from barnabas.sim.sim_report import check_writable, write
 
@@ -180,10 +180,10 @@ def _search(
         )
         shortest, shorter_s = summary.shortest, seconds
         if shortest is not None and seconds is None and shortest.steps:
-            progress.update(task, description=f"making seed {shortest.seed} shorter")
+            progress.update(task, description=f"shortening seed {shortest.seed}")
             shortest, shorter_s = shorten(shortest)
         if report_at is not None:
-            progress.update(task, description="trying what happens without each safeguard")
+            progress.update(task, description="running without each safeguard")
             write(report_at, seeds, summary, list(find_all(processes)))
     if json:
         show_json(_summary_as_json(summary, shortest, shorter_s))
@@ -195,7 +195,7 @@ def _search(
 def _show_summary(summary: "Summary", shortest: "Report | None", seconds: float | None) -> None:
     _show_faults(summary.faults)
     print(
-        f"\n{summary.seeds} seeds tried, {sum(summary.faults.values())} faults injected,"
+        f"\n{summary.seeds} seeds run, {sum(summary.faults.values())} faults injected,"
         f" {summary.operations} operations checked"
     )
     print(
@@ -203,12 +203,12 @@ def _show_summary(summary: "Summary", shortest: "Report | None", seconds: float 
         f" {summary.simulated_hours_per_minute:.2f} simulated hours per minute"
     )
     if shortest is None:
-        print("every law was kept")
+        print("no law was broken")
         return
     failing = ", ".join(str(each.seed) for each in sorted(summary.failing, key=_seed)[:MOST_SHOWN])
     print(f"\n{len(summary.failing)} seeds fail: {failing}")
     _show_broken(shortest)
-    print(f"\nIts story: {_command(shortest, seconds)}")
+    print(f"\nto replay: {_command(shortest, seconds)}")
 
 
 def _summary_as_json(

@@ -1,4 +1,4 @@
-"""Three brokers as processes on a ZooKeeper of their own: killed, emptied and started again."""
+"""Three broker processes with their own ZooKeeper, which can be killed, wiped and restarted."""
 
 import shutil
 import signal
@@ -26,8 +26,8 @@ from barnabas.znodes.zookeeper.zookeeper_tree import connect
 
 BROKERS: Final = 3
 CONNECTED_WITHIN_MS: Final = 20_000
-# What a topic leaves behind must not fill the disk of a bench that deletes it after each round;
-# and brokers that all end have nobody to hand over to: they ask again soon.
+# Deleted topics must not fill the disk between rounds; and when all brokers stop, controlled
+# shutdown finds no other leader and should retry soon.
 OVERRIDES: Final = (
     "min.insync.replicas=2",
     "log.segment.delete.delay.ms=0",
@@ -35,8 +35,8 @@ OVERRIDES: Final = (
 )
 
 
-class Member:
-    """One broker of a cluster; it keeps its id, port and folder over restarts."""
+class ClusterBroker:
+    """One broker of a cluster; it keeps its id, port and directory across restarts."""
 
     def __init__(
         self, broker_id: int, folder: Path, zookeeper: str, session_timeout_ms: int
@@ -51,11 +51,11 @@ class Member:
 
     @property
     def server(self) -> Server:
-        assert self._process is not None, "the broker does not run"
+        assert self._process is not None, "the broker is not running"
         return Server(self._process.pid, self.port, 0.0)
 
     def launch(self) -> None:
-        """Begin to start; several can do that side by side."""
+        """Start without waiting; several brokers can start in parallel."""
         command = [str(BROKER), "server", "--node-id", str(self.broker_id)]
         command += ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
         command += ["--zookeeper", self._zookeeper]
@@ -64,7 +64,7 @@ class Member:
         self._process = spawn(command, self._log)
 
     def wait_ready(self) -> None:
-        """Raises ServerFailed with its last words."""
+        """Wait until it is ready. Raises ServerFailed with the end of its log."""
         assert self._process is not None
         assert self._process.stdout is not None
         try:
@@ -74,19 +74,19 @@ class Member:
             raise
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Send SIGKILL and wait for the exit."""
         self._end(lambda process: process.send_signal(signal.SIGKILL))
 
     def stop(self) -> None:
         self._end(stop)
 
     def terminate(self) -> None:
-        """SIGTERM; it runs on for as long as its controlled shutdown takes, see `wait_ended`."""
-        assert self._process is not None, "the broker does not run"
+        """Send SIGTERM, which starts a controlled shutdown; see `wait_ended`."""
+        assert self._process is not None, "the broker is not running"
         self._process.terminate()
 
     def wait_ended(self) -> None:
-        """Raises ServerFailed, with no process left, if it does not end in time."""
+        """Wait for the exit. Raises ServerFailed, no process left, on timeout."""
         self._end(wait_ended)
 
     def close(self) -> None:
@@ -94,12 +94,12 @@ class Member:
             self.kill()
 
     def wipe(self) -> None:
-        """Take all its data, as if its disk had been replaced."""
+        """Remove all its data, as if the disk had been replaced."""
         shutil.rmtree(self.data)
 
     def _end(self, tell: "Callable[[subprocess.Popen[bytes]], None]") -> None:
         process, self._process = self._process, None
-        assert process is not None, "the broker does not run"
+        assert process is not None, "the broker is not running"
         assert process.stdout is not None
         tell(process)
         process.wait()
@@ -107,10 +107,10 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """Brokers that run, and where they meet."""
+class BenchCluster:
+    """Running brokers and their ZooKeeper."""
 
-    members: tuple[Member, ...]
+    members: tuple[ClusterBroker, ...]
     zookeeper: str
     session_timeout_ms: int
 
@@ -119,7 +119,7 @@ class Cluster:
         return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
     def stop_together(self) -> None:
-        """SIGTERM to all at once; returns when all have ended."""
+        """Send SIGTERM to all brokers and wait for their exit."""
         for member in self.members:
             member.terminate()
         for member in self.members:
@@ -127,7 +127,7 @@ class Cluster:
 
     @asynccontextmanager
     async def tree(self) -> AsyncIterator[Coordination]:
-        """A session with their ZooKeeper."""
+        """A session with the cluster's ZooKeeper."""
         session = await connect(
             self.zookeeper,
             session_timeout_ms=CONNECTED_WITHIN_MS,
@@ -140,21 +140,21 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, session_timeout_ms: int) -> Iterator[Cluster]:
-    """Three brokers with an acks=all that means two of them; nothing is left running.
+def cluster(folder: Path, session_timeout_ms: int) -> Iterator[BenchCluster]:
+    """Three brokers with min.insync.replicas=2, stopped after the block.
 
     Raises ConfigError without Java or the jars of PySpark, ServerFailed if a broker does not start.
     """
     zookeeper = ZooKeeperServer(folder / "zookeeper")
     zookeeper.start()
     address = f"{zookeeper.address}/bench"
-    members = [Member(n, folder, address, session_timeout_ms) for n in range(BROKERS)]
+    members = [ClusterBroker(n, folder, address, session_timeout_ms) for n in range(BROKERS)]
     try:
         for member in members:
             member.launch()
         for member in members:
             member.wait_ready()
-        yield Cluster(tuple(members), address, session_timeout_ms)
+        yield BenchCluster(tuple(members), address, session_timeout_ms)
     finally:
         for member in members:
             member.close()

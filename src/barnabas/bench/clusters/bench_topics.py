@@ -1,4 +1,4 @@
-"""Makes a topic on a broker under test, and asks how far its log goes, with a real client."""
+"""Topic creation and log end offsets of a broker under test, by a real client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,19 +12,19 @@ MADE_WITHIN_S = 60.0  # thousands of partitions
 
 
 def client_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
-    # Silent: that a broker was stopped on purpose is no news, and what fails is raised.
+    # No client logs: brokers are stopped on purpose, and failures are raised.
     return {"bootstrap.servers": bootstrap, "log_level": 0, **settings}
 
 
 def create_topic(
     bootstrap: str, name: str, partitions: int, replicas: Sequence[int] = (0,)
 ) -> None:
-    """Every partition on these brokers; the first of them leads."""
+    """Create a topic with every partition on these brokers; the first is the leader."""
     create_topics(bootstrap, {name: [list(replicas)] * partitions})
 
 
 def create_topics(bootstrap: str, assignments: Mapping[str, list[list[int]]]) -> None:
-    """Topics with the brokers of each of their partitions, in one request."""
+    """Create topics with the given brokers per partition, in one request."""
     admin = AdminClient(client_settings(bootstrap))
     topics = [
         NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment)
@@ -44,7 +44,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
 
 
 def log_end_offset(bootstrap: str, topic: str, partitions: int) -> int:
-    """The records in a topic from which nothing was deleted: its log end offsets, added up."""
+    """The number of records of a topic without deletions: the sum of its log end offsets."""
     consumer = Consumer(client_settings(bootstrap, **{"group.id": "bench"}))
     try:
         return sum(

@@ -1,4 +1,4 @@
-"""CPU time of processes, and the longest stretch in which each kept a core busy."""
+"""CPU time of processes, and the longest period in which each kept a core busy."""
 
 import threading
 import time
@@ -9,20 +9,20 @@ from typing import Final
 
 from barnabas.bench.server_processes import HAS_PROC, cpu_seconds
 
-EVERY_S: Final = 0.25  # 25 clock ticks: finer looks would tell a busy core from an idle one badly
+EVERY_S: Final = 0.25  # 25 clock ticks: shorter samples would be too coarse
 BUSY_SHARE: Final = 0.9
 
 
 @dataclass(slots=True)
 class Busy:
-    """CPU seconds of one process, and its longest stretch above 90 % of a core; both by looks."""
+    """CPU seconds of one process, and its longest period above 90 % of a core, by samples."""
 
     cpu_s: float = 0.0
     longest_s: float = 0.0
     _stretch_s: float = 0.0
 
     def on_look(self, used_s: float, passed_s: float) -> None:
-        """So much of the time that passed since the last look was CPU time."""
+        """Add a sample: CPU seconds of the time since the last one."""
         self.cpu_s += used_s
         self._stretch_s = self._stretch_s + passed_s if used_s > BUSY_SHARE * passed_s else 0.0
         self.longest_s = max(self.longest_s, self._stretch_s)
@@ -30,7 +30,7 @@ class Busy:
 
 @contextmanager
 def watching(pids: Sequence[int]) -> Iterator[list[Busy]]:
-    """Watch processes for the time of the block; without /proc nothing is found."""
+    """Sample processes during the block; the result is empty without /proc."""
     found = [Busy() for _ in pids]
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(pids, found, over))

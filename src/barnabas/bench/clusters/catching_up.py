@@ -1,4 +1,4 @@
-"""How fast a follower that lost its disk copies its partition again, beside the raw limits."""
+"""The catch-up rate of a follower that lost its disk, compared with the raw limits."""
 
 import time
 from functools import partial
@@ -7,8 +7,8 @@ import uvloop
 
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, rate, ratio_row
-from barnabas.bench.clusters.bench_cluster import BROKERS, Cluster, Member, state_of
+from barnabas.bench.bench_report import ReportRow, rate, ratio_row
+from barnabas.bench.clusters.bench_cluster import BROKERS, BenchCluster, ClusterBroker, state_of
 from barnabas.bench.clusters.bench_topics import create_topic, delete_topic
 from barnabas.bench.clusters.waiting import until, until_led
 from barnabas.bench.limits.clients_bench import produce_messages
@@ -17,11 +17,11 @@ from barnabas.bench.limits.load_messages import TOPIC
 from barnabas.znodes.tree import Coordination
 
 RECORD_BYTES = 1024
-COPIED_AT_ONCE = 1_000_000  # what a follower gets of a partition in one answer, by default
+COPIED_AT_ONCE = 1_000_000  # replica.fetch.max.bytes by default
 PARTITION = TopicPartition(TOPIC, 0)
 
 
-def catching_up_rows(bench: Bench, three: Cluster) -> list[Row]:
+def catching_up_rows(bench: Bench, three: BenchCluster) -> list[ReportRow]:
     bench.say("replication: raw limits")
     limits = measure_limits(bench, COPIED_AT_ONCE)
     bench.say("replication: a follower without data")
@@ -52,18 +52,18 @@ def catching_up_rows(bench: Bench, three: Cluster) -> list[Row]:
     return [row]
 
 
-async def _until_served(three: Cluster) -> None:
+async def _until_served(three: BenchCluster) -> None:
     async with three.tree() as tree:
         await until_led(three, tree, PARTITION)
 
 
-async def _until_in_sync(three: Cluster, member: Member) -> float:
+async def _until_in_sync(three: BenchCluster, member: ClusterBroker) -> float:
     async with three.tree() as tree:
         return await until(partial(_is_in_sync, tree, member), "a follower in sync")
 
 
-async def _copying(three: Cluster, member: Member) -> tuple[float, float]:
-    """When the follower made its log, and when its leader counted it as in sync."""
+async def _copying(three: BenchCluster, member: ClusterBroker) -> tuple[float, float]:
+    """The times when the follower created its log and when it rejoined the ISR."""
 
     async def has_log() -> bool:
         return (member.data / str(PARTITION)).is_dir()
@@ -73,9 +73,9 @@ async def _copying(three: Cluster, member: Member) -> tuple[float, float]:
         return began, await until(partial(_is_in_sync, tree, member), "a follower in sync")
 
 
-async def _is_in_sync(tree: Coordination, member: Member) -> bool:
+async def _is_in_sync(tree: Coordination, member: ClusterBroker) -> bool:
     return member.broker_id in (await state_of(tree, PARTITION)).isr
 
 
-def _log_bytes(member: Member) -> int:
+def _log_bytes(member: ClusterBroker) -> int:
     return sum(file.stat().st_size for file in (member.data / str(PARTITION)).glob("*.log"))

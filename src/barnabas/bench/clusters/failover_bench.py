@@ -1,10 +1,10 @@
-"""How long a cluster is without controller: a failover with many partitions, and a broker lost.
+"""Controller failover with many partitions, and the loss of a broker.
 
     python -m barnabas.bench.clusters.failover_bench --partitions 10000
 
-On a real ZooKeeper and on the embedded tree. The brokers only answer, so what counts is what the
-controller reads, decides, writes and sends. Beside each, how long it held its event loop at most:
-so long the clients of the broker that it lives in had to wait.
+On a real ZooKeeper and on the embedded tree. The brokers only answer, so the time is what the
+controller needs to read, decide, write and send. The longest time that it blocked its event loop
+is shown, too: clients of the controller's broker waited that long.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, Section, show
+from barnabas.bench.bench_report import ReportRow, Section, show
 from barnabas.bench.clusters.bench_cluster import CONNECTED_WITHIN_MS
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
@@ -55,14 +55,14 @@ Sessions = Callable[[], Awaitable[Coordination]]
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Seconds until it was done, and the longest that the loop was held meanwhile."""
+    """The duration, and the longest time that the event loop was blocked."""
 
     seconds: float
     held: float
 
 
 async def answer(request: ControlRequest) -> Message:
-    """What a broker says that has nothing to do."""
+    """The response of a broker without work."""
     none = ErrorCode.none
     match request.key:
         case ApiKey.LEADER_AND_ISR:
@@ -78,7 +78,7 @@ async def reach(broker: LiveBroker) -> LocalPeer:
 
 
 async def fill(admin: Coordination, partitions: int) -> None:
-    """Brokers, and topics of which the last controller has elected all leaders."""
+    """Brokers, and topics whose leaders were all elected by the previous controller."""
     for path in paths.PERSISTENT_PATHS:
         await admin.create(path, make_parents=True)
     for broker_id in map(BrokerId, range(BROKERS)):
@@ -112,7 +112,7 @@ def topic(name: str, partitions: int, random: Random) -> list[CreateNode]:
 
 
 async def timed(done: Callable[[], bool]) -> Took:
-    """Wait until it is done; looks often, and each look that comes late tells who held the loop."""
+    """Wait until done, polling often; late polls show how long the loop was blocked."""
     began = last = time.perf_counter()
     held = 0.0
     while not done():
@@ -123,9 +123,9 @@ async def timed(done: Callable[[], bool]) -> Took:
 
 
 async def reading_seconds(tree: Coordination) -> float:
-    """How long it takes only to read the `state` of every partition, which a failover begins with.
+    """The time to read the `state` of every partition, the first step of a failover.
 
-    It also warms up both ends of the session.
+    It also warms up both sides of the session.
     """
     wanted = [
         paths.partition_state_path(TopicPartition(name, int(index)))
@@ -139,7 +139,7 @@ async def reading_seconds(tree: Coordination) -> float:
 
 
 async def measure(session: Sessions, partitions: int) -> tuple[Took, Took, float]:
-    """A failover, then the loss of one broker of three; and what reading all states takes."""
+    """A failover, then the loss of one broker of three; and the time to read all states."""
     admin, own = await session(), await session()
     await fill(admin, partitions)
     reading_s = await reading_seconds(own)
@@ -201,8 +201,8 @@ async def zookeeper() -> AsyncIterator[Sessions]:
 TREES: Final = {"ZooKeeper": zookeeper, "embedded tree": embedded}
 
 
-async def run(partitions: int) -> list[Row]:
-    """A failover and a lost broker, on each kind of tree."""
+async def run(partitions: int) -> list[ReportRow]:
+    """A failover and a lost broker on each kind of tree."""
     rows = []
     for name, tree in TREES.items():
         async with tree() as session:
@@ -213,8 +213,8 @@ async def run(partitions: int) -> list[Row]:
     return rows
 
 
-def _row(name: str, took: Took, reading_s: float, goal_s: float | None = None) -> Row:
-    return Row(
+def _row(name: str, took: Took, reading_s: float, goal_s: float | None = None) -> ReportRow:
+    return ReportRow(
         name,
         f"{took.seconds:.2f} s, loop held {1000 * took.held:.0f} ms",
         f"{1000 * reading_s:,.0f} ms",
@@ -243,7 +243,7 @@ def failover_section(bench: Bench) -> Section:
 
 
 def main(
-    partitions: Annotated[int, typer.Option(min=1, help="How many partitions.")] = 10_000,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 10_000,
 ) -> None:
     """A controller failover and the loss of a broker, with many partitions."""
     console = Console()

@@ -1,4 +1,4 @@
-"""Consumer groups: how long a rebalance takes, and how many commits a second a broker takes."""
+"""Consumer groups: the duration of a rebalance, and commits per second."""
 
 import asyncio
 import struct
@@ -11,7 +11,7 @@ from typing import Final
 import uvloop
 
 from barnabas.bench.bench_plan import CONNECTIONS, WINDOW, Bench
-from barnabas.bench.bench_report import Row, Section, ratio_row
+from barnabas.bench.bench_report import ReportRow, Section, ratio_row
 from barnabas.bench.clusters.bench_topics import create_topic
 from barnabas.bench.clusters.group_members import (
     PATIENCE_S,
@@ -28,7 +28,7 @@ from barnabas.client.requests import read_response, write_request
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message
 
-# Long enough for all members of a new group to be there before it is formed.
+# Long enough for all members to join a new group.
 OVERRIDES: Final = ("group.initial.rebalance.delay.ms=500",)
 COMMITTED: Final = 1_000
 CORRELATION_AT: Final = 8
@@ -49,7 +49,7 @@ def groups_section(bench: Bench) -> Section:
     return Section("groups", "Consumer groups", "Barnabas", "Heartbeats", rows, notes)
 
 
-async def _rows(bench: Bench, port: int) -> list[Row]:
+async def _rows(bench: Bench, port: int) -> list[ReportRow]:
     await until_coordinated(port, "bench")
     rows = []
     for size in bench.plan.group_sizes:
@@ -63,7 +63,7 @@ async def _rows(bench: Bench, port: int) -> list[Row]:
 # -- rebalances --------------------------------------------------------------
 
 
-async def _rebalance_row(port: int, size: int, repeat: int) -> Row:
+async def _rebalance_row(port: int, size: int, repeat: int) -> ReportRow:
     members = await _group(port, f"rebalanced-{size}", size)
     pairs = [await _rebalance(members, number) for number in range(1, repeat + 1)]
     _close(members)
@@ -79,14 +79,14 @@ async def _rebalance_row(port: int, size: int, repeat: int) -> Row:
 
 
 async def _group(port: int, name: str, size: int) -> list[Member]:
-    """A group that is formed."""
+    """A stable group."""
     members = [await Member.new(port, name) for _ in range(size)]
     await asyncio.gather(*(member.take_part(b"0") for member in members))
     return members
 
 
 async def _rebalance(members: Sequence[Member], number: int) -> tuple[float, float]:
-    """Seconds of a rebalance, and of as many requests that change nothing."""
+    """Seconds of a rebalance, and of the same number of requests that change nothing."""
     start = time.perf_counter()
     await asyncio.gather(*(member.take_part(b"%d" % number) for member in members))
     balanced = time.perf_counter()
@@ -105,7 +105,7 @@ def _close(members: Sequence[Member]) -> None:
 # -- commits -----------------------------------------------------------------
 
 
-async def _commit_row(port: int, seconds: float, repeat: int) -> Row:
+async def _commit_row(port: int, seconds: float, repeat: int) -> ReportRow:
     members = [(await _group(port, f"committing-{n}", 1))[0] for n in range(CONNECTIONS)]
     commits, heartbeats = [], []
     for _ in range(repeat):
@@ -126,7 +126,7 @@ async def _commit_row(port: int, seconds: float, repeat: int) -> Row:
 
 
 async def _rate(members: Sequence[Member], key: ApiKey, seconds: float) -> float:
-    """Answers a second, all members at once."""
+    """Responses per second, all members at once."""
     start = time.perf_counter()
     counts = await asyncio.gather(
         *(_repeat(member, key, start + seconds) for member in members for _ in range(WINDOW))
@@ -135,7 +135,7 @@ async def _rate(members: Sequence[Member], key: ApiKey, seconds: float) -> float
 
 
 async def _repeat(member: Member, key: ApiKey, deadline: float) -> int:
-    """One request after the other until the deadline, each with the same good answer."""
+    """Send one request after the other until the deadline; all responses must be equal."""
     frame = write_request(key, APIS[key].highest, 0, CLIENT_ID.decode(), _message(member, key))
     head, tail = frame[:CORRELATION_AT], frame[CORRELATION_AT + 4 :]
 
@@ -176,10 +176,10 @@ def _only_partition(answer: Message) -> Message:
 
 
 async def _check_committed(member: Member) -> None:
-    """Raises GroupFailed if what was acknowledged is not there."""
+    """Raises GroupFailed if an acknowledged commit is missing."""
     asked = SimpleNamespace(group_id=member.group, topics=None, member_id=None, member_epoch=-1)
     (group,) = (await ask(member.peer, ApiKey.OFFSET_FETCH, groups=(asked,))).groups
     demand(group.error_code, "OffsetFetch")
     found = _only_partition(group).committed_offset
     if found != COMMITTED:
-        raise GroupFailed(f"{COMMITTED} was committed, {found} is there")
+        raise GroupFailed(f"{COMMITTED} was committed, but {found} was returned")

@@ -1,4 +1,4 @@
-"""How long a partition takes no writes after its leader was killed, and whose time that is."""
+"""The unavailability of a partition after its leader was killed, and its parts."""
 
 import time
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import uvloop
 
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row
-from barnabas.bench.clusters.bench_cluster import Cluster, Member, controller_of
+from barnabas.bench.bench_report import ReportRow
+from barnabas.bench.clusters.bench_cluster import BenchCluster, ClusterBroker, controller_of
 from barnabas.bench.clusters.bench_topics import create_topic, delete_topic
 from barnabas.bench.clusters.waiting import until, until_led
 from barnabas.znodes import paths
@@ -19,7 +19,7 @@ from barnabas.znodes.tree import Coordination
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Seconds from SIGKILL: until ZooKeeper gave the broker up, until a write was acknowledged."""
+    """Seconds from SIGKILL until the session expired, and until a write was acknowledged."""
 
     expired_s: float
     acknowledged_s: float
@@ -27,11 +27,11 @@ class Outage:
 
     @property
     def ours_s(self) -> float:
-        """What is left for the controller and the new leader."""
+        """The share of the controller and the new leader."""
         return self.acknowledged_s - self.expired_s
 
 
-def kill_rows(bench: Bench, three: Cluster) -> list[Row]:
+def kill_rows(bench: Bench, three: BenchCluster) -> list[ReportRow]:
     outages = []
     for number in range(bench.plan.kills):
         bench.say(f"replication: leader killed, {number + 1} of {bench.plan.kills}")
@@ -45,7 +45,7 @@ def kill_rows(bench: Bench, three: Cluster) -> list[Row]:
     return rows
 
 
-def _outage(three: Cluster, topic: str, kill_controller: bool) -> Outage:
+def _outage(three: BenchCluster, topic: str, kill_controller: bool) -> Outage:
     controller = uvloop.run(_controller(three))
     victim = next(
         each for each in three.members if (each.broker_id == controller) is kill_controller
@@ -59,13 +59,13 @@ def _outage(three: Cluster, topic: str, kill_controller: bool) -> Outage:
     return outage
 
 
-async def _controller(three: Cluster) -> int:
+async def _controller(three: BenchCluster) -> int:
     async with three.tree() as tree:
         return await controller_of(tree)
 
 
 async def _measure(
-    three: Cluster, victim: Member, partition: TopicPartition, was_controller: bool
+    three: BenchCluster, victim: ClusterBroker, partition: TopicPartition, was_controller: bool
 ) -> Outage:
     async with three.tree() as tree:
         await until_led(three, tree, partition)
@@ -76,15 +76,15 @@ async def _measure(
     return Outage(expired - start, acknowledged - start, was_controller)
 
 
-async def _is_gone(tree: Coordination, victim: Member) -> bool:
+async def _is_gone(tree: Coordination, victim: ClusterBroker) -> bool:
     return await tree.exists(paths.broker_path(victim.broker_id)) is None
 
 
-def _row(name: str, outages: Sequence[Outage], timeout_s: float) -> Row:
+def _row(name: str, outages: Sequence[Outage], timeout_s: float) -> ReportRow:
     seconds = [each.acknowledged_s for each in outages]
     expired = [each.expired_s for each in outages]
     middle, longest = median(seconds), max(seconds)
-    return Row(
+    return ReportRow(
         f"{name} (p50, max of {len(outages)})",
         f"{middle:.2f} s, {longest:.2f} s",
         f"session timeout {timeout_s:g} s",
@@ -93,8 +93,8 @@ def _row(name: str, outages: Sequence[Outage], timeout_s: float) -> Row:
     )
 
 
-def _rest_row(name: str, outages: Sequence[Outage]) -> Row:
+def _rest_row(name: str, outages: Sequence[Outage]) -> ReportRow:
     seconds = [each.ours_s for each in outages]
     middle, longest = median(seconds), max(seconds)
     numbers = {"p50_s": middle, "max_s": longest}
-    return Row(name, f"{1000 * middle:.0f} ms, {1000 * longest:.0f} ms", numbers=numbers)
+    return ReportRow(name, f"{1000 * middle:.0f} ms, {1000 * longest:.0f} ms", numbers=numbers)

@@ -1,9 +1,9 @@
 """A peer that sends ApiVersions to brokers every few milliseconds and records the longest wait.
 
-ApiVersions needs nothing but a turn of the broker's event loop, so that a long wait is a loop that
-was held, or a machine without a free core. It runs as a program, so that nothing that its parent
-does delays it: `python -m barnabas.bench.clusters.probe PORT...` probes until its standard input
-ends, and prints one line of JSON.
+ApiVersions needs only a turn of the broker's event loop, so a long wait means a blocked loop, or a
+machine without a free core. The probe is a separate program, so that its parent does not delay it:
+`python -m barnabas.bench.clusters.probe PORT...` probes until its stdin ends, and prints one line
+of JSON.
 """
 
 import json
@@ -26,7 +26,7 @@ _API_VERSIONS: Final = 18
 
 @dataclass(slots=True)
 class Probed:
-    """One broker: the time (as of `perf_counter`) at which it accepted, and its longest answer."""
+    """One broker: when it accepted (by `perf_counter`), and its longest response time."""
 
     listened_at: float = 0.0
     longest_s: float = 0.0
@@ -34,7 +34,7 @@ class Probed:
 
 
 class Probe:
-    """The program that probes, and its findings once `probing` is over."""
+    """The probe program, and its results once `probing` is over."""
 
     def __init__(self) -> None:
         self.found: list[Probed] = []
@@ -42,7 +42,7 @@ class Probe:
 
 @contextmanager
 def probing(ports: Sequence[int]) -> Iterator[Probe]:
-    """Probe these brokers for the time of the block; they may start to listen at any time in it."""
+    """Probe these brokers during the block; they may start to listen at any time in it."""
     command = [sys.executable, "-m", "barnabas.bench.clusters.probe", *map(str, ports)]
     probe = Probe()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -79,7 +79,7 @@ def _ask_on(connection: socket.socket, found: Probed, over: threading.Event) -> 
 
 
 def _take_answer(connection: socket.socket, over: threading.Event) -> bool:
-    """Return once a whole answer came, or without one when the probe is over."""
+    """Wait for a complete response; return without one when the probe is over."""
     buffer = b""
     while len(buffer) < 4 or len(buffer) < 4 + struct.unpack_from(">i", buffer)[0]:
         try:

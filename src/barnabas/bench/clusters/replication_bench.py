@@ -1,8 +1,8 @@
-"""Three brokers beside one: acks=all, leaders that are killed, a follower that lost its disk.
+"""Replication: acks=all on three brokers compared with one, killed leaders, a lost disk.
 
-One cluster serves the whole section. One broker of it leads all that is written to, so that the
-generator needs one connection less than a client would; the single broker runs beside it, idle
-while the cluster works.
+One cluster serves the whole section. One of its brokers leads all partitions written to, so that
+the load generator needs a connection less than a client would. The single broker runs at the same
+time, idle while the cluster works.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ import uvloop
 
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.bench_plan import CONNECTIONS, WINDOW, Bench
-from barnabas.bench.bench_report import Row, Section, amount, ratio_row, size_name
-from barnabas.bench.clusters.bench_cluster import BROKERS, Cluster, cluster
+from barnabas.bench.bench_report import ReportRow, Section, amount, ratio_row, size_name
+from barnabas.bench.clusters.bench_cluster import BROKERS, BenchCluster, cluster
 from barnabas.bench.clusters.bench_topics import create_topic, delete_topic, log_end_offset
 from barnabas.bench.clusters.catching_up import catching_up_rows
 from barnabas.bench.clusters.kills import kill_rows
 from barnabas.bench.clusters.waiting import until_led
-from barnabas.bench.limits.load_generator import Load, LoadFailed, LoadResult, drive
-from barnabas.bench.limits.load_messages import Batch, batch_of, produce
+from barnabas.bench.limits.load_generator import ConnectionLoad, LoadFailed, LoadResult, drive
+from barnabas.bench.limits.load_messages import LoadBatch, batch_of, produce
 from barnabas.bench.limits.native_build import NoCompiler, program
 from barnabas.bench.server_processes import Server, broker
 
@@ -55,16 +55,16 @@ def replication_section(bench: Bench) -> Section:
 
 
 class Sides:
-    """The cluster and the single broker, under the same load one right after the other."""
+    """The cluster and the single broker under the same load, one after the other."""
 
-    def __init__(self, three: Cluster, one: Server, folder: Path) -> None:
+    def __init__(self, three: BenchCluster, one: Server, folder: Path) -> None:
         self._three = three
         self._one = one
         self._folder = folder
         self._topics = 0
 
-    def round(self, batch: Batch, load: Load) -> tuple[LoadResult, LoadResult]:
-        """Three brokers, and one; which of them is first changes from round to round."""
+    def round(self, batch: LoadBatch, load: ConnectionLoad) -> tuple[LoadResult, LoadResult]:
+        """Three brokers and one, in an order that alternates with the rounds."""
         self._topics += 1
         topic = f"load-{self._topics}"
         if self._topics % 2:
@@ -73,7 +73,7 @@ class Sides:
         one = self._on_one(topic, batch, load)
         return self._on_three(topic, batch, load), one
 
-    def _on_three(self, topic: str, batch: Batch, load: Load) -> LoadResult:
+    def _on_three(self, topic: str, batch: LoadBatch, load: ConnectionLoad) -> LoadResult:
         three = self._three
         create_topic(three.bootstrap, topic, load.connections, range(BROKERS))
         uvloop.run(_until_all_led(three, topic, load.connections))
@@ -82,46 +82,50 @@ class Sides:
         delete_topic(three.bootstrap, topic)
         return result
 
-    def _on_one(self, topic: str, batch: Batch, load: Load) -> LoadResult:
+    def _on_one(self, topic: str, batch: LoadBatch, load: ConnectionLoad) -> LoadResult:
         create_topic(self._one.bootstrap, topic, load.connections)
         result = _drive(self._one, topic, batch, load, self._folder)
         delete_topic(self._one.bootstrap, topic)
         return result
 
 
-async def _until_all_led(three: Cluster, topic: str, partitions: int) -> None:
+async def _until_all_led(three: BenchCluster, topic: str, partitions: int) -> None:
     async with three.tree() as tree:
         await asyncio.gather(
             *(until_led(three, tree, TopicPartition(topic, n)) for n in range(partitions))
         )
 
 
-def _drive(server: Server, topic: str, batch: Batch, load: Load, folder: Path) -> LoadResult:
-    """Warm up, then measure. Raises LoadFailed if the log lacks something acknowledged."""
+def _drive(
+    server: Server, topic: str, batch: LoadBatch, load: ConnectionLoad, folder: Path
+) -> LoadResult:
+    """Warm up, then measure. Raises LoadFailed if the log lacks acknowledged records."""
     exchange = produce(batch, topic, ACKS_ALL)
-    warming = Load(load.connections, load.window, WARMING_REQUESTS, load.seconds)
+    warming = ConnectionLoad(load.connections, load.window, WARMING_REQUESTS, load.seconds)
     drive(server, exchange, warming, folder)
     before = log_end_offset(server.bootstrap, topic, load.connections)
     result = drive(server, exchange, load, folder)
     grown = log_end_offset(server.bootstrap, topic, load.connections) - before
     if grown != result.requests * exchange.step:
-        raise LoadFailed(f"{result.requests * exchange.step} records acknowledged, {grown} there")
+        raise LoadFailed(
+            f"{result.requests * exchange.step} records acknowledged, {grown} in the log"
+        )
     return result
 
 
-def _acknowledging_rows(bench: Bench, sides: Sides, repeat: int) -> list[Row]:
+def _acknowledging_rows(bench: Bench, sides: Sides, repeat: int) -> list[ReportRow]:
     rows = []
     for size in bench.plan.replicated_sizes:
         requests = max(4 * WINDOW, bench.plan.replicated_bytes // size)
-        load = Load(CONNECTIONS, WINDOW, requests, bench.plan.run_seconds)
+        load = ConnectionLoad(CONNECTIONS, WINDOW, requests, bench.plan.run_seconds)
         rows.append(_throughput_row(size, _rounds(bench, sides, size, load, repeat)))
-    load = Load(1, 1, bench.plan.latency_requests, bench.plan.run_seconds)
+    load = ConnectionLoad(1, 1, bench.plan.latency_requests, bench.plan.run_seconds)
     rows.append(_latency_row(_rounds(bench, sides, LATENCY_BYTES, load, repeat)))
     return rows
 
 
 def _rounds(
-    bench: Bench, sides: Sides, size: int, load: Load, repeat: int
+    bench: Bench, sides: Sides, size: int, load: ConnectionLoad, repeat: int
 ) -> list[tuple[LoadResult, LoadResult]]:
     batch, rounds = batch_of(size), []
     for number in range(repeat):
@@ -130,7 +134,7 @@ def _rounds(
     return rounds
 
 
-def _throughput_row(size: int, rounds: list[tuple[LoadResult, LoadResult]]) -> Row:
+def _throughput_row(size: int, rounds: list[tuple[LoadResult, LoadResult]]) -> ReportRow:
     three = median(each.requests_per_second for each, _ in rounds)
     one = median(each.requests_per_second for _, each in rounds)
     ratios = [ours.requests_per_second / alone.requests_per_second for ours, alone in rounds]
@@ -146,7 +150,7 @@ def _throughput_row(size: int, rounds: list[tuple[LoadResult, LoadResult]]) -> R
     )
 
 
-def _latency_row(rounds: list[tuple[LoadResult, LoadResult]]) -> Row:
+def _latency_row(rounds: list[tuple[LoadResult, LoadResult]]) -> ReportRow:
     three = median(each.p50_us for each, _ in rounds)
     one = median(each.p50_us for _, each in rounds)
     return ratio_row(

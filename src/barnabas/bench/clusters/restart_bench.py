@@ -1,4 +1,4 @@
-"""A restart of a whole cluster with many partitions: all brokers stop, then all start together."""
+"""The restart of a whole cluster with many partitions: all brokers stop, then all start."""
 
 import asyncio
 import json
@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from barnabas.base.errors import PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.bench_plan import Bench, Plan
-from barnabas.bench.bench_report import Row, Section
-from barnabas.bench.clusters.bench_cluster import BROKERS, Cluster, cluster, controller_of
+from barnabas.bench.bench_report import ReportRow, Section
+from barnabas.bench.clusters.bench_cluster import BROKERS, BenchCluster, cluster, controller_of
 from barnabas.bench.clusters.bench_topics import client_settings, create_topics
 from barnabas.bench.clusters.busy_cores import BUSY_SHARE, Busy, watching
 from barnabas.bench.clusters.group_members import ask, connected
@@ -35,7 +35,7 @@ VALUE: Final = b"v" * 100
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Seconds: of the stop, then from the start until each of these was seen."""
+    """Seconds of the stop, then from the start until each event."""
 
     stopped_s: float
     led_s: float
@@ -103,7 +103,7 @@ def _fill(bootstrap: str, plan: Plan) -> None:
         raise RecordsMissing(f"{left} messages were not acknowledged")
 
 
-async def _restart(three: Cluster, topics: Topics) -> tuple[Restart, list[Restarted]]:
+async def _restart(three: BenchCluster, topics: Topics) -> tuple[Restart, list[Restarted]]:
     since = time.perf_counter()
     await asyncio.to_thread(three.stop_together)
     stopped_s = time.perf_counter() - since
@@ -140,14 +140,14 @@ async def _restart(three: Cluster, topics: Topics) -> tuple[Restart, list[Restar
     ]
 
 
-async def _until_led_and_in_sync(three: Cluster, topics: Topics) -> tuple[float, float]:
+async def _until_led_and_in_sync(three: BenchCluster, topics: Topics) -> tuple[float, float]:
     led = await _until_led(three, topics)
-    # Only now: until the controller has seen to it, ZooKeeper holds what was before.
+    # Only now: ZooKeeper holds the old state until the controller has updated it.
     return led, await _until_in_sync(three, topics)
 
 
-async def _until_led(three: Cluster, topics: Topics) -> float:
-    """The time at which the Metadata of every broker named a leader of each partition."""
+async def _until_led(three: BenchCluster, topics: Topics) -> float:
+    """The time when the metadata of every broker had a leader for each partition."""
     wanted = sum(map(len, topics.values()))
     return max(await asyncio.gather(*(_names_leaders(each.port, wanted) for each in three.members)))
 
@@ -170,8 +170,8 @@ async def _names_leaders(port: int, wanted: int) -> float:
     return await until(names_all, "leaders of all partitions", LOOKS_EVERY_S, RESTARTED_WITHIN_S)
 
 
-async def _until_in_sync(three: Cluster, topics: Topics) -> float:
-    """The time at which ZooKeeper had all replicas of each partition in sync."""
+async def _until_in_sync(three: BenchCluster, topics: Topics) -> float:
+    """The time when every replica was in its ISR in ZooKeeper."""
     states = [
         paths.partition_state_path(TopicPartition(topic, number))
         for topic, assignment in topics.items()
@@ -195,10 +195,10 @@ async def _are_in_sync(tree: Coordination, states: list[str]) -> bool:
 
 
 class FirstMessages:
-    """One message to each topic, all handed over at once; the times of their acknowledgements."""
+    """Send one message to each topic at once; return the times of their acknowledgements."""
 
     def __init__(self, bootstrap: str, topics: Topics) -> None:
-        # A client that comes back soon: its own waiting would be longer than what is measured.
+        # Short client back-offs: the defaults would be longer than the measured time.
         settings = {"acks": "all", "linger.ms": 0, "reconnect.backoff.max.ms": 100}
         self._producer = Producer(client_settings(bootstrap, **settings))
         self._count = len(topics)
@@ -217,18 +217,18 @@ class FirstMessages:
         self.times.append(time.perf_counter())
 
 
-def _cluster_rows(restart: Restart, brokers: Sequence[Restarted]) -> list[Row]:
+def _cluster_rows(restart: Restart, brokers: Sequence[Restarted]) -> list[ReportRow]:
     listens = [each.listens_s for each in brokers]
     return [
         _row("SIGTERM to all until all have ended", restart.stopped_s),
-        Row(
+        ReportRow(
             "start until each broker listens",
             ", ".join(f"{each:.2f} s" for each in listens),
             numbers={"max_s": max(listens)},
         ),
         _row("start until every partition has a leader", restart.led_s),
         _row("start until all replicas are in sync", restart.in_sync_s),
-        Row(
+        ReportRow(
             "start until acks=all acknowledged: first, last topic",
             f"{restart.first_acknowledged_s:.2f} s, {restart.last_acknowledged_s:.2f} s",
             numbers={
@@ -239,26 +239,26 @@ def _cluster_rows(restart: Restart, brokers: Sequence[Restarted]) -> list[Row]:
     ]
 
 
-def _row(name: str, seconds: float) -> Row:
-    return Row(name, f"{seconds:.2f} s", numbers={"seconds": seconds})
+def _row(name: str, seconds: float) -> ReportRow:
+    return ReportRow(name, f"{seconds:.2f} s", numbers={"seconds": seconds})
 
 
-def _broker_rows(broker: Restarted) -> list[Row]:
+def _broker_rows(broker: Restarted) -> list[ReportRow]:
     name = f"broker {broker.broker_id}" + (" (controller)" if broker.is_controller else "")
     probed, rows = broker.probed, []
     if HAS_PROC:
         rows.append(_row(f"{name}: CPU time", broker.busy.cpu_s))
         longest = broker.busy.longest_s
-        # Without a number in the JSON where there was no such stretch: no share of it is 0.
+        # No number in the JSON without such a period.
         rows.append(
-            Row(
+            ReportRow(
                 f"{name}: longest stretch above {BUSY_SHARE:.0%} of a core",
                 f"{longest:.2f} s",
                 numbers={"seconds": longest} if longest else {},
             )
         )
     rows.append(
-        Row(
+        ReportRow(
             f"{name}: longest ApiVersions answer of {probed.answers:,}",
             f"{1e3 * probed.longest_s:,.0f} ms",
             numbers={"max_s": probed.longest_s},

@@ -1,6 +1,6 @@
-"""A broker's CPU for one consumer of many partitions: all idle, then one with a few messages.
+"""A broker's CPU time for one consumer of many partitions: all idle, then one with messages.
 
-The cost of a Fetch follows what changed if the rows of 10 and of 10,000 partitions are alike.
+If the rows of 10 and of 10,000 partitions are equal, a Fetch costs only what has changed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import uvloop
 from confluent_kafka import Producer
 
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, Section
+from barnabas.bench.bench_report import ReportRow, Section
 from barnabas.bench.clusters.bench_topics import client_settings, create_topics
 from barnabas.bench.clusters.subscribers import (
     PACE,
@@ -36,7 +36,7 @@ CONSUMERS: Final = {"fetch session": session_consumer, "librdkafka": librdkafka_
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU percent of the broker without and with messages; latencies of these messages."""
+    """CPU percent of the broker without and with messages, and the latencies of the messages."""
 
     idle_percent: float
     busy_percent: float
@@ -52,7 +52,7 @@ def subscribed_section(bench: Bench) -> Section:
         f" each partition before; messages: {PACE}/s to one partition, acks=1, latency from Produce"
         " to arrival",
     )
-    rows = [] if HAS_PROC else [Row("CPU of a broker", "not measured: no /proc here")]
+    rows = [] if HAS_PROC else [ReportRow("CPU of a broker", "not measured: no /proc here")]
     fewest: dict[str, Cost] = {}
     for partitions in bench.plan.subscribed_partitions if HAS_PROC else ():
         for name, cost in _costs(bench, partitions).items():
@@ -64,23 +64,23 @@ def subscribed_section(bench: Bench) -> Section:
     )
 
 
-def _rows(name: str, cost: Cost, first: Cost) -> list[Row]:
+def _rows(name: str, cost: Cost, first: Cost) -> list[ReportRow]:
     return [
-        Row(
+        ReportRow(
             f"{name}: idle, CPU",
             f"{cost.idle_percent:.1f} %",
             f"{first.idle_percent:.1f} %",
             cost.idle_percent / first.idle_percent,
             numbers={"percent": cost.idle_percent},
         ),
-        Row(
+        ReportRow(
             f"{name}: {PACE} messages/s to one, CPU",
             f"{cost.busy_percent:.1f} %",
             f"{first.busy_percent:.1f} %",
             cost.busy_percent / first.busy_percent,
             numbers={"percent": cost.busy_percent},
         ),
-        Row(
+        ReportRow(
             f"{name}: {PACE} messages/s to one, latency p50, p99",
             f"{cost.p50_ms:.1f} ms, {cost.p99_ms:.1f} ms",
             f"{first.p50_ms:.1f} ms, {first.p99_ms:.1f} ms",
@@ -91,7 +91,7 @@ def _rows(name: str, cost: Cost, first: Cost) -> list[Row]:
 
 
 def _costs(bench: Bench, partitions: int) -> dict[str, Cost]:
-    """Of both kinds of consumers, one after the other."""
+    """The cost of both kinds of consumers."""
     topics = {
         f"subscribed-{first}": min(PARTITIONS_PER_TOPIC, partitions - first)
         for first in range(0, partitions, PARTITIONS_PER_TOPIC)

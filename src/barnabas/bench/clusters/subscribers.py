@@ -1,4 +1,4 @@
-"""Consumers of many partitions, and a producer that sends messages at a pace to one of them."""
+"""Consumers of many partitions, and a producer that sends at a steady rate to one of them."""
 
 import asyncio
 import struct
@@ -26,7 +26,7 @@ _PRODUCED: Final = struct.Struct(">hq")  # error code and base offset in an answ
 
 
 class Arrivals:
-    """Partitions that records came from, and times of those of one partition, by their offsets."""
+    """Partitions that returned records, and the arrival times of one partition by offset."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.busy = topic, partition
@@ -43,7 +43,7 @@ class Arrivals:
 async def session_consumer(
     server: Server, topics: Mapping[str, int], arrivals: Arrivals
 ) -> AsyncIterator[None]:
-    """Reads in a fetch session, from the beginning of all partitions."""
+    """Reads all partitions from their start in a fetch session."""
     consumer = await SessionConsumer.open(server.port, topics, arrivals.on_arrived)
     try:
         yield
@@ -55,7 +55,7 @@ async def session_consumer(
 async def librdkafka_consumer(
     server: Server, topics: Mapping[str, int], arrivals: Arrivals
 ) -> AsyncIterator[None]:
-    """Reads with librdkafka's defaults, in a thread, from the beginning of all partitions."""
+    """Reads all partitions from their start with librdkafka's defaults, in a thread."""
     over = threading.Event()
     reading = asyncio.to_thread(_poll, server.bootstrap, topics, arrivals, over)
     task = asyncio.create_task(reading)
@@ -94,7 +94,7 @@ def _poll(
 
 
 class PacedProducer:
-    """Sends messages at a steady pace to the busy partition, however late their answers are."""
+    """Sends messages at a steady rate to the busy partition, regardless of the responses."""
 
     def __init__(self, peer: Peer, arrivals: Arrivals) -> None:
         topic, self._partition = arrivals.busy
@@ -105,7 +105,7 @@ class PacedProducer:
     async def send(self, count: int) -> list[float]:
         """Milliseconds from sending each of `count` messages to its arrival at the consumer.
 
-        Raises NotInTime if one does not arrive, RecordsMissing if one is refused.
+        Raises WaitTimedOut if one does not arrive, RecordsMissing if one is rejected.
         """
         sending, due = [], time.perf_counter()
         for _ in range(count):
@@ -121,7 +121,7 @@ class PacedProducer:
         return [1e3 * (self._arrivals.times[offset] - at) for offset, at in sent.items()]
 
     async def _send(self) -> tuple[int, float]:
-        """The offset of one message, and the time at which it was sent."""
+        """The offset of one message, and its send time."""
         request = self._exchange.request_for(self._partition)
         head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
         at = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Waits for what a cluster does by itself: a leader, a write that is acknowledged, a replica."""
+"""Waiting for a cluster's own actions: elections, acknowledged writes, replicas in sync."""
 
 import asyncio
 import struct
@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.base.errors import PeerGone
 from barnabas.base.ids import TopicPartition
-from barnabas.bench.clusters.bench_cluster import Cluster, state_of
+from barnabas.bench.clusters.bench_cluster import BenchCluster, state_of
 from barnabas.bench.limits.load_messages import CLIENT_ID, batch_of, produce
 from barnabas.client.peer import Peer
 from barnabas.znodes.tree import Coordination
@@ -20,8 +20,8 @@ CORRELATION_AT: Final = 8  # in a request; an answer is given from behind its ow
 PROBE: Final = batch_of(200)
 
 
-class NotInTime(Exception):
-    """What was waited for did not happen; the message says what."""
+class WaitTimedOut(Exception):
+    """A condition did not hold in time; the message names it."""
 
 
 async def until(
@@ -30,17 +30,17 @@ async def until(
     every_s: float = LOOKS_EVERY_S,
     patience_s: float = PATIENCE_S,
 ) -> float:
-    """When it was seen to have happened. Raises NotInTime after a minute, if not told otherwise."""
+    """The time when the condition held. Raises WaitTimedOut, by default after a minute."""
     deadline = time.perf_counter() + patience_s
     while not await happened():
         if time.perf_counter() > deadline:
-            raise NotInTime(f"{what}: not within {patience_s:g} s")
+            raise WaitTimedOut(f"{what}: not within {patience_s:g} s")
         await asyncio.sleep(every_s)
     return time.perf_counter()
 
 
 async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
-    """Whether this broker takes a record with acks=all, and says so soon."""
+    """Whether this broker soon acknowledges a record with acks=all."""
     exchange = produce(PROBE, topic, acks=-1)
     request = exchange.request_for(partition)
     head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
@@ -63,9 +63,9 @@ async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
 
 
 async def until_led(
-    cluster: Cluster, tree: Coordination, partition: TopicPartition, not_by: int = -1
+    cluster: BenchCluster, tree: Coordination, partition: TopicPartition, not_by: int = -1
 ) -> float:
-    """Until a broker other than `not_by` acknowledges writes to the partition."""
+    """Wait until a broker other than `not_by` acknowledges writes to the partition."""
 
     async def is_led() -> bool:
         leader = (await state_of(tree, partition)).leader

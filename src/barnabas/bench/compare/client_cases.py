@@ -1,7 +1,7 @@
-"""The comparison's cases for one client each: what it gets out of a cluster with its defaults.
+"""The cases of `bench compare --clients`: one client with its defaults against a cluster.
 
-One factor at a time is varied from a base of 6 partitions, messages of 1,000 B, one consumer, a
-classic group and equal partitions.
+Each case varies one factor of a base: 6 equal partitions, messages of 1,000 B, one consumer, a
+classic group.
 """
 
 import os
@@ -17,8 +17,8 @@ from uuid import uuid4
 from barnabas.bench.clusters.bench_topics import delete_topic, log_end_offset
 from barnabas.bench.compare.client_driver import Driver, run
 from barnabas.bench.compare.client_members import Readers
-from barnabas.bench.compare.compare_cases import Case, Effort, Metric, Turns
-from barnabas.bench.compare.compare_load import Load, new_topic, produce, topic
+from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
+from barnabas.bench.compare.compare_load import ClientLoad, new_topic, produce, topic
 from barnabas.bench.compare.compare_sites import Site
 from barnabas.bench.compare.group_gate import begin_together, has_consumer_groups
 from barnabas.bench.compare.paced import paced_writer
@@ -37,7 +37,7 @@ FEWEST_MESSAGES: Final = 3_000
 # Of these messages, for clients that take much longer over one; a measurement is to take a second.
 SHARES: Final = {"kafka-python": 0.3, "aiokafka": 0.5, "kafkajs": 0.5}
 
-BASE: Final = Load(record_bytes=1000, partitions=6)
+BASE: Final = ClientLoad(record_bytes=1000, partitions=6)
 SMALL: Final = replace(BASE, record_bytes=100)
 SKEWED: Final = replace(BASE, skewed=True)
 READ: Final = (
@@ -55,13 +55,13 @@ Measure = Callable[[Site, Effort], Sequence[float]]
 
 
 class Data:
-    """Topics that all clients read, written once for a cluster and each kind of messages."""
+    """Topics that all clients read, written once per cluster and kind of messages."""
 
     def __init__(self) -> None:
-        self._topics: dict[tuple[Site, Load, str], str] = {}
+        self._topics: dict[tuple[Site, ClientLoad, str], str] = {}
 
-    def topic(self, site: Site, load: Load, effort: Effort, use: str = "") -> str:
-        """Its name; it is written when it is first asked for. Raises RecordsMissing."""
+    def topic(self, site: Site, load: ClientLoad, effort: Effort, use: str = "") -> str:
+        """The topic's name; writes it on first use. Raises RecordsMissing."""
         key = (site, load, use)
         if key not in self._topics:
             name = new_topic(site, load.partitions)
@@ -71,14 +71,14 @@ class Data:
         return self._topics[key]
 
     def delete(self) -> None:
-        """Delete what was written to clusters that run on; others end with all their topics."""
+        """Delete the topics on external clusters; the others are removed as a whole."""
         for (site, *_), name in self._topics.items():
             if not site.brokers:
                 delete_topic(site.bootstrap, name)
 
 
-def messages(load: Load, effort: Effort, client: str = "") -> int:
-    """The messages that a client sends or reads for a figure."""
+def messages(load: ClientLoad, effort: Effort, client: str = "") -> int:
+    """The messages that a client sends or reads in one measurement."""
     wanted = MOST_MESSAGES[load.record_bytes] * effort.share * SHARES.get(client, 1.0)
     if load.skewed:
         wanted *= SKEWED_SHARE
@@ -87,19 +87,19 @@ def messages(load: Load, effort: Effort, client: str = "") -> int:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client's measurements; each gives the figures of a case for one cluster."""
+    """One client's measurements; each returns the figures of a case on one cluster."""
 
     driver: Driver
     data: Data
 
-    def produced(self, load: Load, site: Site, effort: Effort) -> tuple[float]:
+    def produced(self, load: ClientLoad, site: Site, effort: Effort) -> tuple[float]:
         """MB/s until the last message is acknowledged. Raises RecordsMissing if some are not in
         the log."""
         with topic(site, load.partitions) as name:
             return (self._produce(site, name, load, effort),)
 
     def consumed(
-        self, load: Load, site: Site, effort: Effort, use: str = "", protocol: str = "classic"
+        self, load: ClientLoad, site: Site, effort: Effort, use: str = "", protocol: str = "classic"
     ) -> tuple[float]:
         """MB/s from the first assignment on."""
         found = self._run(
@@ -114,12 +114,12 @@ class Client:
         return (found["messages"] * load.record_bytes / 1e6 / found["seconds"],)
 
     def consumed_in_new_protocol(self, site: Site, effort: Effort) -> tuple[float]:
-        """MB/s in a group of KIP-848, or where the cluster has none in a classic one."""
+        """MB/s in a KIP-848 group, or in a classic one if the cluster has none."""
         protocol = "consumer" if has_consumer_groups(site.bootstrap) else "classic"
         return self.consumed(BASE, site, effort, protocol=protocol)
 
     def consumed_by_three(self, site: Site, effort: Effort) -> tuple[float]:
-        """MB/s of all members together, from the first message that one of them got."""
+        """MB/s of all members together, from the first message of any."""
         name = self.data.topic(site, BASE, effort)
         wanted = messages(BASE, effort, self.driver.name)
         return (self._shared(site, name, wanted, GROUP)[0],)
@@ -153,7 +153,7 @@ class Client:
             )
         return [found[f"{each}_ms"] for each in self.driver.latencies]
 
-    def _produce(self, site: Site, name: str, load: Load, effort: Effort) -> float:
+    def _produce(self, site: Site, name: str, load: ClientLoad, effort: Effort) -> float:
         wanted = messages(load, effort, self.driver.name)
         found = self._run(
             site,
@@ -175,7 +175,7 @@ class Client:
         members: int,
         meanwhile: Callable[[], float] = lambda: 0.0,
     ) -> tuple[float, float]:
-        """MB/s that a group got, and what `meanwhile` returned, which begins with the group."""
+        """MB/s of a group, and the result of `meanwhile`, which starts with the group."""
         group = _group()
         spec = {"bootstrap": site.bootstrap, "topic": name, "group": group}
         spec |= {"protocol": "classic"}
@@ -191,14 +191,14 @@ class Client:
 
 
 def client_cases(drivers: Sequence[Driver], data: Data) -> list[Case]:
-    """All cases of these clients, those of one kind beside each other."""
+    """All cases of these clients, grouped by kind."""
     by_client = [_cases_of(driver, data) for driver in drivers]
     kinds = list(dict.fromkeys(kind for cases in by_client for kind in cases))
     return [cases[kind] for kind in kinds for cases in by_client if kind in cases]
 
 
 def prepare(site: Site, effort: Effort, data: Data) -> None:
-    """Write what all clients read, before the first round."""
+    """Write the topics that all clients read, before the first round."""
     for _, load in READ:
         data.topic(site, load, effort)
     data.topic(site, BASE, effort, "old and new")
@@ -221,7 +221,7 @@ def _cases_of(driver: Driver, data: Data) -> dict[str, Case]:
     both = (_rate("produce while consuming"), _rate("consume while producing"))
     cases["at once"] = _case(driver, "at once", client.at_once, *both)
     latencies = (
-        Metric(f"end-to-end latency, {each}", "ms", less=True, goal=1.0)
+        CaseMetric(f"end-to-end latency, {each}", "ms", less=True, goal=1.0)
         for each in driver.latencies
     )
     cases["latency"] = _case(driver, "latency", client.latencies, *latencies)
@@ -229,9 +229,9 @@ def _cases_of(driver: Driver, data: Data) -> dict[str, Case]:
 
 
 def in_turns(measure: Measure, site: Site, effort: Effort) -> Turns:
-    """The median of as many measurements as there is time for, in turns with the other system.
+    """The median of as many measurements as time allows, alternating with the other system.
 
-    A fast client needs a fraction of a second for one, in which much can happen to a machine.
+    A fast client needs a fraction of a second for one, which is easily disturbed.
     """
     found: list[Sequence[float]] = []
     took_s: list[float] = []
@@ -244,15 +244,15 @@ def in_turns(measure: Measure, site: Site, effort: Effort) -> Turns:
     return [median(values) for values in zip(*found, strict=True)]
 
 
-def _case(driver: Driver, name: str, measure: Measure, *rows: Metric) -> Case:
+def _case(driver: Driver, name: str, measure: Measure, *rows: CaseMetric) -> Case:
     metrics = tuple(replace(row, client=driver.name) for row in rows)
     return Case(
         f"{driver.name}: {name}", metrics, partial(in_turns, measure), set_up_s=3.0, work_s=4.0
     )
 
 
-def _rate(name: str) -> Metric:
-    return Metric(name, "MB/s", goal=1.0)
+def _rate(name: str) -> CaseMetric:
+    return CaseMetric(name, "MB/s", goal=1.0)
 
 
 def _group() -> str:

@@ -1,4 +1,4 @@
-"""Client programs that a comparison runs: each client in a process and a runtime of its own.
+"""Client drivers: programs that measure one client each, in their own process and runtime.
 
 A driver is a command line to which one argument is appended: a JSON object, the *spec*. It
 connects, measures, prints one JSON object as its last line of stdout, and exits with 0. Where it
@@ -38,12 +38,12 @@ ENDS_WITHIN_S: Final = 120.0
 
 
 class ClientFailed(Exception):
-    """A client's program failed, or did not say what it measured."""
+    """A driver failed or printed no result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A client that can be had here; `version` is for the results, empty if nobody knows.
+    """An available client; `version` is shown in the results, empty if unknown.
 
     `latencies`: the fields of its answer, without their unit.
     """
@@ -57,7 +57,7 @@ class Driver:
 
 
 def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
-    """One measurement in a process of its own. Raises ClientFailed."""
+    """Run one measurement in a subprocess. Raises ClientFailed."""
     before_s = _cpu_seconds()
     try:
         ended = subprocess.run(
@@ -86,7 +86,7 @@ def answer(driver: Driver, code: int, stdout: str, stderr: str) -> dict[str, Any
     last = next((line for line in reversed(lines) if line.strip()), "")
     if code != 0:
         said = next((line for line in reversed(stderr.splitlines()) if line.strip()), last)
-        raise ClientFailed(f"{driver.name} ended with {code}: {said.strip()[:300]}")
+        raise ClientFailed(f"{driver.name} exited with code {code}: {said.strip()[:300]}")
     try:
         found = json.loads(last)
     except ValueError:

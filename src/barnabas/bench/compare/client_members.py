@@ -1,4 +1,4 @@
-"""Drivers that read at once, each in a process, and the moment at which they had enough."""
+"""Drivers that read a topic together, one process each, and their combined progress."""
 
 import json
 import subprocess
@@ -14,12 +14,12 @@ from barnabas.bench.compare.kafka_release import ENDING_WITH_US
 STOPS_WITHIN_S: Final = 30.0
 STALLS_FOR_S: Final = 20.0  # before it is given up
 
-# When, in seconds since the epoch, and how many messages a member had then.
+# Time in seconds since the epoch, and a member's messages by then.
 Progress = Sequence[tuple[float, int]]
 
 
 def messages_at(series: Sequence[Progress]) -> list[tuple[float, int]]:
-    """The progress of all members together."""
+    """The combined progress of all members."""
     had = [0] * len(series)
     together: list[tuple[float, int]] = []
     for at, index, messages in sorted(
@@ -42,7 +42,7 @@ class Readers:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """None of them is left afterwards. Raises ClientFailed if one failed."""
+        """Run the members; stops all afterwards. Raises ClientFailed if one failed."""
         with self._stack:
             yield self
             for member in self._members:
@@ -57,7 +57,7 @@ class Readers:
             self._stack.callback(member.kill)
 
     def wait_for(self, messages: int) -> list[tuple[float, int]]:
-        """Their progress until all together had so many. Raises ClientFailed."""
+        """The progress until the members together had this many. Raises ClientFailed."""
         with self._changed:
             while sum(member.messages for member in self._members) < messages:
                 had = [member.messages for member in self._members]
@@ -70,7 +70,7 @@ class Readers:
 
 
 class _Member:
-    """One process; its lines come by a thread."""
+    """One driver process, read by a thread."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Member:
         return self.progress[-1][1] if self.progress else 0
 
     def stop(self) -> dict[str, Any]:
-        """Have it end, and return its answer. Raises ClientFailed."""
+        """Stop it and return its result. Raises ClientFailed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         code = self._process.wait(STOPS_WITHIN_S)

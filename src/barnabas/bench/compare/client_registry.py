@@ -1,4 +1,4 @@
-"""The clients that a comparison can measure with, by the names that `--clients` takes."""
+"""The clients of `bench compare --clients`, by name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -7,7 +7,7 @@ from typing import Final
 from barnabas.bench.compare.client_driver import Driver, Unavailable
 
 ALL: Final = "all"
-# Where the function is that finds a client; it is imported when that client is asked for.
+# The function that finds each client; imported on use.
 CLIENTS: Final[Mapping[str, str]] = {
     "librdkafka": "driver_python:librdkafka",
     "Java": "driver_java:java",
@@ -19,27 +19,27 @@ CLIENTS: Final[Mapping[str, str]] = {
 
 
 def named(text: str) -> list[str]:
-    """The clients in a list with commas, or all. Raises ValueError for a name that is unknown."""
+    """The clients in a comma-separated list, or all. Raises ValueError for an unknown name."""
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
     if ALL in words:
         return list(CLIENTS)
     known = {name.lower(): name for name in CLIENTS}
     for word in words:
         if word not in known:
-            raise ValueError(f"no client is called {word!r}: {', '.join(CLIENTS)}, {ALL}")
+            raise ValueError(f"unknown client {word!r}; expected {', '.join(CLIENTS)} or {ALL}")
     if not words:
-        raise ValueError(f"name clients: {', '.join(CLIENTS)}, {ALL}")
+        raise ValueError(f"no client given; expected {', '.join(CLIENTS)} or {ALL}")
     return [name for name in CLIENTS if name.lower() in words]
 
 
 def find(names: Sequence[str]) -> tuple[list[Driver], dict[str, Unavailable]]:
-    """Those that can be had here, and why the others cannot. It may fetch and build them."""
+    """The available clients, and why others are not. May fetch and build them."""
     drivers: list[Driver] = []
     missing: dict[str, Unavailable] = {}
     for name in names:
         module, _, function = CLIENTS[name].partition(":")
         search: Callable[[], Driver | Unavailable] = getattr(
-            import_module(f"barnabas.bench.{module}"), function
+            import_module(f"barnabas.bench.compare.{module}"), function
         )
         found = search()
         if isinstance(found, Unavailable):

@@ -1,5 +1,4 @@
-"""A comparison with several clients: a table of ratios, clients beside each other, and one of
-figures for each client."""
+"""The results of several clients: a table of ratios by client, and figures per client."""
 
 import html
 from collections.abc import Sequence
@@ -28,8 +27,8 @@ from barnabas.bench.compare.compare_show import (
 )
 
 RATIOS: Final = (
-    "Each client runs in a process of its own, with its own defaults. A row is a kind of load, a"
-    " column a client, and between them stands the ratio of {ours} to {theirs}, with ✓ or ✗ where"
+    "Each client runs in its own process, with its defaults. A row is a kind of load, a"
+    " column a client, and a cell the ratio of {ours} to {theirs}, with ✓ or ✗ where"
     " it meets or misses its goal: at least 1 for MB/s, at most 1 for latencies. Apache Kafka in"
     " ZooKeeper mode has no KIP-848 groups: in that row its figure is of a classic group."
 )

@@ -1,4 +1,4 @@
-"""What is compared, as one table of cases; each is a run that gives one number or several."""
+"""The cases of `bench compare`, as one table; each returns one figure or several."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings
 from barnabas.bench.compare.compare_cold import forget
 from barnabas.bench.compare.compare_latency import latencies_ms
 from barnabas.bench.compare.compare_load import (
-    Load,
+    ClientLoad,
     consume,
     produce,
     rebalance_seconds,
@@ -28,7 +28,7 @@ from barnabas.bench.compare.compare_load import (
 )
 from barnabas.bench.compare.compare_outages import leaderless_seconds, without_controller_seconds
 from barnabas.bench.compare.compare_sites import Site
-from barnabas.bench.limits.load_generator import Load as Connections
+from barnabas.bench.limits.load_generator import ConnectionLoad as Connections
 from barnabas.bench.limits.load_generator import drive
 from barnabas.bench.limits.load_messages import batch_of
 from barnabas.bench.limits.load_messages import produce as produce_frame
@@ -43,9 +43,9 @@ WARM_SHARE: Final = 20.0  # brokers are warmed by a load for so many times `load
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done for one number, how often, and for how long in all (None: for ever).
+    """The amount of work per figure, the rounds, and the total time (None: unlimited).
 
-    `load_s`: for so long each system is written to, and read, in a round of a case of throughput.
+    `load_s`: how long each system is written to, and read, in a round of a throughput case.
     """
 
     repeat: int
@@ -60,22 +60,22 @@ class Effort:
         return self.total_bytes / FULL_BYTES
 
     def has_time(self, took_s: Sequence[float]) -> bool:
-        """Whether one more turn like the last ends in time; the first is always had.
+        """Whether one more turn like the last ends in time; the first always runs.
 
-        So both systems get the same time, and the faster one does the same more often.
+        So both systems get the same time, and the faster one does more turns.
         """
         return not took_s or sum(took_s) + took_s[-1] <= self.load_s
 
 
-# A measurement that lets the other system go on after each of its turns.
+# A measurement that yields to the other system after each of its turns.
 Turns = Generator[None, None, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """One row; `goal` is the least ratio of ours to theirs, or the greatest if less is better.
+class CaseMetric:
+    """One row; `goal` is the minimal ratio of ours to theirs, or the maximal if less is better.
 
-    `client`: with which it is measured, where there are several.
+    `client`: the client that measures it, if there are several.
     """
 
     name: str
@@ -87,17 +87,17 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run, and the rows that it fills, in the order of what `measure` returns, at once or in
-    turns; those that are `fresh` at once.
+    """A measurement and the rows for its figures, in the order that `measure` returns them, at
+    once or in turns; `fresh` ones at once.
 
-    `fresh`: it wants a cluster of its own. `local`: it looks at processes and files. `crossed`: it
-    is one of many combinations. `compiled`: it wants a C compiler. `set_up_s` and `work_s` are what
-    a round of both systems was seen to take on two cores; the latter grows with the effort. `most`
-    is how many rounds it is worth.
+    `fresh`: it needs its own cluster. `local`: it reads processes and files. `crossed`: it is one
+    of many combinations. `compiled`: it needs a C compiler. `set_up_s` and `work_s` are the times
+    of a round of both systems on two cores; the latter grows with the effort. `most` is the
+    maximal number of rounds.
     """
 
     key: str
-    metrics: tuple[Metric, ...]
+    metrics: tuple[CaseMetric, ...]
     measure: Callable[[Site, Effort], Sequence[float] | Turns]
     brokers: int = 1
     fresh: bool = False
@@ -115,13 +115,13 @@ class Case:
         return min(effort.repeat, self.most)
 
     def without_goals(self) -> "Case":
-        """For others than Barnabas beside Apache Kafka, to whom they do not apply."""
+        """The case without goals, which apply to Barnabas and Apache Kafka only."""
         return replace(self, metrics=tuple(replace(each, goal=None) for each in self.metrics))
 
 
-def moved(load: Load, site: Site, effort: Effort) -> Turns:
-    """MB a second in, and out again: the median of many readers, who come in turn with those of
-    the other system, so that a machine that is slower for a while is so for both."""
+def moved(load: ClientLoad, site: Site, effort: Effort) -> Turns:
+    """MB/s in and out: the median of many readers, alternating with those of the other system,
+    so that a disturbance of the machine affects both."""
     written_s: list[float] = []
     read_s: list[float] = []
     sent = 0
@@ -141,7 +141,7 @@ def moved(load: Load, site: Site, effort: Effort) -> Turns:
 
 
 def warm_up(site: Site, effort: Effort) -> None:
-    """What is not counted: Java is slow before it has seen some work of a kind."""
+    """A warm-up, which does not count: the JVM is slow before it has compiled the hot paths."""
     for _ in moved(BASE, site, effort):
         pass
     once = replace(effort, load_s=0.0)
@@ -151,12 +151,12 @@ def warm_up(site: Site, effort: Effort) -> None:
 
 
 def warm_up_seconds(cases: Sequence[Case], effort: Effort) -> float:
-    """What warming up both systems was seen to take on two cores."""
+    """The time to warm up both systems on two cores."""
     return 90.0 * effort.share if any(not case.fresh for case in cases) else 0.0
 
 
 def replicated(site: Site, effort: Effort) -> tuple[float, float]:
-    """MB a second in of one producer, and of ten, by brokers that have copied for a while."""
+    """MB/s in of one producer, and of ten, on warm replicating brokers."""
     load = replace(BASE, acks=-1)
     few = replace(effort, total_bytes=effort.total_bytes // 4)
     _warm(lambda: _produced(load, site, replace(few, load_s=0.0)), effort.load_s * WARM_SHARE)
@@ -164,7 +164,7 @@ def replicated(site: Site, effort: Effort) -> tuple[float, float]:
 
 
 def _warm(work: Callable[[], float], most_s: float) -> None:
-    """Until it was twice not a tenth faster than ever before, but not much longer than that."""
+    """Warm up until two rounds in a row are less than a tenth faster, within a time limit."""
     start, best, same = time.perf_counter(), work(), 0
     while same < 2 and time.perf_counter() - start < most_s:
         rate = work()
@@ -172,7 +172,7 @@ def _warm(work: Callable[[], float], most_s: float) -> None:
         best = max(best, rate)
 
 
-def _produced(load: Load, site: Site, effort: Effort) -> float:
+def _produced(load: ClientLoad, site: Site, effort: Effort) -> float:
     sent = 0
     written_s: list[float] = []
     while effort.has_time(written_s):
@@ -183,14 +183,14 @@ def _produced(load: Load, site: Site, effort: Effort) -> float:
     return sent * load.record_bytes / 1e6 / sum(written_s)
 
 
-def _total_bytes(load: Load, effort: Effort) -> int:
+def _total_bytes(load: ClientLoad, effort: Effort) -> int:
     # Small messages cost the client more than the brokers.
     return effort.total_bytes // (2 if load.record_bytes < 1024 else 1)
 
 
 def cost(site: Site, effort: Effort) -> tuple[float, float]:
     """CPU seconds of the brokers for a GB in and out, and bytes on disk for a byte of messages."""
-    load = Load(partitions=1)
+    load = ClientLoad(partitions=1)
     before = sum(cpu_seconds(broker.pid) for broker in site.brokers)
     with topic(site, load.partitions) as name:
         count, _ = produce(site, name, load, effort.total_bytes)
@@ -202,9 +202,9 @@ def cost(site: Site, effort: Effort) -> tuple[float, float]:
 
 
 def started(site: Site, effort: Effort) -> tuple[float, float, float]:
-    """Seconds to the first acknowledged message, then MB of memory: idle, and at its most while
-    messages were written and read."""
-    load = Load(partitions=1)
+    """Seconds to the first acknowledged message, then memory in MB: idle, and its peak under
+    load."""
+    load = ClientLoad(partitions=1)
     with topic(site, load.partitions) as name:
         producer = Producer(client_settings(site.bootstrap, acks=1))
         producer.produce(name, b"first", partition=0)
@@ -219,7 +219,7 @@ def started(site: Site, effort: Effort) -> tuple[float, float, float]:
 
 
 def prepared(site: Site, effort: Effort) -> tuple[float]:
-    """MB a second of requests that are there already, so that the client does next to nothing."""
+    """MB/s of prepared requests, so that the client does next to nothing."""
     batch = batch_of(PREPARED_BYTES)
     (broker,) = site.brokers
     server = Server(broker.pid, broker.port, 0.0)
@@ -235,8 +235,8 @@ def prepared(site: Site, effort: Effort) -> tuple[float]:
 
 
 def cold(site: Site, effort: Effort) -> tuple[float]:
-    """MB a second out of files of which the page cache holds nothing any more."""
-    load, megabytes, seconds = Load(partitions=1), 0.0, 0.0
+    """MB/s out of files that are not in the page cache."""
+    load, megabytes, seconds = ClientLoad(partitions=1), 0.0, 0.0
     for _ in range(COLD_TOPICS):  # each read once: to read it brings it into the page cache
         with topic(site, load.partitions) as name:
             count, _ = produce(site, name, load, effort.total_bytes)
@@ -256,10 +256,12 @@ def _blocks(path: Path) -> int:
     return path.stat().st_blocks * 512
 
 
-def _throughput(load: Load, *, crossed: bool = False) -> Case:
+def _throughput(load: ClientLoad, *, crossed: bool = False) -> Case:
     work_s = 11.0 + 0.04 * load.partitions + 0.3 * load.producers
-    into = Metric(f"produce, {load.name}", "MB/s", goal=2.0 if load.batch_bytes < 100_000 else 1.0)
-    out_again = Metric(f"consume, {load.name}", "MB/s", goal=1.0)
+    into = CaseMetric(
+        f"produce, {load.name}", "MB/s", goal=2.0 if load.batch_bytes < 100_000 else 1.0
+    )
+    out_again = CaseMetric(f"consume, {load.name}", "MB/s", goal=1.0)
     return Case(
         f"produce {load.name}",
         (into, out_again),
@@ -276,7 +278,7 @@ def _latency(site: Site, effort: Effort) -> Turns:
 def _controller(partitions: int, *, seconds: float, most: int) -> Case:
     return Case(
         f"controller {partitions}",
-        (Metric(f"controller killed, partitions: {partitions:,}", "s", less=True),),
+        (CaseMetric(f"controller killed, partitions: {partitions:,}", "s", less=True),),
         lambda site, effort: (without_controller_seconds(site, partitions),),
         brokers=3,
         fresh=True,
@@ -287,7 +289,7 @@ def _controller(partitions: int, *, seconds: float, most: int) -> Case:
     )
 
 
-BASE: Final = Load()
+BASE: Final = ClientLoad()
 # What costs a broker different work: many messages, and such as it may have to decompress.
 WARMING: Final = (BASE, replace(BASE, record_bytes=100), replace(BASE, codec="lz4"))
 # Each factor by itself; all of them together are more than a person waits for.
@@ -303,7 +305,7 @@ VARIED: Final = (
     replace(BASE, producers=10),
 )
 CROSSED: Final = tuple(
-    Load(*factors)
+    ClientLoad(*factors)
     for factors in product(
         (100, 1024, 10 * 1024), (0, 1, -1), ("none", "lz4"), (1, 10, 100), (1, 10)
     )
@@ -315,28 +317,28 @@ CASES: Final = (
     Case(
         "latency",
         (
-            Metric("end-to-end latency, p50", "ms", less=True, goal=0.8),
-            Metric("end-to-end latency, p99", "ms", less=True, goal=1.0),
-            Metric("end-to-end latency, p99.9", "ms", less=True, goal=0.5),
+            CaseMetric("end-to-end latency, p50", "ms", less=True, goal=0.8),
+            CaseMetric("end-to-end latency, p99", "ms", less=True, goal=1.0),
+            CaseMetric("end-to-end latency, p99.9", "ms", less=True, goal=0.5),
         ),
         _latency,
         work_s=48.0,
     ),
     Case(
         "prepared",
-        (Metric("produce, 100 B, requests prepared, 4 connections", "MB/s", goal=2.0),),
+        (CaseMetric("produce, 100 B, requests prepared, 4 connections", "MB/s", goal=2.0),),
         prepared,
         local=True,
         compiled=True,
     ),
     Case(
         "unbatched",
-        (Metric("requests of one message of 100 B", "/s"),),
+        (CaseMetric("requests of one message of 100 B", "/s"),),
         lambda site, effort: (unbatched_per_second(site, effort.requests),),
     ),
     Case(
         "rebalance",
-        (Metric("a fourth member joins a group", "s", less=True),),
+        (CaseMetric("a fourth member joins a group", "s", less=True),),
         lambda site, effort: (rebalance_seconds(site),),
         set_up_s=9.0,
         work_s=0.0,
@@ -344,15 +346,15 @@ CASES: Final = (
     Case(
         "cost",
         (
-            Metric("CPU for a GB in and out", "s", less=True, goal=0.7),
-            Metric("disk for a byte of messages", "B", less=True),
+            CaseMetric("CPU for a GB in and out", "s", less=True, goal=0.7),
+            CaseMetric("disk for a byte of messages", "B", less=True),
         ),
         cost,
         local=True,
     ),
     Case(
         "cold",
-        (Metric("consume, not in the page cache", "MB/s", goal=1.0),),
+        (CaseMetric("consume, not in the page cache", "MB/s", goal=1.0),),
         cold,
         local=True,
         work_s=14.0,
@@ -360,9 +362,9 @@ CASES: Final = (
     Case(
         "start",
         (
-            Metric("start to first acknowledged message", "s", less=True, goal=0.2),
-            Metric("memory, idle", "MB", less=True, goal=0.2),
-            Metric("memory, at its most under a load", "MB", less=True, goal=0.3),
+            CaseMetric("start to first acknowledged message", "s", less=True, goal=0.2),
+            CaseMetric("memory, idle", "MB", less=True, goal=0.2),
+            CaseMetric("memory, at its most under a load", "MB", less=True, goal=0.3),
         ),
         started,
         fresh=True,
@@ -372,8 +374,8 @@ CASES: Final = (
     Case(
         "replicated",
         (
-            Metric("produce, three brokers, acks=all", "MB/s", goal=1.5),
-            Metric("produce, three brokers, acks=all, 10 producers", "MB/s", goal=1.5),
+            CaseMetric("produce, three brokers, acks=all", "MB/s", goal=1.5),
+            CaseMetric("produce, three brokers, acks=all, 10 producers", "MB/s", goal=1.5),
         ),
         replicated,
         brokers=3,
@@ -384,7 +386,7 @@ CASES: Final = (
     ),
     Case(
         "leader",
-        (Metric("no writes after a leader's SIGKILL", "s", less=True),),
+        (CaseMetric("no writes after a leader's SIGKILL", "s", less=True),),
         lambda site, effort: (leaderless_seconds(site),),
         brokers=3,
         fresh=True,

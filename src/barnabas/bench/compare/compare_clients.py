@@ -1,4 +1,4 @@
-"""`barnabas bench compare --clients`: the clients asked for, their cases and their results."""
+"""`barnabas bench compare --clients`: the given clients, their cases and results."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +29,10 @@ class ClientRun:
     """A comparison with several clients."""
 
     def __init__(self, names: str) -> None:
-        """Raises ValueError for a name that no client has."""
+        """Raises ValueError for an unknown client."""
         self._data = Data()
         self._names = named(names)
-        # Every case that one of them may have, until it is known which can be had.
+        # All possible cases, until the available clients are known.
         protocols, latencies = frozenset({"classic", "consumer"}), ("p50", "p99", "mean")
         self._drivers = [
             Driver(name, (), protocols=protocols, latencies=latencies) for name in self._names
@@ -47,28 +47,28 @@ class ClientRun:
         return Effort(repeat or REPEAT, FULL_BYTES, LATENCY_S, 0, IN_TURNS_S, minutes)
 
     def find(self, console: "Console") -> dict[str, str]:
-        """Fetch and build the clients, say which are left out, and return the facts of both.
+        """Fetch and build the clients, report those skipped, and return the facts of both.
 
-        Raises CommandFailed if none can be had.
+        Raises CommandFailed if none is available.
         """
-        with console.status("clients are fetched and built, unless they are here already"):
+        with console.status("fetching and building the clients, unless cached"):
             self._drivers, missing = find(self._names)
         left_out = [f"{name} ({reason})" for name, reason in missing.items()]
         for each in left_out:
-            console.print(f"left out: {each}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"skipped: {each}", markup=False, highlight=False, soft_wrap=True)
         if not self._drivers:
-            raise CommandFailed("none of these clients can be had here")
+            raise CommandFailed("none of these clients is available")
         facts = {
             "clients": ", ".join(f"{each.name} {each.version}".strip() for each in self._drivers)
         }
         return facts | ({"left out": ", ".join(left_out)} if left_out else {})
 
     def is_whole(self) -> bool:
-        """True if all clients that there are were asked for."""
+        """Whether all clients are included."""
         return self._names == named("all")
 
     def prepare(self, site: Site, effort: Effort) -> None:
-        """Warm a cluster up and write what the clients read."""
+        """Warm up a cluster and write the topics that the clients read."""
         warm_up(site, replace(effort, load_s=min(WARMING_S, effort.load_s)))
         prepare(site, effort, self._data)
 

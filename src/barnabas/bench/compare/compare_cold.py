@@ -1,4 +1,4 @@
-"""Lets the page cache drop a file, and looks whether it did, so that a read is one of the disk."""
+"""Eviction of a file from the page cache, with a check, so that reads come from the disk."""
 
 import ctypes
 import mmap
@@ -10,11 +10,11 @@ MOST_CACHED: Final = 0.05
 
 
 class StillCached(Exception):
-    """The page cache holds what it was asked to drop, so that little would come from the disk."""
+    """The page cache still holds the file, so that little would be read from disk."""
 
 
 def forget(path: Path) -> None:
-    """What is not on the medium yet is brought there first. Raises StillCached."""
+    """Fsync the file and drop it from the page cache. Raises StillCached."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -26,8 +26,8 @@ def forget(path: Path) -> None:
 
 
 def cached_share(descriptor: int) -> float:
-    """How much of a file is in the page cache; nothing of an empty one, or of one in an index's
-    size, of which whoever has it mapped keeps some pages for good. Raises OSError."""
+    """The cached fraction of a file; 0 for an empty file or one of an index's size, whose mapped
+    pages stay cached. Raises OSError."""
     size = os.fstat(descriptor).st_size
     if size < 1024 * mmap.PAGESIZE:
         return 0.0
@@ -38,5 +38,5 @@ def cached_share(descriptor: int) -> float:
         failed = ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(size), pages)
         del start
     if failed:
-        raise OSError("mincore tells nothing about the page cache here")
+        raise OSError("mincore does not report the page cache here")
     return sum(page & 1 for page in pages) / len(pages)

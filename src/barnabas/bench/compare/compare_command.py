@@ -1,4 +1,4 @@
-"""`barnabas bench compare`: Barnabas beside Apache Kafka, or any two clusters beside each other."""
+"""`barnabas bench compare`: Barnabas compared with Apache Kafka, or any two clusters."""
 
 import shutil
 import time
@@ -32,10 +32,10 @@ NOTHING_WRITTEN: Final = (
 )
 LATE: Final = "an idle thread wakes late, p99.9"
 TOO_LATE_MS: Final = 3.0
-TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 of latencies will tell of the machine."
+TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 latencies will reflect the machine."
 MINUTES: Final = 40.0
-INTERRUPTED: Final = "Interrupted: the table has what was measured until then."
-TOO_SOON: Final = "Interrupted before one round was done: there is nothing to show."
+INTERRUPTED: Final = "Interrupted: the table shows the figures so far."
+TOO_SOON: Final = "Interrupted before the first round was done: no figures."
 ANSWERS_WITHIN_S: Final = 5.0
 WIDTH: Final = 120  # of the table where nobody tells how wide a line may be
 TOO_LONG_S: Final = 100.0  # for a run that is to be quick
@@ -48,7 +48,7 @@ def compare(
             "--bootstrap",
             "--bootstrap-server",
             "-b",
-            help="A cluster that runs; given twice, one is set beside the other.",
+            help="A running cluster; specify two to compare them.",
         ),
     ] = None,
     only: Annotated[
@@ -66,18 +66,14 @@ def compare(
             " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 3 GB."
         ),
     ] = "",
-    full: Annotated[
-        bool, typer.Option(help="All combinations of what is varied: for hours.")
-    ] = False,
-    quick: Annotated[bool, typer.Option(help="Little of each, to see that it runs.")] = False,
+    full: Annotated[bool, typer.Option(help="All combinations of factors; takes hours.")] = False,
+    quick: Annotated[bool, typer.Option(help="A short smoke run.")] = False,
     repeat: Annotated[
-        int | None, typer.Option(min=1, help="Rounds of each case; 6, or 3 with --clients.")
+        int | None, typer.Option(min=1, help="Rounds per case; default: 6, or 3 with --clients.")
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            min=1, help="No round that would end later is begun; 40, but --full has none."
-        ),
+        typer.Option(min=1, help="Time limit for starting rounds; default: 40, none with --full."),
     ] = None,
     results: Annotated[
         Path | None,
@@ -88,10 +84,10 @@ def compare(
     ] = None,
     folder: Annotated[Path | None, FOLDER] = None,
 ) -> None:
-    """Barnabas and Apache Kafka in turn, on this machine, with the same clients: ratios.
+    """Measure Barnabas and Apache Kafka alternately with the same clients, and show ratios.
 
-    Kafka is fetched from Maven Central once; where that cannot be, Barnabas is measured against
-    the limits of the machine only, in the sections that come nearest to the cases asked for.
+    Kafka is fetched from Maven Central once. If that fails, Barnabas is measured against the
+    machine's limits only, in the sections nearest to the given cases.
 
     \b
     Examples:
@@ -102,9 +98,9 @@ def compare(
       barnabas bench compare --bootstrap one:9092 --bootstrap other:9092
     """
     if bootstrap and len(bootstrap) != 2:
-        raise typer.BadParameter("--bootstrap is given twice or not at all")
+        raise typer.BadParameter("specify --bootstrap twice or not at all")
     if clients and full:
-        raise typer.BadParameter("--full has no cases with --clients")
+        raise typer.BadParameter("--full cannot be used with --clients")
     from rich.console import Console
 
     from barnabas.bench.bench_report import in_one_line
@@ -128,10 +124,10 @@ def compare(
     facts = _facts(bootstrap=bool(bootstrap))
     console.print(in_one_line(facts), highlight=False)
     if not bootstrap:
-        with console.status(f"Apache Kafka {VERSION} is fetched, unless it is here already"):
+        with console.status(f"fetching Apache Kafka {VERSION}, unless cached"):
             found = find_kafka()
         if isinstance(found, Unavailable):
-            why = f"No Apache Kafka {VERSION} here ({found})"
+            why = f"Apache Kafka {VERSION} is not available ({found})"
             near = cases if words or several else []
             against_limits(console, why, near, results, quick, folder)
             return
@@ -143,7 +139,7 @@ def compare(
     part = bool(bootstrap or only or full or quick or (several and not several.is_whole()))
     into = results or (None if part else RESULTS)
     if into is not None:
-        into.mkdir(parents=True, exist_ok=True)  # better found out now than afterwards
+        into.mkdir(parents=True, exist_ok=True)  # fails now rather than after the run
     _run(console, ours, theirs, cases, effort, facts, several, folder, into, results, quick)
 
 
@@ -167,7 +163,7 @@ def _run(
     console.print(_plan(len(cases), expected_s, effort), highlight=False)
     facts |= _held_up(console, quick)
     prepare = several.prepare if several else warm_up
-    # What was measured is told before any signal ends the command, also one that ended the run.
+    # Print the figures before a signal ends the command, even one that ended the run.
     with uninterrupted(), TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
         with _progress(console) as say:
             outcome = compare(
@@ -184,7 +180,7 @@ def _run(
 
 
 def _several(clients: str) -> "ClientRun | None":
-    """Raises BadParameter for a client that nobody knows."""
+    """Raises BadParameter for an unknown client."""
     if not clients:
         return None
     from barnabas.bench.compare.compare_clients import ClientRun
@@ -253,7 +249,7 @@ def _plan(cases: int, seconds: float, effort: "Effort") -> str:
 
 
 def _held_up(console: "Console", quick: bool) -> dict[str, str]:
-    """How much the machine itself is held up, told before anything is measured."""
+    """Print the machine's own wake-up latency before anything is measured."""
     from barnabas.bench.compare.compare_latency import idle_delay_ms
 
     late_ms = idle_delay_ms(1.0 if quick else 10.0)
@@ -265,7 +261,7 @@ def _held_up(console: "Console", quick: bool) -> dict[str, str]:
 
 @contextmanager
 def _progress(console: "Console") -> "Iterator[Say]":
-    """One line that changes on a terminal; elsewhere a line for each step."""
+    """Progress: one changing line on a terminal, one line per step elsewhere."""
     begun = time.perf_counter()
     if console.is_terminal:
         with console.status("starting both") as status:
@@ -279,7 +275,7 @@ def _progress(console: "Console") -> "Iterator[Say]":
 
 
 def _check_answers(bootstrap: str) -> None:
-    """Raises CommandFailed, in one line, where nobody answers."""
+    """Raises CommandFailed, with one line, if no broker answers."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -293,7 +289,7 @@ def _check_answers(bootstrap: str) -> None:
 
 
 def _names(case: "Case") -> str:
-    """Of the case and of its rows, in small letters."""
+    """The names of the case and its rows in lower case."""
     return "\n".join((case.key, *(metric.name for metric in case.metrics))).lower()
 
 
@@ -306,10 +302,10 @@ def _cases(
     full: bool,
     quick: bool,
 ) -> "list[Case]":
-    """Those with any of the words; without goals where these are not for them: quick runs, and
-    others than Barnabas beside Apache Kafka.
+    """The cases that match any of the words; without goals for quick runs and for other systems
+    than Barnabas and Apache Kafka.
 
-    Raises  BadParameter, for a word that is in none of their names
+    Raises  BadParameter for a word that matches no case
     """
     from barnabas.bench.compare.compare_cases import CASES
 

@@ -1,4 +1,4 @@
-"""How long a message takes from its producer to a consumer, at a pace far below saturation."""
+"""End-to-end latency from producer to consumer, at a rate far below saturation."""
 
 import struct
 import threading
@@ -18,7 +18,7 @@ from barnabas.bench.limits.clients_bench import RecordsMissing
 PACE: Final = 2_000  # messages a second
 RECORD_BYTES: Final = 1024
 IN_A_TURN: Final = 2 * PACE
-# What follows a pause does not count: clients and brokers are awake by then.
+# Messages right after a pause do not count.
 WAKING: Final = PACE // 4
 _SENT_AT: Final = struct.Struct(">d")  # which a message begins with
 _REST: Final = bytes(RECORD_BYTES - _SENT_AT.size)
@@ -35,10 +35,10 @@ class Latencies(NamedTuple):
 
 
 def latencies_ms(site: Site, seconds: float) -> Generator[None, None, Latencies]:
-    """From handing a message over until it is read.
+    """Time from producing a message until it is read.
 
-    In turns with the other system: a machine that is held up for a moment, as virtual ones are,
-    would else be so for one of them.
+    Alternates with the other system, so that a stall of the machine, common on virtual ones,
+    affects both.
     """
     wanted = max(100, int(PACE * seconds))
     took = list[float]()
@@ -53,8 +53,7 @@ def latencies_ms(site: Site, seconds: float) -> Generator[None, None, Latencies]
 
 
 def idle_delay_ms(seconds: float) -> float:
-    """p99.9 of how late a thread wakes up at that pace while nothing else is done: the machine's
-    own, below which nothing is told of a broker."""
+    """p99.9 of the wake-up latency of an idle thread at that rate: the machine's noise floor."""
     start, late = time.perf_counter(), list[float]()
     for number in range(int(PACE * seconds)):
         due = start + number / PACE
@@ -64,7 +63,7 @@ def idle_delay_ms(seconds: float) -> float:
 
 
 class _Flow:
-    """Messages through one partition, that are read as they come."""
+    """Messages through one partition, read as they arrive."""
 
     def __init__(self, site: Site, name: str) -> None:
         self._bootstrap = site.bootstrap
@@ -86,7 +85,7 @@ class _Flow:
             reader.join(PATIENCE_S)
 
     def send(self, count: int) -> list[tuple[float, float]]:
-        """So many at the pace; when each was handed over and read. Raises RecordsMissing."""
+        """Send `count` at the rate; return send and read times. Raises RecordsMissing."""
         before, due = len(self._came), time.perf_counter()
         for _ in range(count):
             time.sleep(max(0.0, due - time.perf_counter()))

@@ -1,4 +1,4 @@
-"""The sections against the machine's own limits, for where there is no Apache Kafka."""
+"""The fallback without Apache Kafka: sections against the machine's limits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from barnabas.bench.compare.compare_cases import Case
 
-MEANINGLESS: Final = "Little was done of each, to see that it runs: these figures mean nothing."
+MEANINGLESS: Final = "Smoke run: too short for meaningful figures."
 AGAINST_LIMITS: Final = ("raw", "produce", "fetch", "clients", "latency", "idle")
 WITH_CLIENTS: Final = ("clients", "latency")
-# The sections that tell most of what a case is about, by the first word of its name.
+# The sections nearest to a case, by the first word of its name.
 NEAREST: Final = {
     "produce": ("produce", "fetch", "clients"),
     "latency": ("latency",),
@@ -39,7 +39,7 @@ def against_limits(
     quick: bool,
     folder: Path | None,
 ) -> None:
-    """What comes nearest to the cases that somebody asked for; nobody asks for all of them."""
+    """The sections nearest to the given cases; all of them without words."""
     from barnabas.bench.bench_plan import FULL, SMOKE
     from barnabas.bench.sections import SECTIONS, run
 

@@ -1,7 +1,7 @@
-"""What clients get out of a cluster: throughput, latency, requests, a group's rebalance.
+"""Loads of the comparison: throughput, small requests, a group's rebalance.
 
-The client is librdkafka, with the same settings for whatever is measured. It shares the machine
-with the brokers, so that a figure tells less than its ratio to the other system's.
+The client is librdkafka, with the same settings for both systems. It shares the machine with the
+brokers, so a figure means less than its ratio to the other system's.
 """
 
 import time
@@ -27,13 +27,11 @@ from barnabas.bench.limits.clients_bench import RecordsMissing
 from barnabas.bench.limits.rdkafka_ctypes import LeanConsumer, LeanProducer, Values
 
 AT_ONCE: Final = 500  # messages handed to the client in one call
-# Messages that a client holds until they are acknowledged: not many, or its own memory is out of
-# the processor's caches and costs more than a broker.
+# Unacknowledged messages of a client: few, so that they stay in the processor's caches.
 QUEUED: Final = 20_000
 GIVES_UP_MS: Final = 120_000  # on a message that no broker takes
 MEMBERS: Final = 3
-# A consumer whose queue is full asks for nothing for a second: the faster a broker is, the sooner
-# it would be made to wait.
+# A consumer with a full queue pauses for a second, which would penalize the faster broker.
 NEVER_FULL: Final = {
     "queued.min.messages": 10_000_000,
     "queued.max.messages.kbytes": 1_000_000,
@@ -44,8 +42,8 @@ _NUMBERS = count()
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What is produced, and how; the defaults are the point from which each factor is varied."""
+class ClientLoad:
+    """The parameters of a load; cases vary one factor of the defaults at a time."""
 
     record_bytes: int = 1024
     acks: int = 1
@@ -75,7 +73,7 @@ class Load:
 
 
 def new_topic(site: Site, partitions: int) -> str:
-    """The name of a topic that nobody else writes to."""
+    """A unique topic name."""
     name = f"compared-{_OURS}-{next(_NUMBERS)}"
     admin = AdminClient(client_settings(site.bootstrap))
     wanted = NewTopic(name, num_partitions=partitions, replication_factor=site.replicas)
@@ -86,7 +84,7 @@ def new_topic(site: Site, partitions: int) -> str:
 
 @contextmanager
 def topic(site: Site, partitions: int) -> Iterator[str]:
-    """A topic that is gone after the block, so that the disk holds one run's data at most."""
+    """A topic that is deleted after the block, so that the disk holds one run's data at most."""
     name = new_topic(site, partitions)
     try:
         yield name
@@ -94,8 +92,8 @@ def topic(site: Site, partitions: int) -> Iterator[str]:
         delete_topic(site.bootstrap, name)
 
 
-def produce(site: Site, name: str, load: Load, total_bytes: int) -> tuple[int, float]:
-    """How many messages, and in how many seconds. Raises RecordsMissing if some are not there."""
+def produce(site: Site, name: str, load: ClientLoad, total_bytes: int) -> tuple[int, float]:
+    """The number of messages and seconds. Raises RecordsMissing if some are missing."""
     settings = {
         "acks": load.acks,
         "compression.type": load.codec,
@@ -119,8 +117,8 @@ def produce(site: Site, name: str, load: Load, total_bytes: int) -> tuple[int, f
 
 
 def _until_in_log(site: Site, name: str, partitions: int, sent: int, within_s: float) -> None:
-    """Raises RecordsMissing. Who wants no acknowledgement is told of no failure, either, and is
-    ahead of its broker by all that lies in sockets."""
+    """Raises RecordsMissing if the log lacks messages. With acks=0 the client reports no
+    failures, and is ahead of the broker by the socket buffers."""
     deadline = time.perf_counter() + within_s
     while (end := log_end_offset(site.bootstrap, name, partitions)) != sent:
         if time.perf_counter() > deadline:
@@ -130,9 +128,9 @@ def _until_in_log(site: Site, name: str, partitions: int, sent: int, within_s: f
 def _hand_over(
     producers: Sequence[LeanProducer], values: Values, target: Callable[[int], int], wanted: int
 ) -> tuple[float, int]:
-    """Messages to each partition in its turn, so that all get theirs however fast a broker is.
+    """Send messages to each partition in turn, so that all get the same number.
 
-    When the first was handed over, and how many it were; all are acknowledged, or given up.
+    Returns the time of the first send and the number sent; all are acknowledged or failed.
     """
     for producer in producers:
         producer.connect(PATIENCE_S)  # before the clock starts
@@ -149,7 +147,7 @@ def _hand_over(
 
 
 def consume(site: Site, name: str, partitions: int, wanted: int) -> float:
-    """Seconds to read so many messages from the beginning of a topic."""
+    """Seconds to read this many messages from the start of a topic."""
     settings = client_settings(
         site.bootstrap, **{"group.id": name, "enable.auto.commit": False, **NEVER_FULL}
     )
@@ -161,7 +159,7 @@ def consume(site: Site, name: str, partitions: int, wanted: int) -> float:
 
 
 def unbatched_per_second(site: Site, requests: int) -> float:
-    """Requests of one small message each."""
+    """Requests with one small message each, per second."""
     settings = {"acks": 1, "linger.ms": 0, "batch.num.messages": 1}
     with (
         topic(site, 1) as name,
@@ -174,7 +172,7 @@ def unbatched_per_second(site: Site, requests: int) -> float:
 
 
 def rebalance_seconds(site: Site) -> float:
-    """From the moment when one more member joins a group until all partitions are spread anew."""
+    """Seconds from the join of another member until all partitions are reassigned."""
     with topic(site, 4 * MEMBERS) as name:
         group = [_member(site, name) for _ in range(MEMBERS)]
         try:

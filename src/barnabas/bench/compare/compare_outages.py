@@ -1,4 +1,4 @@
-"""How long nobody serves after a SIGKILL: no leader of a partition, no controller of a cluster."""
+"""Unavailability after SIGKILL: of a partition without leader, of a cluster without controller."""
 
 import time
 from contextlib import suppress
@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings
-from barnabas.bench.clusters.waiting import NotInTime
+from barnabas.bench.clusters.waiting import WaitTimedOut
 from barnabas.bench.compare.compare_sessions import wait_for_sign_of_life
 from barnabas.bench.compare.compare_sites import BrokerProcess, Site
 
@@ -19,8 +19,7 @@ LOOKS_EVERY_S: Final = 0.01
 AT_ONCE: Final = 1_000
 PASSING: Final = (KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT)
 RETRIED_AFTER_S: Final = 0.5
-# Of its own accord the client asks every second who leads, and twice until it writes there: it
-# would be measured rather than the cluster.
+# By default the client refreshes metadata every second, which would dominate the measurement.
 IMPATIENT: Final = {
     "acks": "all",
     "linger.ms": 0,
@@ -32,7 +31,7 @@ IMPATIENT: Final = {
 
 
 def leaderless_seconds(site: Site) -> float:
-    """From the death of a partition's leader until a write with acks=all is acknowledged again."""
+    """Seconds from the kill of a partition's leader until acks=all succeeds again."""
     admin = AdminClient(client_settings(site.bootstrap))
     victim = next(each for each in site.brokers if each.broker_id != _controller(admin))
     others = [each.broker_id for each in site.brokers if each is not victim]
@@ -50,14 +49,14 @@ def _acknowledged(producer: Producer) -> None:
     told: list[Any] = []
     producer.produce("led", b"probe", on_delivery=lambda error, _: told.append(error))
     if producer.flush(OVER_WITHIN_S) or any(told):
-        raise NotInTime(f"a write is not acknowledged: {told}")
+        raise WaitTimedOut(f"a write is not acknowledged: {told}")
 
 
 def without_controller_seconds(site: Site, partitions: int) -> float:
-    """From the controller's death until another is, and others lead all, as these tell clients.
+    """Seconds from the controller's kill until metadata shows a new one and leaders for all.
 
-    The partitions have two replicas each and are led by all brokers in turn, so that it does not
-    matter if another becomes the controller while they are made.
+    The partitions have two replicas each and are led by all brokers in turn, so that the identity
+    of the controller does not matter.
     """
     topics, controller = _led_in_turn(site, partitions)
     victim = _process(site, controller)
@@ -72,7 +71,8 @@ def without_controller_seconds(site: Site, partitions: int) -> float:
 
 
 def _led_in_turn(site: Site, partitions: int) -> tuple[list[str], int]:
-    """New topics with so many partitions in all, the first led by the controller; and this."""
+    """Create topics with this many partitions in total, the first led by the controller; return
+    both."""
     admin = AdminClient(client_settings(site.bootstrap))
     first, count = _controller(admin), len(site.brokers)
     pairs = [[(first + n) % count, (first + n + 1) % count] for n in range(partitions)]
@@ -84,13 +84,13 @@ def _led_in_turn(site: Site, partitions: int) -> tuple[list[str], int]:
 
 
 def _until_led(admin: AdminClient, topics: list[str], not_by: int) -> None:
-    """One topic after the other: to tell of ten thousand partitions, again and again, would keep
-    brokers from giving them leaders."""
+    """Poll one topic after the other: polling ten thousand partitions at once would slow down
+    the brokers."""
     deadline = time.perf_counter() + OVER_WITHIN_S
     for topic in topics:
         while not _is_led(admin, topic, not_by):
             if time.perf_counter() > deadline:
-                raise NotInTime(f"{topic} has partitions without a leader")
+                raise WaitTimedOut(f"{topic} has partitions without a leader")
 
 
 def _is_led(admin: AdminClient, topic: str, not_by: int) -> bool:
@@ -113,7 +113,7 @@ def _process(site: Site, broker_id: int) -> BrokerProcess:
     for each in site.brokers:
         if each.broker_id == broker_id:
             return each
-    raise NotInTime(f"broker {broker_id} is said to be the controller, and was not started here")
+    raise WaitTimedOut(f"broker {broker_id} is the controller, but was not started here")
 
 
 def _create(admin: AdminClient, name: str, assignment: list[list[int]]) -> None:

@@ -1,7 +1,7 @@
-"""Runs the cases on two systems in alternation, and makes ratios of what they gave.
+"""Alternating runs of the cases on two systems, and the ratios of their figures.
 
-The rounds go over all cases, again and again, until each has had as many as it wants or the time
-is up: so a case is measured at several moments of the machine, and the end is known beforehand.
+Each round runs all cases, until each case has its rounds or the time is up. So a case is measured
+at several times, and the duration of the run is known in advance.
 """
 
 import os
@@ -22,9 +22,9 @@ from confluent_kafka import KafkaException
 from barnabas.base.errors import ConfigError, PeerGone
 from barnabas.bench.bench_plan import Say
 from barnabas.bench.clusters.group_members import GroupFailed
-from barnabas.bench.clusters.waiting import NotInTime
+from barnabas.bench.clusters.waiting import WaitTimedOut
 from barnabas.bench.compare.client_driver import ClientFailed
-from barnabas.bench.compare.compare_cases import Case, Effort, Metric, Turns
+from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_cold import StillCached
 from barnabas.bench.compare.compare_sites import Site, System
 from barnabas.bench.compare.signals import signalled_once
@@ -33,7 +33,7 @@ from barnabas.bench.limits.load_generator import LoadFailed
 from barnabas.bench.limits.native_build import NoCompiler
 from barnabas.bench.server_processes import ServerFailed
 
-# What a system under test can do wrong; anything else is a bug of the bench.
+# Failures of a system under test; any other exception is a bug of the bench.
 FAILURES: Final = (
     ArithmeticError,
     BufferError,
@@ -44,7 +44,7 @@ FAILURES: Final = (
     LoadFailed,
     LookupError,
     NoCompiler,
-    NotInTime,
+    WaitTimedOut,
     OSError,
     PeerGone,
     RecordsMissing,
@@ -59,15 +59,15 @@ WarmUp = Callable[[Site], None]
 
 @dataclass(slots=True)
 class Compared:
-    """One row: what both gave in each round; nothing if no round succeeded."""
+    """One row: the figures of both systems by round; empty if no round succeeded."""
 
-    metric: Metric
+    metric: CaseMetric
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
     @property
     def ratios(self) -> list[float]:
-        """Of each round, in which both were measured one right after the other."""
+        """The ratio of each round, in which both were measured one after the other."""
         return [a / b for a, b in zip(self.ours, self.theirs, strict=True) if b]
 
     @property
@@ -76,8 +76,7 @@ class Compared:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is reached, by the ratio as it is shown; None if there is no goal, or
-        no ratio."""
+        """Whether the displayed ratio meets the goal; None without a goal or a ratio."""
         if self.metric.goal is None or not self.ratios:
             return None
         return self._reaches(self.ratio)
@@ -95,7 +94,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows, and in one line each what could not be measured."""
+    """All rows, and one line per failure."""
 
     ours: str
     theirs: str
@@ -106,7 +105,7 @@ class Comparison:
 
 @dataclass(slots=True)
 class _Course:
-    """A case on its way: its rows so far, and what its last round took."""
+    """A case in progress: its rows so far, and the duration of its last round."""
 
     case: Case
     rows: list[Compared]
@@ -119,7 +118,7 @@ class _Course:
 
 
 def expected_seconds(cases: Sequence[Case], effort: Effort) -> float:
-    """What all rounds take on two cores that have nothing else to do."""
+    """The estimated time of all rounds on two idle cores."""
     return sum(case.expected_s(effort) * case.rounds(effort) for case in cases)
 
 
@@ -132,12 +131,12 @@ def compare(
     say: Say,
     warm_up: WarmUp = lambda site: None,
 ) -> Comparison:
-    """Run the cases on both; which is first changes from round to round. A cluster that several
-    cases share is warmed up before its first.
+    """Run the cases on both systems, in an order that alternates with the rounds. A shared cluster
+    is warmed up before its first case.
 
-    Every case has one round at least, and no round is begun that would not end in time. One that
-    fails on either system is told of and stops no other. A signal ends the run: what was measured
-    until then is returned, with nothing left running.
+    Every case has at least one round, and no round starts that would not end in time. A failure is
+    reported and stops no other case. A signal ends the run: the figures so far are returned, and
+    nothing is left running.
     """
     courses = [_Course(case, [Compared(metric) for metric in case.metrics]) for case in cases]
     failures: list[str] = []
@@ -194,7 +193,7 @@ def _make_ready(
     failures: list[str],
     say: Say,
 ) -> None:
-    """Start and warm up what this case and others share, so that none of it falls into a round."""
+    """Start and warm up the shared clusters of a case outside of its rounds."""
     for system in systems:
         say(f"warming up: {system.name}")
         try:
@@ -257,7 +256,7 @@ def _round(
 
 
 def _clear(step: Callable[[], None], what: str, failures: list[str]) -> bool:
-    """Whether it went well: what does not is told, and keeps nothing else from being cleared."""
+    """Run a cleanup step; report a failure and return whether it succeeded."""
     try:
         step()
     except FAILURES as problem:
@@ -276,7 +275,7 @@ def _in_turns(work: Sequence[float] | Turns) -> Turns:
 
 
 def _turn(work: Turns) -> Sequence[float] | None:
-    """What was found, if that was the last turn."""
+    """The figures, if that was the last turn."""
     try:
         next(work)
     except StopIteration as over:
@@ -286,7 +285,7 @@ def _turn(work: Turns) -> Sequence[float] | None:
 
 
 class _Clusters:
-    """What runs: a cluster of one broker of each system, that cases share, or one for one case."""
+    """The running clusters: one per system shared by cases, or one for a single case."""
 
     def __init__(self, folder: Path, warm_up: WarmUp) -> None:
         self._folder = folder
@@ -295,7 +294,7 @@ class _Clusters:
 
     @contextmanager
     def one_for(self, case: Case, system: System) -> Iterator[Site]:
-        """A cluster for one measurement; a shared one is started when it is first wanted."""
+        """A cluster for one measurement; a shared one is started on first use."""
         if case.fresh:
             with _site(system, case.brokers, self._folder) as site:
                 yield site
@@ -308,15 +307,14 @@ class _Clusters:
         yield self._shared[system.name][1]
 
     def end(self, system: System) -> None:
-        """When all is done, or after a failure: who knows what state it is in. The next case gets
-        another."""
+        """Stop the shared clusters, at the end or after a failure, which may have broken them."""
         if system.name in self._shared:
             self._shared.pop(system.name)[0].close()
 
 
 @contextmanager
 def _site(system: System, brokers: int, folder: Path) -> Iterator[Site]:
-    """A cluster with a folder that is gone after the block."""
+    """A cluster whose directory is removed after the block."""
     with (
         TemporaryDirectory(prefix="compared-", dir=folder) as data,
         system.start(Path(data), brokers) as site,

@@ -1,4 +1,4 @@
-"""A comparison as a table on the terminal and in Markdown, as JSON, as a picture, and as a page."""
+"""The results of a comparison on the terminal, as Markdown, JSON, PNG and HTML."""
 
 import html
 import io
@@ -18,7 +18,9 @@ from barnabas.bench.compare.compare_run import Compared, Comparison
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NO_PICTURE: Final = "no picture: matplotlib is missing; `pip install matplotlib` brings it"
+NO_PICTURE: Final = (
+    "no picture: matplotlib is not installed; install it with `pip install matplotlib`"
+)
 HOW_TO_READ: Final = (
     "In each round both were measured one right after the other, which one first in turn. A ratio"
     " is what {ours} had in a round divided by what {theirs} had in it: above 1 is better for MB/s"
@@ -87,7 +89,7 @@ def show_failures(console: Console, found: Comparison) -> None:
 
 
 def write(found: Comparison, facts: Facts, folder: Path) -> list[Path]:
-    """Put `compare.json`, `.md`, `.html` and, with matplotlib, `.png` into the folder."""
+    """Write `compare.json`, `.md`, `.html` and, with matplotlib, `.png` into the directory."""
     page = partial(as_html, found, facts)
     return save(folder / "compare", found, facts, as_markdown(found, facts), page, draw(found))
 
@@ -100,7 +102,7 @@ def save(
     page: Callable[[bytes], str],
     pictures: Mapping[str, bytes],
 ) -> list[Path]:
-    """Files with that name and an ending each; the page gets the picture."""
+    """Write the files of that name; the HTML page includes the picture."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     written = {
         ".json": as_json(found, facts).encode(),
@@ -146,7 +148,7 @@ def as_markdown(found: Comparison, facts: Facts) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Figures to the right; what is first, and a goal, to the left."""
+    """Column alignment: figures right, names and goals left."""
     rule = ["---" if each in ("", "goal") else "---:" for each in head]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))
 

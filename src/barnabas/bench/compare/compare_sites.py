@@ -1,7 +1,7 @@
-"""The systems that are compared, started by the same rules: Barnabas, Apache Kafka, or neither.
+"""The compared systems: Barnabas and Apache Kafka, started alike, or external clusters.
 
-Of a cluster that was started elsewhere only its address is known; what needs its processes or
-its files is then not measured.
+Of an external cluster only the address is known; cases that need its processes or files are not
+measured.
 """
 
 import compileall
@@ -28,7 +28,7 @@ HOST: Final = "127.0.0.1"
 READY_WITHIN_S: Final = 90.0
 LOOKS_EVERY_S: Final = 0.005
 SESSION_TIMEOUT_MS: Final = 6_000
-# A broker's own default is the session's length: too short where three start at once on two cores.
+# The default is the session timeout: too short when three brokers start at once on two cores.
 CONNECTED_WITHIN_MS: Final = 60_000
 _PACKAGE: Final = Path(__file__).parents[2]
 _LIBC: Final = ctypes.CDLL(None)
@@ -36,7 +36,7 @@ _DEATH_SIGNAL, _SIGKILL = 1, 9
 
 
 class BrokerProcess:
-    """One broker of either system; after `kill` it stays dead."""
+    """One broker of either system; after `kill` it stays down."""
 
     def __init__(self, broker_id: int, command: list[str], port: int, data: Path) -> None:
         self.broker_id = broker_id
@@ -49,7 +49,7 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for us: the brokers end when we say so, or with us at the latest.
+                # Only the parent gets Ctrl-C; the brokers end when told to, or with the parent.
                 process_group=0,
                 preexec_fn=_end_with_us if sys.platform == "linux" else None,
             )
@@ -63,7 +63,7 @@ class BrokerProcess:
         return self._process.poll() is None
 
     def wait_listening(self) -> None:
-        """Until it takes connections. Raises ServerFailed with its last words."""
+        """Wait until it accepts connections. Raises ServerFailed with the end of its log."""
         deadline = time.perf_counter() + READY_WITHIN_S
         while not _listens(self.port):
             if not self.is_running or time.perf_counter() > deadline:
@@ -77,7 +77,7 @@ class BrokerProcess:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster that serves; `brokers` is empty if it was started elsewhere."""
+    """A serving cluster; `brokers` is empty for an external one."""
 
     bootstrap: str
     brokers: tuple[BrokerProcess, ...] = ()
@@ -93,7 +93,7 @@ Command = Callable[[int, int, Path, Mapping[str, str], str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What is compared; `start` gives a cluster of so many brokers with its data in a folder."""
+    """A compared system; `start` yields a cluster of this many brokers in a directory."""
 
     name: str
     start: Callable[[Path, int], AbstractContextManager[Site]]
@@ -101,9 +101,9 @@ class System:
 
 
 def barnabas() -> System:
-    """As `barnabas server` starts it; alone it needs no ZooKeeper.
+    """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper.
 
-    Its modules are compiled first, as whoever installs a package has them.
+    Its modules are byte-compiled first, as in an installed package.
     """
     compileall.compile_dir(_PACKAGE, quiet=2)
 
@@ -121,7 +121,7 @@ def barnabas() -> System:
 
 
 def apache_kafka(release: ApacheKafka) -> System:
-    """As Kafka's own script starts it, with the heap and the collector that this gives it."""
+    """Apache Kafka, with the heap and garbage collector of its start script."""
 
     def command(
         broker_id: int, port: int, data: Path, properties: Mapping[str, str], zookeeper: str
@@ -143,7 +143,7 @@ def apache_kafka(release: ApacheKafka) -> System:
 
 
 def elsewhere(bootstrap: str) -> System:
-    """A cluster that somebody else has started."""
+    """An external cluster."""
     return System(bootstrap, lambda folder, count: nullcontext(Site(bootstrap)), False)
 
 
@@ -162,9 +162,9 @@ def _properties(brokers: int) -> dict[str, str]:
 
 @contextmanager
 def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> Iterator[Site]:
-    """Brokers with ids from 0 on, until the block ends. Nothing is left running.
+    """Brokers with ids from 0 on, until the end of the block; no process is left.
 
-    They are killed: nobody needs their data, and Kafka's last one takes long to say goodbye.
+    They are killed: their data is not needed, and the last broker's shutdown takes long in Kafka.
     """
     where = folder / "zookeeper"
     zookeeper = ZooKeeperServer(where, launcher=ENDING_WITH_US) if needs_zookeeper else None
@@ -203,8 +203,8 @@ def _wait_joined(bootstrap: str, count: int) -> None:
 
 
 def _why(log: Path) -> str:
-    """The first error that a broker told of, or the last line that it wrote."""
-    lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
+    """The first error in a broker's log, or its last line."""
+    lines = log.read_text(errors="replace").splitlines() or ["no output"]
     errors = [line for line in lines if line.startswith(("ERROR", "FATAL", "barnabas:"))]
     return (errors or lines[-1:])[0][:300]
 

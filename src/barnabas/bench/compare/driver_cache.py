@@ -71,7 +71,7 @@ def found_tool(name: str) -> str:
     """The path of a program. Raises Unavailable."""
     path = shutil.which(name)
     if path is None:
-        raise Unavailable(f"there is no {name}")
+        raise Unavailable(f"{name} not found")
     return path
 
 

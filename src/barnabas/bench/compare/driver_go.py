@@ -16,7 +16,7 @@ _MODULE: Final = re.compile(r"github\.com/twmb/franz-go v(\S+)")
 
 @cache
 def franz_go() -> Driver | Unavailable:
-    """The driver, or why there is none; builds it at most once."""
+    """The driver, or why it is unavailable; builds it at most once."""
     try:
         go = found_tool("go")
         toolchain = output([go, "version"], _reason, SOURCES / _NAME, GOWORK="off")

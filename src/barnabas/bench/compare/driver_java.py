@@ -1,4 +1,4 @@
-"""The Java client, by the performance tools of the Kafka release that the comparison fetches."""
+"""The Java client, by the performance tools of the fetched Kafka release."""
 
 import sys
 from typing import Final

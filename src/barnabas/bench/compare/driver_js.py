@@ -20,7 +20,7 @@ _NOT_THE_REASON: Final = ("code ", "errno ", "syscall ", "type ", "network ")
 
 @cache
 def kafkajs() -> Driver | Unavailable:
-    """The driver, or why there is none; installs it at most once."""
+    """The driver, or why it is unavailable; installs it at most once."""
     try:
         node, npm = found_tool("node"), found_tool("npm")
         _check_version(output([node, "--version"], str.strip, SOURCES))

@@ -30,6 +30,6 @@ def _package(name: str, package: str, program: str, protocols: set[str]) -> Driv
     try:
         installed = version(package)
     except PackageNotFoundError:
-        return Unavailable(f"`pip install {package}` brings it")
+        return Unavailable(f"install it with `pip install {package}`")
     command = (sys.executable, "-m", f"{_PROGRAMS}.{program}")
     return Driver(name, command, installed, protocols=frozenset(protocols))

@@ -1,8 +1,8 @@
-"""A gate before a classic group, so that clients of any kind begin to read at the same moment.
+"""A gate for a classic group, so that clients of any kind start to read at the same time.
 
-A member of our own joins the group first. The coordinator then holds every JoinGroup of others
-until that member joins again or leaves; it leaves when all others wait. Without it the first
-client would read alone until its next heartbeat, three seconds by default, and be done by then.
+A member of the bench joins the group first. The coordinator then holds all other JoinGroup
+requests until that member rejoins or leaves; it leaves when all others wait. Without it the first
+client would read alone until its next heartbeat, by default three seconds, and be done by then.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _SUBSCRIPTION: Final = struct.pack(">hii", 0, 0, -1)  # version 0, no topics, no
 
 
 def begin_together(bootstrap: str, group: str, clients: int, start: Callable[[], None]) -> None:
-    """Start clients, wait until so many have joined the group, and admit them all at once.
+    """Start clients, wait until this many have joined the group, and admit them all at once.
 
     Raises GroupFailed if some do not join.
     """
@@ -42,7 +42,7 @@ def begin_together(bootstrap: str, group: str, clients: int, start: Callable[[],
 
 
 def has_consumer_groups(bootstrap: str) -> bool:
-    """True if the cluster knows the groups of KIP-848, which Kafka lacks in ZooKeeper mode."""
+    """Whether the cluster has KIP-848 groups, which Kafka lacks in ZooKeeper mode."""
     return asyncio.run(_has_consumer_groups(bootstrap))
 
 

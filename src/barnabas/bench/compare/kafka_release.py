@@ -1,7 +1,7 @@
-"""Apache Kafka itself, to compare with: fetched once by Maven, run with the Java of this machine.
+"""An Apache Kafka release, fetched once by Maven and run with this machine's Java.
 
-All of it is optional: where Maven, Java or the network is missing, `find_kafka` says why. What
-was fetched stays in the user's cache folder.
+Optional: without Maven, Java or network, `find_kafka` returns the reason. The jars stay in the
+user's cache directory.
 """
 
 import os
@@ -30,8 +30,8 @@ VERSION: Final = "3.9.1"
 _FOLDER: Final = f"kafka-{VERSION}-and-tools"
 _MIN_JAVA: Final = 17
 
-# slf4j-reload4j lets Kafka log, so that one can see what it thinks of the files it is given. What
-# the operators' tools need comes with the broker, save Kafka Connect, which is not used.
+# slf4j-reload4j enables Kafka's log, which shows problems with its files. The tools' dependencies
+# come with the broker, except Kafka Connect, which is not used.
 _ARTIFACTS: Final = (
     Artifact("org.apache.kafka", "kafka_2.13", VERSION),
     Artifact("org.apache.kafka", "kafka-tools", VERSION, alone=True),
@@ -43,7 +43,7 @@ log4j.appender.file.layout=org.apache.log4j.PatternLayout
 log4j.appender.file.layout.ConversionPattern=%p %m (%c)%n
 log4j.logger.org.apache.zookeeper=WARN
 """
-# For what is short-lived and small.
+# For small, short-lived programs.
 QUICK_TO_START: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # As Kafka's own start script has them.
 AS_SHIPPED: Final = (
@@ -57,7 +57,7 @@ AS_SHIPPED: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-# The child dies with whoever started it, even when that is killed and cleans up nothing.
+# The child dies with its parent, even if that is killed.
 _LAUNCH: Final = """
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -69,7 +69,7 @@ ENDING_WITH_US: Final = (sys.executable, "-c", _LAUNCH)
 
 @cache
 def find_kafka() -> "ApacheKafka | Unavailable":
-    """The release, or why there is none; asks the network once per run at most."""
+    """The release, or why it is unavailable; uses the network at most once per run."""
     try:
         return ApacheKafka(_java(), fetched(_FOLDER, _ARTIFACTS, {"log4j.properties": _LOGGING}))
     except Unavailable as reason:
@@ -86,13 +86,13 @@ class ApacheKafka:
     def command(
         self, class_name: str, *arguments: object, options: Sequence[str] = QUICK_TO_START
     ) -> list[str]:
-        """What runs a class of it, as a process that ends when whoever started it ends."""
+        """The command that runs a class in a process that dies with its parent."""
         return [*ENDING_WITH_US, *self.java_command(class_name, *arguments, options=options)]
 
     def java_command(
         self, class_name: str, *arguments: object, options: Sequence[str] = QUICK_TO_START
     ) -> list[str]:
-        """What runs a class of it."""
+        """The command that runs a class."""
         logging = self.libraries / "log4j.properties"
         return [
             self.java, *options,
@@ -105,7 +105,7 @@ def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
     if java is None:
-        raise Unavailable("there is no java")
+        raise Unavailable("java not found")
     told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30).stderr
     version = re.search(r'version "(\d+)', told)
     if version is None or int(version[1]) < _MIN_JAVA:

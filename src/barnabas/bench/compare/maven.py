@@ -1,4 +1,4 @@
-"""What comes from Maven Central: fetched once, then kept in the user's cache folder."""
+"""Artifacts from Maven Central, fetched once and kept in the user's cache directory."""
 
 import os
 import shutil
@@ -25,11 +25,11 @@ _NOTHING_ELSE: Final = """
 
 
 class Unavailable(Exception):
-    """It cannot be had here; the message says why."""
+    """Something is unavailable on this machine; the message says why."""
 
 
 class Artifact(NamedTuple):
-    """One library with all that it needs to run, or without if it is to come `alone`."""
+    """One library with its dependencies, or `alone`."""
 
     group: str
     name: str
@@ -40,9 +40,9 @@ class Artifact(NamedTuple):
 def fetched(
     name: str, artifacts: Sequence[Artifact], beside: Mapping[str, str] | None = None
 ) -> Path:
-    """The folder with the jars, and beside them the files with these names and contents.
+    """The directory with the jars, and with additional files of these names and contents.
 
-    Asks the network only for what was never fetched before. Raises Unavailable, nothing kept.
+    Uses the network only on the first call. Raises Unavailable, nothing kept.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
     folder = base / name
@@ -64,7 +64,7 @@ def fetched(
 def _fetch(work: Path, artifacts: Sequence[Artifact]) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
-        raise Unavailable("there is no Maven to fetch it with")
+        raise Unavailable("Maven not found")
     wanted = "".join(
         _DEPENDENCY.format(group, name, version, _NOTHING_ELSE if alone else "")
         for group, name, version, alone in artifacts
@@ -87,6 +87,6 @@ def _fetch(work: Path, artifacts: Sequence[Artifact]) -> Path:
         raise Unavailable(f"Maven did not fetch it within {FETCHED_WITHIN_S:.0f} s") from None
     if ended.returncode != 0 or not libraries.exists():
         lines = [line for line in ended.stdout.splitlines() if "ERROR" in line]
-        said = lines[0].partition("ERROR] ")[2] if lines else "it did not say why"
+        said = lines[0].partition("ERROR] ")[2] if lines else "no reason given"
         raise Unavailable(f"Maven could not fetch it: {textwrap.shorten(said, 120)}")
     return libraries

@@ -1,18 +1,18 @@
-"""A writer in the background, at a pace far below saturation."""
+"""A background producer, at a rate far below saturation."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings
-from barnabas.bench.compare.compare_load import AT_ONCE, Load
+from barnabas.bench.compare.compare_load import AT_ONCE, ClientLoad
 from barnabas.bench.compare.compare_sites import Site
 from barnabas.bench.limits.rdkafka_ctypes import LeanProducer, Values
 
 
 @contextmanager
-def paced_writer(site: Site, name: str, load: Load, per_second: int) -> Iterator[None]:
-    """So many messages a second, to each partition in turn, until the block ends."""
+def paced_writer(site: Site, name: str, load: ClientLoad, per_second: int) -> Iterator[None]:
+    """Send messages at a steady rate, to each partition in turn, until the end of the block."""
     over = threading.Event()
     values = Values(AT_ONCE, load.record_bytes)
     with LeanProducer(client_settings(site.bootstrap, acks=1), name) as producer:

@@ -1,4 +1,4 @@
-"""When Ctrl-C and SIGTERM are heeded in a run whose figures took long to get."""
+"""Handling of Ctrl-C and SIGTERM in a long run, so that its figures are not lost."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def signalled_once() -> Iterator[None]:
-    """The first one ends the block by KeyboardInterrupt; a second must not break in while that
-    clears up."""
+    """The first signal raises KeyboardInterrupt in the block; later ones do not interrupt the
+    cleanup."""
     before = _handlers()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -29,7 +29,7 @@ def signalled_once() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """One that comes is heeded when the block is over."""
+    """Defer signals until the end of the block."""
     came: list[int] = []
     try:
         with _handled_by(lambda number, _: came.append(number)):

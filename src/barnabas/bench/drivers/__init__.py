@@ -1,1 +1,1 @@
-"""Programs that measure with one client each; `client_driver` has the contract that they keep."""
+"""Driver programs, which measure with one client each; `client_driver` has their contract."""

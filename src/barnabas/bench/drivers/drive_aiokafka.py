@@ -26,8 +26,8 @@ async def produce(spec: Spec) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - start}
 
 
-class Assigned(aiokafka.ConsumerRebalanceListener):
-    """Starts the clock of a tally."""
+class AiokafkaAssignment(aiokafka.ConsumerRebalanceListener):
+    """A rebalance listener that starts the clock of a tally."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -36,7 +36,7 @@ class Assigned(aiokafka.ConsumerRebalanceListener):
         self._tally.assigned()
 
     def on_partitions_revoked(self, revoked: object) -> None:
-        """The clock goes on."""
+        """Ignored: the clock keeps running."""
 
 
 async def consume(spec: Spec) -> dict[str, Any]:
@@ -44,7 +44,7 @@ async def consume(spec: Spec) -> dict[str, Any]:
         bootstrap_servers=spec.bootstrap, group_id=spec.group, auto_offset_reset="earliest"
     )
     tally = Tally(spec)
-    consumer.subscribe([spec.topic], listener=Assigned(tally))
+    consumer.subscribe([spec.topic], listener=AiokafkaAssignment(tally))
     async with consumer:
         while not tally.is_done:
             polled = await consumer.getmany(timeout_ms=POLL_MS)

@@ -1,4 +1,4 @@
-"""The driver of the Java client: Kafka's own performance tools, by the contract of the drivers.
+"""The driver of the Java client, which runs Kafka's performance tools.
 
 Its arguments before the spec are the command line that runs Java up to the name of the class. The
 tools have their own defaults: the consumer's has a receive buffer of 2 MiB and does not check CRCs,
@@ -37,7 +37,7 @@ MIB: Final = 1024 * 1024
 
 
 def produced(output: str) -> dict[str, Any]:
-    """The answer from what ProducerPerformance prints; its last such line is the total."""
+    """The result of ProducerPerformance's output; its last matching line is the total."""
     found = _SENT.findall(output)
     if not found:
         raise MessagesMissing(_last(output))
@@ -46,8 +46,7 @@ def produced(output: str) -> dict[str, Any]:
 
 
 def consumed(output: str, wanted: int) -> dict[str, Any]:
-    """The answer from what ConsumerPerformance prints; the time to join the group does not
-    count."""
+    """The result of ConsumerPerformance's output, without the time to join the group."""
     found = _CONSUMED.search(output)
     if found is None:
         raise MessagesMissing(_last(output))
@@ -102,7 +101,7 @@ def latency(spec: Spec) -> dict[str, Any]:
 
 
 def _consume_until_told(*common: object) -> dict[str, Any]:
-    """Read until stdin has a line or ends; the tool itself has no such end, so it is killed."""
+    """Read until stdin has a line or ends; then kill the tool, which has no such option."""
     arguments = (
         *common, "--messages", 2**40, "--timeout", ENDS_AFTER_SILENCE_MS,
         "--show-detailed-stats", "--hide-header", "--reporting-interval", REPORTS_EVERY_MS,
@@ -119,7 +118,7 @@ def _consume_until_told(*common: object) -> dict[str, Any]:
 
 
 def _until_stdin(java: "subprocess.Popen[bytes]") -> Iterator[str]:
-    """Its lines until our stdin can be read, when it is killed. Raises MessagesMissing if it ends
+    """The tool's lines until stdin is readable; then kills it. Raises MessagesMissing if it exits
     before."""
     assert java.stdout is not None
     text = b""
@@ -136,7 +135,7 @@ def _until_stdin(java: "subprocess.Popen[bytes]") -> Iterator[str]:
 
 
 def _output(tool: str, *arguments: object) -> str:
-    """All that a tool printed. Raises MessagesMissing, with its last line, if it failed."""
+    """The output of a tool. Raises MessagesMissing, with its last line, if it failed."""
     ended = subprocess.run(
         _command(tool, *arguments), stdin=subprocess.DEVNULL, stdout=-1, stderr=-2, text=True
     )
@@ -152,7 +151,7 @@ def _command(tool: str, *arguments: object) -> list[str]:
 def _last(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "Exception", "Error"))]
-    return (errors or lines or ["it printed nothing"])[-1]
+    return (errors or lines or ["no output"])[-1]
 
 
 if __name__ == "__main__":

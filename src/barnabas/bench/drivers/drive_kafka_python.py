@@ -24,8 +24,8 @@ def produce(spec: Spec) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - start}
 
 
-class Assigned(ConsumerRebalanceListener):
-    """Starts the clock of a tally."""
+class KafkaPythonAssignment(ConsumerRebalanceListener):
+    """A rebalance listener that starts the clock of a tally."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -34,7 +34,7 @@ class Assigned(ConsumerRebalanceListener):
         self._tally.assigned()
 
     def on_partitions_revoked(self, revoked: object) -> None:
-        """The clock goes on."""
+        """Ignored: the clock keeps running."""
 
 
 def consume(spec: Spec) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def consume(spec: Spec) -> dict[str, Any]:
         bootstrap_servers=spec.bootstrap, group_id=spec.group, auto_offset_reset="earliest"
     )
     tally = Tally(spec)
-    consumer.subscribe([spec.topic], listener=Assigned(tally))
+    consumer.subscribe([spec.topic], listener=KafkaPythonAssignment(tally))
     while not tally.is_done:
         polled = consumer.poll(POLL_MS)
         sizes = [len(record.value) for records in polled.values() for record in records]

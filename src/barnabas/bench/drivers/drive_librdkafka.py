@@ -1,4 +1,4 @@
-"""The driver of librdkafka, by confluent-kafka's own API."""
+"""The driver of librdkafka, by confluent-kafka's API."""
 
 import time
 from typing import Any

@@ -1,6 +1,6 @@
-"""The parts that drivers in Python share: spec, clock, progress, answer, pace.
+"""The common part of Python drivers: spec, clock, progress, result, rate.
 
-It imports nothing of Barnabas: a driver is a client's process, and starts fast.
+It imports nothing of Barnabas, so that a driver starts fast.
 """
 
 import json
@@ -22,12 +22,12 @@ _SENT_AT: Final = struct.Struct(">d")
 
 
 class MessagesMissing(Exception):
-    """Some messages were not acknowledged, or did not come back."""
+    """Some messages were not acknowledged or not received."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The argument of a driver; a role uses those fields that the contract names for it."""
+    """The argument of a driver; the contract names the fields of each role."""
 
     role: str
     bootstrap: str
@@ -47,7 +47,7 @@ class Spec:
         return bytes(index % 251 for index in range(self.message_bytes))
 
     def targets(self) -> Iterator[int]:
-        """The partition of each message: each in turn, or nine of ten times the first."""
+        """The partition of each message: round robin, or nine of ten times the first."""
         if not self.skew:
             return (number % self.partitions for number in range(self.messages))
         others = max(1, self.partitions - 1)
@@ -58,10 +58,10 @@ class Spec:
 
 
 def main(roles: Mapping[str, Callable[[Spec], dict[str, Any]]]) -> None:
-    """Run the role that the last argument names and print its answer."""
+    """Run the role in the last argument and print its result."""
     given: dict[str, Any] = json.loads(sys.argv[-1])
     if given["role"] not in roles:
-        sys.exit(f"there is no role {json.dumps(given['role'])}")
+        sys.exit(f"unknown role {json.dumps(given['role'])}")
     known = {each.name for each in fields(Spec)}
     spec = Spec(**{key: value for key, value in given.items() if key in known})
     try:
@@ -72,7 +72,7 @@ def main(roles: Mapping[str, Callable[[Spec], dict[str, Any]]]) -> None:
 
 
 class Tally:
-    """Messages that a consumer got, since its first assignment."""
+    """Messages received by a consumer since its first assignment."""
 
     def __init__(self, spec: Spec) -> None:
         self.messages = 0
@@ -91,12 +91,12 @@ class Tally:
         return self._stop.is_set() if self._spec.shared else self.messages >= self._spec.messages
 
     def assigned(self, *_: object) -> None:
-        """Start the clock; later assignments do not."""
+        """Start the clock on the first assignment."""
         if self._begun is None:
             self._begun = time.perf_counter()
 
     def add(self, messages: int, size: int) -> None:
-        """Count what a poll brought, be it nothing."""
+        """Count the messages of a poll."""
         now = time.perf_counter()
         if messages:
             self._first = self._first or now
@@ -127,7 +127,7 @@ class Tally:
 
 
 class Paced:
-    """Messages with their send time in the value, at an even pace, and when they came back."""
+    """Messages with their send time in the value, sent at a steady rate, and their latencies."""
 
     def __init__(self, spec: Spec) -> None:
         self.count = int(spec.rate * (WARMING_S + spec.seconds))
@@ -138,7 +138,7 @@ class Paced:
         self._deadline = float("inf")
 
     def due(self) -> Iterator[float]:
-        """Seconds until the next message is to be sent, for each of them."""
+        """For each message, the seconds until it is due."""
         start = time.perf_counter()
         for number in range(self.count):
             yield max(0.0, start + number * self._every_s - time.perf_counter())
@@ -153,7 +153,7 @@ class Paced:
 
     @property
     def is_done(self) -> bool:
-        """Raises MessagesMissing if the last ones do not come."""
+        """The result. Raises MessagesMissing if messages do not arrive."""
         if len(self._took_ms) >= self.count:
             return True
         if time.perf_counter() > self._deadline:
@@ -170,7 +170,7 @@ class Paced:
 def sending(
     paced: Paced, send: Callable[[bytes], object], flush: Callable[[], object]
 ) -> Iterator[threading.Event]:
-    """A thread that sends paced messages once the event is set, and has ended after the block."""
+    """A thread that sends messages once the event is set, and ends with the block."""
     reading = threading.Event()
 
     def send_all() -> None:

@@ -1,4 +1,4 @@
-"""Logs for the bench: opened as the broker opens them, and one of 10 GB that takes little room."""
+"""Logs for the bench: opened as by a broker, and a sparse one of 10 GB."""
 
 import os
 import random
@@ -26,7 +26,7 @@ PRODUCERS_EXPIRE_MS: Final = 86_400_000
 
 
 def open_partition(folder: Path, segment_bytes: int | None = None, *, clean: bool = True) -> Log:
-    """The log of one partition in `folder`; after an unclean stop nothing in it is trusted."""
+    """The log of one partition in `folder`; after an unclean stop all of it is recovered."""
     disk = RealDisk(str(folder))
     disk.make_folder(str(PARTITION))
     config = TopicConfig()
@@ -43,9 +43,9 @@ def open_partition(folder: Path, segment_bytes: int | None = None, *, clean: boo
 
 @dataclass(frozen=True, slots=True)
 class SparseLog:
-    """A log whose indexes are complete, while only some of its batches are there, by their heads.
+    """A log with complete indexes, but with the headers of only some batches.
 
-    What lies between is never read: the file system keeps no room for it.
+    The rest is never read, and sparse in the file system.
     """
 
     log: Log

@@ -1,4 +1,4 @@
-"""What confluent-kafka, a real client, gets out of the broker, beside the machine's raw limits."""
+"""The throughput of a real client, confluent-kafka, compared with the raw limits."""
 
 import time
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, Section, rate, ratio_row, size_name
+from barnabas.bench.bench_report import ReportRow, Section, rate, ratio_row, size_name
 from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings, create_topic
-from barnabas.bench.limits.limits_section import Limits, measure_limits
+from barnabas.bench.limits.limits_section import RawLimits, measure_limits
 from barnabas.bench.limits.load_messages import TOPIC
 from barnabas.bench.server_processes import HAS_PROC, Server, broker, cpu_seconds
 
@@ -34,12 +34,12 @@ CONSUMER: Final[dict[str, Any]] = {
 
 
 class RecordsMissing(Exception):
-    """The consumer did not get what the producer was told is there."""
+    """The consumer did not receive all acknowledged messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """All messages one way: how long it took, and the share of it in which the broker was busy."""
+    """All messages in one direction: the duration, and the broker's share of busy time."""
 
     seconds: float
     broker_busy: float | None  # None where there is no /proc to tell
@@ -61,7 +61,7 @@ def clients_section(bench: Bench) -> Section:
     )
 
 
-def _rows(bench: Bench, size: int, limits: Limits) -> list[Row]:
+def _rows(bench: Bench, size: int, limits: RawLimits) -> list[ReportRow]:
     count = max(1, bench.plan.client_bytes // size)
     repeat = min(REPEAT, bench.plan.repeat)
     produced, consumed = [], []
@@ -85,7 +85,7 @@ def _pass(server: Server, action: Callable[[str], float]) -> Pass:
     return Pass(seconds, (cpu_seconds(server.pid) - before) / seconds)
 
 
-def _row(name: str, size: int, count: int, passes: list[Pass], limit: float) -> Row:
+def _row(name: str, size: int, count: int, passes: list[Pass], limit: float) -> ReportRow:
     messages_per_second = count / median(each.seconds for each in passes)
     achieved = messages_per_second * size
     busy = [each.broker_busy for each in passes if each.broker_busy is not None]
@@ -103,9 +103,9 @@ def _row(name: str, size: int, count: int, passes: list[Pass], limit: float) -> 
 
 
 def produce_messages(bootstrap: str, size: int, count: int) -> float:
-    """Seconds until `count` messages are delivered; that they are there, consuming them shows.
+    """Seconds until `count` messages are delivered; consuming them verifies that.
 
-    Raises RecordsMissing if some are still under way long after the last was handed over.
+    Raises RecordsMissing if some are not acknowledged long after the last send.
     """
     producer = Producer(client_settings(bootstrap, **PRODUCER))
     value = b"v" * size
@@ -129,7 +129,7 @@ def _produce(producer: Producer, value: bytes) -> None:
 
 
 def consume_messages(bootstrap: str, count: int) -> float:
-    """Seconds to get `count` messages, connecting included. Raises RecordsMissing if they end."""
+    """Seconds to read `count` messages, including the connection. Raises RecordsMissing."""
     consumer = Consumer(client_settings(bootstrap, **CONSUMER))
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

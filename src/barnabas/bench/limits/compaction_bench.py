@@ -1,11 +1,11 @@
-"""Compaction of one log: how fast, and in how much memory.
+"""Compaction of one log: speed and memory.
 
     python -m barnabas.bench.limits.compaction_bench --megabytes 64
 
-A log in which every key was written several times is compacted once, on one thread. Bytes are
-those of the dirty log, which are read twice: to map the keys, then to write what stays. The
-reference is a copy of the same files with fsync. Memory is what the process grew by at its peak;
-the map of keys may take what the broker gives it by default, 128 MB.
+A log with several records per key is compacted once, on one thread. Bytes are those of the dirty
+log, which is read twice: to map the keys, then to copy the records that stay. The reference is a
+copy of the same files with fsync. Memory is the peak growth of the process; the offset map has the
+broker's default size, 128 MB.
 """
 
 import os
@@ -21,7 +21,7 @@ from rich.console import Console
 
 from barnabas.base.ids import LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.bench.bench_report import Row, Section, rate, ratio_row, show, size_name
+from barnabas.bench.bench_report import ReportRow, Section, rate, ratio_row, show, size_name
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
 from barnabas.log.cleaner.cleanable import decide_cleanable, plan_cleaning
@@ -44,7 +44,7 @@ NOW_MS: Final = 1_700_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class CompactionLoad:
     value_size: int
     codec: Codec
 
@@ -54,7 +54,11 @@ class Load:
         return f"values of {size_name(self.value_size)}{packed}"
 
 
-LOADS: Final = (Load(100, Codec.NONE), Load(1024, Codec.NONE), Load(1024, Codec.LZ4))
+LOADS: Final = (
+    CompactionLoad(100, Codec.NONE),
+    CompactionLoad(1024, Codec.NONE),
+    CompactionLoad(1024, Codec.LZ4),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class Result:
     peak_bytes: int
 
 
-def fill(folder: Path, load: Load, size: int) -> Log:
+def fill(folder: Path, load: CompactionLoad, size: int) -> Log:
     """A log of about `size` bytes of records, all of it cleanable."""
     disk = RealDisk(str(folder))
     disk.make_folder(str(PARTITION))
@@ -98,7 +102,7 @@ def fill(folder: Path, load: Load, size: int) -> Log:
 
 
 def compact(log: Log) -> Cleaning:
-    """One whole pass, as the broker's cleaner does it."""
+    """One pass of the broker's log cleaner."""
     chosen = decide_cleanable(log, log.log_end_offset, NOW_MS)
     offset_map = OffsetMap(MAP_BYTES, most_keys=chosen.most_keys)
     cleaning = Cleaning(plan_cleaning(chosen, NOW_MS), offset_map, BUFFER_BYTES)
@@ -117,7 +121,7 @@ def compact(log: Log) -> Cleaning:
 
 
 def copy(log: Log, folder: Path) -> float:
-    """How long it takes to copy the log's segments, buffer by buffer, onto the medium."""
+    """Seconds to copy the log's segments, buffer by buffer, with fsync."""
     started = time.perf_counter()
     for segment in log.segments[:-1]:
         target = os.open(folder / f"{segment.base_offset}.copy", os.O_WRONLY | os.O_CREAT)
@@ -128,7 +132,7 @@ def copy(log: Log, folder: Path) -> float:
     return time.perf_counter() - started
 
 
-def measure(load: Load, size: int) -> Result:
+def measure(load: CompactionLoad, size: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name:
         folder = Path(name)
         log = fill(folder, load, size)
@@ -151,7 +155,7 @@ def measure(load: Load, size: int) -> Result:
 
 
 def _reset_peak() -> int:
-    """Let the kernel forget the peak so far; returns what the process takes now."""
+    """Reset the kernel's peak memory of the process; return its current memory."""
     Path("/proc/self/clear_refs").write_text("5")
     return _memory("VmRSS")
 
@@ -161,7 +165,7 @@ def _memory(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def _row(load: Load, size: int) -> Row:
+def _row(load: CompactionLoad, size: int) -> ReportRow:
     result = measure(load, size)
     ours = result.bytes_before / result.seconds
     theirs = result.bytes_before / result.copy_seconds
@@ -185,9 +189,9 @@ def section(megabytes: int) -> Section:
 
 
 def main(
-    megabytes: Annotated[int, typer.Option(min=1, help="How large the log is.")] = 64,
+    megabytes: Annotated[int, typer.Option(min=1, help="Size of the log.")] = 64,
 ) -> None:
-    """One pass of compaction beside a plain copy of the same files."""
+    """One pass of compaction, compared with a copy of the same files."""
     show(Console(), section(megabytes))
 
 

@@ -1,4 +1,4 @@
-"""What the broker costs when it does nothing: start-up time, memory, CPU."""
+"""Start-up time, memory and CPU of an idle broker."""
 
 import socket
 import struct
@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, Section
+from barnabas.bench.bench_report import ReportRow, Section
 from barnabas.bench.clusters.bench_topics import create_topic
 from barnabas.bench.limits.clients_bench import produce_messages
 from barnabas.bench.limits.load_messages import TOPIC
@@ -29,8 +29,8 @@ LOAD_RECORD_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """One start: seconds to the `ready` line, and to the answer of a first request."""
+class BrokerStart:
+    """One start: seconds to the `ready` line, and to the first response."""
 
     ready_s: float
     answered_s: float
@@ -38,7 +38,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Memory and CPU of a broker without work."""
+    """Memory and CPU of an idle broker."""
 
     fresh_bytes: int
     loaded_bytes: int
@@ -56,23 +56,23 @@ def idle_section(bench: Bench) -> Section:
     return Section("idle", "Start-up and idling", "Barnabas", "bare Python", rows, notes)
 
 
-def _start(bench: Bench, number: int) -> Start:
+def _start(bench: Bench, number: int) -> BrokerStart:
     bench.say(f"start-up: {number + 1} of {bench.plan.starts}")
     with bench.scratch() as folder, broker(folder) as server:
         since = time.perf_counter()
         _first_answer(server)
-        return Start(server.ready_s, server.ready_s + time.perf_counter() - since)
+        return BrokerStart(server.ready_s, server.ready_s + time.perf_counter() - since)
 
 
 def _first_answer(server: Server) -> None:
-    """Ask for all topics (Metadata v1) and take the whole answer."""
+    """Request the metadata of all topics (v1) and read the complete response."""
     request = struct.pack(">hhihi", 3, 1, 0, -1, -1)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as answer:
             size = struct.unpack(">i", answer.read(4))[0]
             if len(answer.read(size)) != size:
-                raise ConnectionError("the broker closed the connection within its first answer")
+                raise ConnectionError("the broker closed the connection during its first response")
 
 
 def _python_start() -> float:
@@ -81,13 +81,13 @@ def _python_start() -> float:
     return time.perf_counter() - start
 
 
-def _start_rows(starts: list[Start], python_s: float) -> list[Row]:
+def _start_rows(starts: list[BrokerStart], python_s: float) -> list[ReportRow]:
     ready = median(each.ready_s for each in starts)
     answered = median(each.answered_s for each in starts)
     bare = f"{python_s * 1e3:,.0f} ms"
     goal = f"< {READY_GOAL_S:g} s"
     return [
-        Row(
+        ReportRow(
             "start to `ready`",
             f"{ready * 1e3:,.0f} ms",
             bare,
@@ -96,7 +96,7 @@ def _start_rows(starts: list[Start], python_s: float) -> list[Row]:
             ready < READY_GOAL_S,
             {"seconds": ready, "python_seconds": python_s},
         ),
-        Row(
+        ReportRow(
             "start to first Metadata answer",
             f"{answered * 1e3:,.0f} ms",
             bare,
@@ -106,26 +106,28 @@ def _start_rows(starts: list[Start], python_s: float) -> list[Row]:
     ]
 
 
-def _idle_rows(bench: Bench) -> list[Row]:
+def _idle_rows(bench: Bench) -> list[ReportRow]:
     if not HAS_PROC:
-        return [Row("memory and CPU", "not measured: no /proc here")]
+        return [ReportRow("memory and CPU", "not measured: no /proc here")]
     idle = _idle(bench)
     goal = f"< {IDLE_GOAL_BYTES / 1e6:.0f} MB"
     fresh = idle.fresh_bytes
     return [
-        Row(
+        ReportRow(
             "memory after start (RSS)",
             f"{fresh / 1e6:,.0f} MB",
             goal=goal,
             met=fresh < IDLE_GOAL_BYTES,
             numbers={"bytes": fresh},
         ),
-        Row(
+        ReportRow(
             "memory after a load (RSS)",
             f"{idle.loaded_bytes / 1e6:,.0f} MB",
             numbers={"bytes": idle.loaded_bytes},
         ),
-        Row("CPU when idle", f"{idle.cpu_percent:.1f} %", numbers={"percent": idle.cpu_percent}),
+        ReportRow(
+            "CPU when idle", f"{idle.cpu_percent:.1f} %", numbers={"percent": idle.cpu_percent}
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The Java consumer's fetcher: which partitions it names, when, and in which order.
+"""A model of the Java consumer's fetcher: which partitions it fetches, when and in what order.
 
 A model without I/O of what the consumer of Apache Kafka 3.9 does with one broker (`AbstractFetch`,
 `FetchBuffer`, `FetchCollector`, `FetchSessionHandler`); where it differs from other clients is why
@@ -33,7 +33,7 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 @dataclass(slots=True)
 class _Completed:
-    """What one answer had of one partition, from the next record to return to its end."""
+    """The buffered records of one partition of a response, from the next one to return."""
 
     partition: int
     position: int
@@ -43,7 +43,7 @@ class _Completed:
 
 
 class _Session:
-    """The client's half of a fetch session (`FetchSessionHandler`)."""
+    """The client side of a fetch session (`FetchSessionHandler`)."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, int] = {}
@@ -68,7 +68,7 @@ class _Session:
         return FetchAsked(wanted, forgotten, self.session_id, self.epoch)
 
     def accept(self, answer: FetchAnswered) -> bool:
-        """Whether the answer may be used. Raises LoadFailed if it lists the wrong partitions."""
+        """Whether the response is usable. Raises LoadFailed if it lists wrong partitions."""
         if answer.code != NO_ERROR:
             self.epoch = 0
             if answer.code == FETCH_SESSION_ID_NOT_FOUND:
@@ -112,7 +112,7 @@ class JavaFetcher:
         return self._asked is not None
 
     def poll(self) -> int:
-        """Return the number of buffered records that one poll takes (`FetchCollector`)."""
+        """Return the number of buffered records that one poll returns (`FetchCollector`)."""
         left = self.limits.max_poll_records
         while left > 0:
             line = self._next_in_line
@@ -144,7 +144,7 @@ class JavaFetcher:
         self.positions[partition] = self.positions.pop(partition)
 
     def next_fetch(self) -> FetchAsked | None:
-        """The fetch to send now, if one is to be sent."""
+        """The next fetch, if one is due."""
         if self.in_flight:
             return None
         wanted = {each: self.positions[each] for each in self._fetchable()}
@@ -166,9 +166,9 @@ class JavaFetcher:
         return sorted(free, key=lambda each: self._hashes[each] & (buckets - 1))
 
     def on_answer(self, answer: FetchAnswered) -> None:
-        """Buffer what came. Raises LoadFailed if it cannot be the answer to the last fetch."""
+        """Buffer a response. Raises LoadFailed if it does not match the last fetch."""
         if self._asked is None:
-            raise LoadFailed("an answer came, but no fetch is in flight")
+            raise LoadFailed("a response arrived, but no fetch is in flight")
         asked, self._asked = self._asked, None
         if not self._session.accept(answer):
             return

@@ -1,4 +1,4 @@
-"""The raw limits as a section of the report, and as what the real clients stand beside."""
+"""The raw limits as a section of the report, and as references for real clients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import Row, Section, rate, size_name
+from barnabas.bench.bench_report import ReportRow, Section, rate, size_name
 from barnabas.bench.limits.raw_limits import (
     fsync_seconds,
     loopback_bytes_per_second,
@@ -19,21 +19,21 @@ REPEAT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bytes per second that nothing on this machine exceeds."""
+class RawLimits:
+    """Upper limits of this machine, in bytes per second."""
 
     loopback: float
     write: float
 
     @property
     def produce(self) -> float:
-        """Every byte produced crosses the loopback and is written."""
+        """The limit of produce: every byte crosses the loopback and is written."""
         return min(self.loopback, self.write)
 
 
-def measure_limits(bench: Bench, write_size: int) -> Limits:
+def measure_limits(bench: Bench, write_size: int) -> RawLimits:
     size = bench.plan.raw_bytes
-    return Limits(
+    return RawLimits(
         _middle(lambda: loopback_bytes_per_second(size)),
         _write_limit(bench.folder, write_size, size),
     )
@@ -43,14 +43,14 @@ def raw_section(bench: Bench) -> Section:
     bench.say("raw limits")
     size = bench.plan.raw_bytes
     loopback = _middle(lambda: loopback_bytes_per_second(size))
-    rows = [Row("TCP over loopback", rate(loopback), numbers={"bytes_per_second": loopback})]
+    rows = [ReportRow("TCP over loopback", rate(loopback), numbers={"bytes_per_second": loopback})]
     for chunk in WRITE_SIZES:
         written = _write_limit(bench.folder, chunk, size)
         name = f"page-cache write, {size_name(chunk)} a call"
-        rows.append(Row(name, rate(written), numbers={"bytes_per_second": written}))
+        rows.append(ReportRow(name, rate(written), numbers={"bytes_per_second": written}))
     synced = fsync_seconds(bench.folder)
     numbers = {"seconds": synced}
-    rows.append(Row("fsync after 4 KiB, p50", f"{synced * 1e6:,.0f} µs", numbers=numbers))
+    rows.append(ReportRow("fsync after 4 KiB, p50", f"{synced * 1e6:,.0f} µs", numbers=numbers))
     notes = (f"medians of {REPEAT}; two processes, a MiB per call on the loopback",)
     return Section("raw", "Raw limits of this machine", "measured", "", rows, notes)
 

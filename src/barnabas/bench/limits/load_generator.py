@@ -1,4 +1,4 @@
-"""Drives a server with the C load generator, and starts the C ideal that it is compared with."""
+"""The C load generator, and the C ideal server that brokers are compared with."""
 
 import json
 import subprocess
@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.bench.limits.load_messages import Batch, Exchange
+from barnabas.bench.limits.load_messages import Exchange, LoadBatch
 from barnabas.bench.limits.native_build import program
 from barnabas.bench.server_processes import Server, running
 
 
 class LoadFailed(Exception):
-    """A server gave a wrong answer or none; the message says which."""
+    """A server returned a wrong response or none; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How hard to push: each connection keeps `window` requests in flight until either limit."""
+class ConnectionLoad:
+    """Each connection keeps `window` requests in flight until either limit."""
 
     connections: int
     window: int
@@ -28,7 +28,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came back, all of it checked."""
+    """The checked responses of a run."""
 
     requests: int
     seconds: float
@@ -43,16 +43,16 @@ class LoadResult:
 
     @property
     def client_busy(self) -> float:
-        """The share of the time in which the generator did not wait; near 1 it is the limit."""
+        """The generator's share of busy time; near 1, the generator is the limit."""
         return self.client_cpu_seconds / self.seconds
 
 
 def drive(
-    server: Server, exchange: Exchange, load: Load, folder: Path, batches: int = 1
+    server: Server, exchange: Exchange, load: ConnectionLoad, folder: Path, batches: int = 1
 ) -> LoadResult:
     """Run the generator against `server`; connection N writes to partition N, all fetch from 0.
 
-    Raises LoadFailed if an answer is wrong, late, or has an error code.
+    Raises LoadFailed if a response is wrong, late, or has an error code.
     """
     fetching = exchange.ask_at > 0
     frames = folder / "frames"
@@ -76,7 +76,9 @@ def drive(
     command = [str(program("load")), *(f"{name}={value}" for name, value in arguments.items())]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
-        raise LoadFailed(result.stderr.strip() or f"load ended with {result.returncode}")
+        raise LoadFailed(
+            result.stderr.strip() or f"the load generator exited with code {result.returncode}"
+        )
     return LoadResult(**json.loads(result.stdout))
 
 
@@ -101,8 +103,8 @@ def ideal_server(exchange: Exchange, folder: Path, log: Path) -> Iterator[Server
         yield server
 
 
-def write_log(path: Path, batch: Batch, count: int) -> None:
-    """A log of `count` batches with the offsets a broker would have given them."""
+def write_log(path: Path, batch: LoadBatch, count: int) -> None:
+    """A log of `count` batches with a broker's offsets."""
     with path.open("wb") as log:
         for number in range(count):
             log.write(batch.at(number * batch.records))

@@ -1,8 +1,8 @@
-"""The bytes of the requests and replies that the load generator and the C ideal exchange.
+"""Requests and responses of the load generator and the C ideal.
 
-Produce is version 9 and Fetch version 12: flexible, as today's clients speak them, and still with
-topic names. All requests of a run have one layout, so the C programs patch numbers at positions
-told here instead of parsing. Positions count from the first byte of a frame's length prefix.
+Produce has version 9 and Fetch version 12: flexible, as in current clients, but with topic names.
+All requests of a run have one layout, so the C programs patch numbers at the positions given here
+instead of parsing. Positions count from the first byte of a frame's length prefix.
 """
 
 import struct
@@ -20,7 +20,7 @@ CLIENT_ID: Final = b"bench"
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request, the reply an ideal server gives, and where the numbers in them are."""
+    """A request, the ideal server's response, and the positions of their numbers."""
 
     request: bytes
     reply: bytes  # without the records of a Fetch
@@ -38,14 +38,14 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A record batch of format v2, and how many records it has."""
+class LoadBatch:
+    """A record batch of format v2 and its number of records."""
 
     content: bytes
     records: int
 
     def at(self, base_offset: int) -> bytes:
-        """The batch as a log holds it: base offset and leader epoch lie outside the CRC."""
+        """The batch as stored in a log: base offset and leader epoch are not in the CRC."""
         return struct.pack(">q", base_offset) + self.content[8:12] + bytes(4) + self.content[16:]
 
 
@@ -63,7 +63,7 @@ def varint(value: int) -> bytes:
 
 
 def record(offset_delta: int, value: bytes) -> bytes:
-    """One record without key or headers, all of the same time."""
+    """One record without key or headers; all have the same timestamp."""
     body = b"\0\0" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + b"\0"
     return varint(len(body)) + body
 
@@ -77,8 +77,8 @@ def last_record(offset_delta: int, size: int) -> bytes:
     raise ValueError(f"no record has {size} bytes")
 
 
-def batch_of(size: int) -> Batch:
-    """A batch of exactly `size` bytes: values of 100 bytes, the last one takes what is left."""
+def batch_of(size: int) -> LoadBatch:
+    """A batch of exactly `size` bytes: values of 100 bytes, and a last one with the rest."""
     room = size - BATCH_OVERHEAD
     records: list[bytes] = []
     while room >= 4 * RECORD_BYTES:
@@ -91,7 +91,7 @@ def batch_of(size: int) -> Batch:
     )
     checked += b"".join(records)
     head = struct.pack(">qiibI", 0, size - 12, -1, 2, crc32c(checked))
-    return Batch(head + checked, len(records))
+    return LoadBatch(head + checked, len(records))
 
 
 def compact_string(text: str) -> bytes:
@@ -107,7 +107,7 @@ def framed(content: bytes, size: int | None = None) -> bytes:
     return struct.pack(">i", len(content) if size is None else size) + content
 
 
-def produce(batch: Batch, topic_name: str = TOPIC, acks: int = 1) -> Exchange:
+def produce(batch: LoadBatch, topic_name: str = TOPIC, acks: int = 1) -> Exchange:
     """Produce of one batch to one partition."""
     head = request_head(0, 9) + b"\0" + struct.pack(">hi", acks, 30_000)
     topic = b"\2" + compact_string(topic_name) + b"\2"
@@ -126,7 +126,7 @@ def produce(batch: Batch, topic_name: str = TOPIC, acks: int = 1) -> Exchange:
     )
 
 
-def fetch(batch: Batch) -> Exchange:
+def fetch(batch: LoadBatch) -> Exchange:
     """Fetch of exactly one batch of this size from partition 0, outside of any fetch session."""
     size = len(batch.content)
     head = request_head(1, 12) + struct.pack(">iiiibii", -1, 500, 1, 0x7FFFFFFF, 0, 0, -1)

@@ -1,10 +1,10 @@
-"""One partition on disk, without network or protocol, beside plain files of the same content.
+"""The log of one partition, without network or protocol, compared with plain files.
 
     python -m barnabas.bench.limits.log_bench
 
-Append and sequential read are compared with `os.write` and `os.preadv` of the same sizes, both
-into the page cache and out of it; a look-up is that of a random offset in a log of 10 GB, whose
-indexes are whole while its files are sparse.
+Append and sequential read are compared with `os.write` and `os.preadv` of the same sizes, to and
+from the page cache. Look-ups are of random offsets in a log of 10 GB with complete indexes and
+sparse segments.
 """
 
 import os
@@ -25,7 +25,7 @@ from barnabas.base.clock import SystemClock
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.bench.bench_plan import FULL, SMOKE, Bench
-from barnabas.bench.bench_report import Row, Section, rate, ratio_row, show
+from barnabas.bench.bench_report import ReportRow, Section, rate, ratio_row, show
 from barnabas.bench.limits.bench_logs import BATCH_BYTES, PARTITION, open_partition, sparse_log
 from barnabas.bench.limits.load_messages import batch_of
 from barnabas.config.topic_config import TopicConfig
@@ -40,7 +40,7 @@ CLUSTER: Final = "bench-bench-bench-benc"
 
 
 class WrongResult(Exception):
-    """The log does not hold what it should, so its figures mean nothing."""
+    """The log has wrong contents, so its figures are void."""
 
 
 def demand(holds: bool, what: str) -> None:
@@ -49,7 +49,7 @@ def demand(holds: bool, what: str) -> None:
 
 
 def log_section(bench: Bench) -> Section:
-    """Every row has its data in a folder of its own, which is gone before the next."""
+    """The section; each row has its own data directory, removed before the next."""
     plan = bench.plan
     rows = []
     for name, measure in ROWS.items():
@@ -67,13 +67,13 @@ def log_section(bench: Bench) -> Section:
 # Append
 
 
-def append_row(bench: Bench) -> Row:
-    """The way of a batch without producer id, whose header the leader has read to judge it."""
+def append_row(bench: Bench) -> ReportRow:
+    """Append batches without producer id, with their headers read as by a leader."""
     size = bench.plan.log_bytes
     return _match(bench, "append, 16 KiB", size, 0.7, _append_raw, _append_judged)
 
 
-def append_with_header_row(bench: Bench) -> Row:
+def append_with_header_row(bench: Bench) -> ReportRow:
     size = bench.plan.log_bytes
     name = "append, 16 KiB, header read"
     return _match(bench, name, size, 0.7, _append_raw, _append_unread)
@@ -109,12 +109,12 @@ def _append_unread(folder: Path, size: int) -> float:
 
 
 def _check_end(log: Log, records: int, spent: float) -> float:
-    demand(log.log_end_offset == records, f"the log ends at {log.log_end_offset}, not {records}")
+    demand(log.log_end_offset == records, f"log end offset is {log.log_end_offset}, not {records}")
     return spent
 
 
 def _fill(log: Log, size: int) -> int:
-    """Append batches by the fields of their header, and tell how many records."""
+    """Append batches by the fields of their headers; return the number of records."""
     batch = memoryview(bytearray(batch_of(BATCH_BYTES).content))
     header = read_header(batch)
     length, records, time_ms = header.batch_length, header.record_count, header.max_timestamp
@@ -128,7 +128,7 @@ def _fill(log: Log, size: int) -> int:
 # Sequential read
 
 
-def read_row(bench: Bench) -> Row:
+def read_row(bench: Bench) -> ReportRow:
     size = bench.plan.log_bytes
     return _match(bench, "read on, 1 MiB a fetch", size, 0.8, _read_raw, _read_ours)
 
@@ -164,7 +164,7 @@ def _read_ours(folder: Path, size: int) -> float:
 
 @contextmanager
 def _sink(size: int) -> Iterator[Callable[[memoryview | bytes], None]]:
-    """Where both sides send what they read: a socket whose other end throws it away."""
+    """The target of both sides' reads: a socket whose other end discards the data."""
     near, far = socket.socketpair()
     with near, far:
         drain = Thread(target=_drain, args=(far, size))
@@ -184,7 +184,7 @@ def _drain(far: socket.socket, size: int) -> None:
 # Look-up
 
 
-def look_up_row(bench: Bench) -> Row:
+def look_up_row(bench: Bench) -> ReportRow:
     plan = bench.plan
     with bench.scratch() as folder:
         segment_bytes = plan.sparse_bytes // plan.sparse_segments
@@ -204,7 +204,7 @@ def look_up_row(bench: Bench) -> Row:
     p50, p99 = median(spent_us), quantiles(spent_us, n=100)[-1]
     figures = f"{p50:.1f} µs; p99 {p99:.1f}, max {max(spent_us):,.0f}"
     numbers = {"p50_us": p50, "p99_us": p99, "max_us": max(spent_us)}
-    return Row(
+    return ReportRow(
         f"look-up in {_sparse_gb(bench):.1f} GB, p50",
         figures,
         goal=f"< {LOOK_UP_GOAL_US} µs",
@@ -220,7 +220,7 @@ def _sparse_gb(bench: Bench) -> float:
 # Opening
 
 
-def recovery_row(bench: Bench) -> Row:
+def recovery_row(bench: Bench) -> ReportRow:
     size = bench.plan.recovered_bytes
     return _match(bench, "recovery after a crash", size, None, _scan_raw, _recover)
 
@@ -245,7 +245,7 @@ def _recover(folder: Path, size: int) -> float:
     return _check_end(log, records, spent)
 
 
-def clean_open_row(bench: Bench) -> Row:
+def clean_open_row(bench: Bench) -> ReportRow:
     count = bench.plan.partitions
     with bench.scratch() as folder:
         logs = _logs(UnsyncedDisk(str(folder)))
@@ -262,11 +262,11 @@ def clean_open_row(bench: Bench) -> Row:
         )
         logs.release()
     name = f"clean open of {count:,} partitions"
-    return Row(name, f"{spent:.2f} s", numbers={"seconds": spent})
+    return ReportRow(name, f"{spent:.2f} s", numbers={"seconds": spent})
 
 
 class UnsyncedDisk(RealDisk):
-    """For preparing what is measured: nobody waits for the medium."""
+    """A disk without fsync, to prepare the data."""
 
     def sync(self, path: str = "", /) -> None:
         pass
@@ -289,8 +289,8 @@ def _match(
     goal: float | None,
     raw: Callable[[Path, int], float],
     ours: Callable[[Path, int], float],
-) -> Row:
-    """Both do the same in turn; whoever is first changes from round to round."""
+) -> ReportRow:
+    """Run both alternately, in an order that changes with the rounds."""
     spent: dict[str, list[float]] = {"ours": [], "raw": []}
     for number in range(bench.plan.repeat):
         sides = [("ours", ours), ("raw", raw)]
@@ -311,7 +311,7 @@ def _closing(descriptor: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-ROWS: Final[dict[str, Callable[[Bench], Row]]] = {
+ROWS: Final[dict[str, Callable[[Bench], ReportRow]]] = {
     "append": append_row,
     "append with header": append_with_header_row,
     "read": read_row,
@@ -322,9 +322,9 @@ ROWS: Final[dict[str, Callable[[Bench], Row]]] = {
 
 
 def main(
-    smoke: Annotated[bool, typer.Option(help="A second, to see that it runs.")] = False,
+    smoke: Annotated[bool, typer.Option(help="A smoke run of a second.")] = False,
 ) -> None:
-    """The log alone: append, read, look-up, recovery and opening, beside plain files."""
+    """Measure the log: append, read, look-up, recovery and opening, compared with plain files."""
     console = Console()
     try:
         with TemporaryDirectory(prefix="barnabas-bench-") as data, console.status("log") as status:

@@ -1,4 +1,4 @@
-"""Compiles the C programs of the bench on first use, and keeps them by the hash of their source."""
+"""The C programs of the bench, compiled on first use and cached by source hash."""
 
 import hashlib
 import os
@@ -12,13 +12,13 @@ FLAGS: Final = ("-O2", "-std=c11", "-Wall", "-Wextra")
 
 
 class NoCompiler(Exception):
-    """There is no C ideal on this machine; the message says why in one line."""
+    """The C programs cannot be compiled; the message says why in one line."""
 
 
 def program(name: str) -> Path:
     """The compiled program of `native/NAME.c`.
 
-    Raises NoCompiler, nothing left behind, where there is no cc or it cannot compile it.
+    Raises NoCompiler, nothing left behind, without cc or if it fails.
     """
     compiler = shutil.which("cc")
     if compiler is None:
@@ -30,7 +30,7 @@ def program(name: str) -> Path:
 
 
 def _cache() -> Path:
-    """Where what was compiled stays: the package's own folder may not be ours to write to."""
+    """The cache directory: the package's own directory may not be writable."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "barnabas-bench"
 

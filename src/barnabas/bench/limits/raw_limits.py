@@ -1,6 +1,6 @@
-"""What this machine can do at most: loopback TCP, page-cache writes, fsync.
+"""The raw limits of this machine: loopback TCP, page-cache writes, fsync.
 
-As a program it is the far end of the loopback and sends:
+As a program it is the sender of the loopback measurement:
 `python -m barnabas.bench.limits.raw_limits PORT BYTES`.
 """
 
@@ -34,7 +34,7 @@ def _receive(connection: socket.socket, size: int) -> None:
     while size > 0:
         received = connection.recv_into(buffer)
         if not received:
-            raise ConnectionError("the sender went away")
+            raise ConnectionError("the sender closed the connection")
         size -= received
 
 

@@ -1,7 +1,6 @@
-"""librdkafka without a Python object for each message, so that the client is seldom the limit.
+"""librdkafka without a Python object per message, so that the client is seldom the limit.
 
-The library is the one that confluent_kafka brings. What is called here is its public C interface;
-a program in C would make the same calls.
+It calls the public C API of the library in the confluent_kafka package, as a C program would.
 """
 
 import ctypes
@@ -52,9 +51,9 @@ class _Partitions(Structure):
 
 
 class Values:
-    """Messages that are handed over together, again and again.
+    """Messages that are produced together, repeatedly.
 
-    Half of each is noise that no other of them has, so that a codec halves them.
+    Half of each is unique noise, so that a codec halves them.
     """
 
     def __init__(self, count: int, record_bytes: int) -> None:
@@ -70,7 +69,7 @@ class Values:
 
 
 class LeanProducer:
-    """Produces to one topic. Whoever wants to know whether all arrived asks for the log's end."""
+    """A producer for one topic. It does not report failures: check the log end offset."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
         self._library = _library()
@@ -80,7 +79,7 @@ class LeanProducer:
             raise ValueError(f"no topic can be called {topic!r}")
 
     def connect(self, timeout_s: float) -> None:
-        """Asks for the topic's metadata, so that the first message finds a connection."""
+        """Fetch the topic's metadata, so that the first message finds a connection."""
         found = c_void_p()
         milliseconds = int(1e3 * timeout_s)
         _check(
@@ -91,8 +90,8 @@ class LeanProducer:
         self._library.rd_kafka_metadata_destroy(found)
 
     def hand_over(self, partition: int, values: Values, first: int = 0) -> int:
-        """How many of them, from `first` on, the client's queue took. They stay the caller's until
-        `flush`."""
+        """Queue messages from `first` on; return how many were accepted. They must stay valid
+        until `flush`."""
         rest = ctypes.byref(values.messages, first * ctypes.sizeof(_Message))
         count = values.count - first
         taken = self._library.rd_kafka_produce_batch(self._topic, partition, 0, rest, count)
@@ -102,7 +101,7 @@ class LeanProducer:
         return int(taken)
 
     def flush(self, within_s: float) -> int:
-        """How many messages are still not acknowledged after this time."""
+        """Wait for acknowledgements; return the number of messages still unacknowledged."""
         deadline = time.perf_counter() + within_s
         while left := int(self._library.rd_kafka_outq_len(self._client)):
             if time.perf_counter() > deadline:
@@ -119,7 +118,7 @@ class LeanProducer:
 
 
 class LeanConsumer:
-    """Reads partitions of one topic from their beginning, and looks at no message."""
+    """A consumer of partitions of one topic from their start, which ignores the messages."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> None:
         self._library = _library()
@@ -132,10 +131,10 @@ class LeanConsumer:
         _check(self._library.rd_kafka_assign(self._client, self._assigned))
 
     def pass_over(self, wanted: int, within_s: float) -> int:
-        """Until so many messages came, or the time is up; how many it were.
+        """Read until this many messages arrived or the time is up; return their number.
 
-        The library has a function called for each message, and then frees it. The one that it is
-        given takes no argument and does nothing but tell of the thread's last error.
+        The library calls a function for each message and frees the message. The function passed
+        here takes no argument and only returns the thread's last error.
         """
         ignore = self._library.rd_kafka_last_error
         deadline = time.perf_counter() + within_s
@@ -149,7 +148,7 @@ class LeanConsumer:
         return self._passed()
 
     def _passed(self) -> int:
-        """How many messages lie before the positions that were reached."""
+        """The number of messages before the current positions."""
         _check(self._library.rd_kafka_position(self._client, self._assigned))
         listed = self._assigned.contents
         offsets = (listed.each[number].offset for number in range(listed.count))
@@ -187,7 +186,7 @@ def _check(error: int) -> None:
 
 @cache
 def _library() -> CDLL:
-    """Found through the module that is linked with it, wherever that has it from."""
+    """The library, found through the module that is linked with it."""
     library = CDLL(cimpl.__file__)
     for name in ("conf_new", "new", "topic_new", "queue_get_consumer"):
         getattr(library, f"rd_kafka_{name}").restype = c_void_p

@@ -1,9 +1,8 @@
-"""Consuming in a fetch session as the Java consumer does: six partitions beside one.
+"""Consuming in a fetch session by the Java consumer's rules: six partitions compared with one.
 
-Both topics hold the same data and the same client reads them, with one fetch in flight and the
-Java consumer's rules (`java_fetcher`). Of six partitions it should read no slower than of one. If
-answers leave partitions behind, the client names only those that it has drained, waits for
-`fetch.max.wait.ms`, and the ratio falls below a tenth.
+Both topics hold the same data, read by the same client with one fetch in flight (`java_fetcher`).
+Six partitions should be read as fast as one. If responses leave partitions out, the client fetches
+only the drained ones, waits for `fetch.max.wait.ms`, and the ratio falls below a tenth.
 """
 
 import select
@@ -35,7 +34,7 @@ _SIZE = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One reading of a whole topic."""
+    """One read of a whole topic."""
 
     seconds: float
     fetches: int
@@ -78,7 +77,7 @@ def sessions_section(bench: Bench) -> Section:
 
 
 def fill(server: Server, topic: str, partitions: int, batches: int) -> None:
-    """Create a topic with so many batches in each partition."""
+    """Create a topic with this many batches in each partition."""
     create_topic(server.bootstrap, topic, partitions)
     batch = batch_of(BATCH_BYTES)
     exchange = produce(batch, topic)
@@ -96,7 +95,7 @@ def fill(server: Server, topic: str, partitions: int, batches: int) -> None:
 def consume(server: Server, topic: str, partitions: int) -> Consumed:
     """Read the topic from its first record to its last.
 
-    Raises LoadFailed if an answer is wrong, late, or repeats or leaves out a record.
+    Raises LoadFailed if a response is wrong or late, or repeats or skips a record.
     """
     records = log_end_offset(server.bootstrap, topic, partitions)
     fetcher = JavaFetcher(topic, range(partitions), LIMITS)
@@ -114,7 +113,7 @@ def _consume(
     send: Callable[[bytes], object],
     receive: Callable[[float], memoryview | None],
 ) -> None:
-    """The poll loop: it waits for an answer only where nothing is buffered."""
+    """The poll loop: it waits for a response only if nothing is buffered."""
     while records > 0:
         taken = fetcher.poll()
         records -= taken
@@ -130,7 +129,7 @@ def _consume(
 
 
 class _Frames:
-    """Frames that arrive on a connection while the client has other work."""
+    """Frames that arrive on a connection while the client is busy."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -139,7 +138,7 @@ class _Frames:
         self._is_size = True
 
     def receive(self, wait_s: float) -> memoryview | None:
-        """The next frame without its size; None if it is not complete in that time."""
+        """The next frame without its size; None if it is not complete in time."""
         deadline = time.perf_counter() + wait_s
         while True:
             left = max(0.0, deadline - time.perf_counter()) if wait_s else 0.0

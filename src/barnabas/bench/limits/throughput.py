@@ -1,8 +1,8 @@
-"""Produce, fetch and single-request latency: Barnabas beside the C ideal, in interleaved runs.
+"""Produce, fetch and single-request latency, compared with the C ideal in interleaved runs.
 
-Both servers run side by side. In each round one is measured right after the other, and the order
-changes from round to round. The ratio reported is the median of the rounds' ratios: what disturbs
-the machine disturbs both halves of a round.
+Both servers run at the same time. Each round measures one right after the other, in an order that
+alternates. The reported ratio is the median of the rounds' ratios: a disturbance of the machine
+affects both halves of a round.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +14,10 @@ from statistics import median
 from typing import Final
 
 from barnabas.bench.bench_plan import CONNECTIONS, WINDOW, Bench
-from barnabas.bench.bench_report import Row, Section, amount, hot_path, ratio_row, size_name
+from barnabas.bench.bench_report import ReportRow, Section, amount, hot_path, ratio_row, size_name
 from barnabas.bench.clusters.bench_topics import create_topic, delete_topic, log_end_offset
 from barnabas.bench.limits.load_generator import (
-    Load,
+    ConnectionLoad,
     LoadFailed,
     LoadResult,
     drive,
@@ -37,13 +37,13 @@ FETCH_GOALS: Final = {16 * 1024: 0.50, 128 * 1024: 0.70, 1_000_000: 0.75}
 LATENCY_BYTES: Final = 1024
 WARMING_SHARE: Final = 0.1
 CLIENT_BUSY: Final = 0.95
-# What a round has written is gone before the next one writes.
+# The data of a round is deleted before the next one.
 DELETE_SOON: Final = "log.segment.delete.delay.ms=0"
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both servers under the same load, one right after the other."""
+    """Both servers under the same load, one after the other."""
 
     ours: LoadResult
     ideal: LoadResult
@@ -56,7 +56,7 @@ class Round:
 
     @property
     def cpu_ratio(self) -> float:
-        """The ideal's CPU time for a request, as a share of the broker's; 0 if not known."""
+        """The ideal's CPU time per request, as a fraction of the broker's; 0 if unknown."""
         ideal = self.ideal_cpu_s / self.ideal.requests
         return ideal * self.ours.requests / self.ours_cpu_s if self.ours_cpu_s else 0.0
 
@@ -69,7 +69,7 @@ def produce_section(bench: Bench) -> Section:
     kind = hot_path()
     for size in bench.plan.produce_sizes:
         requests = max(4 * WINDOW, bench.plan.run_bytes // size)
-        load = Load(CONNECTIONS, WINDOW, requests, bench.plan.run_seconds)
+        load = ConnectionLoad(CONNECTIONS, WINDOW, requests, bench.plan.run_seconds)
         rounds = _produce_rounds(bench, f"produce {size_name(size)}", size, load)
         rows.append(_throughput_row(size, rounds, PRODUCE_GOALS[kind]))
     notes = (
@@ -95,7 +95,7 @@ def fetch_section(bench: Bench) -> Section:
 
 
 def latency_section(bench: Bench) -> Section:
-    load = Load(1, 1, bench.plan.latency_requests, bench.plan.run_seconds)
+    load = ConnectionLoad(1, 1, bench.plan.latency_requests, bench.plan.run_seconds)
     rounds = _produce_rounds(bench, "latency", LATENCY_BYTES, load)
     rows = [
         _latency_row("p50", [(each.ours.p50_us, each.ideal.p50_us) for each in rounds]),
@@ -107,10 +107,10 @@ def latency_section(bench: Bench) -> Section:
     return Section("latency", "Latency of a single request", "Barnabas", "C ideal", rows, notes)
 
 
-def _produce_rounds(bench: Bench, name: str, size: int, load: Load) -> list[Round]:
-    """Rounds of Produce, each to a topic and a file of its own.
+def _produce_rounds(bench: Bench, name: str, size: int, load: ConnectionLoad) -> list[Round]:
+    """Rounds of Produce, each to its own topic and file.
 
-    Raises LoadFailed if the log lacks something that was acknowledged.
+    Raises LoadFailed if the log lacks acknowledged records.
     """
     rounds = []
     with _settled_broker(bench, DELETE_SOON) as (ours, folder):
@@ -136,18 +136,18 @@ def _produce_rounds(bench: Bench, name: str, size: int, load: Load) -> list[Roun
 
 
 def _fetch_rounds(bench: Bench, name: str, size: int) -> list[Round]:
-    """Rounds of Fetch from one log, which both servers have in the page cache."""
+    """Rounds of Fetch from one log in the page cache."""
     batch = batch_of(size)
     exchange = fetch(batch)
     batches = max(CONNECTIONS, bench.plan.fetch_log_bytes // size)
-    load = Load(CONNECTIONS, WINDOW, 10_000_000, bench.plan.run_seconds)
+    load = ConnectionLoad(CONNECTIONS, WINDOW, 10_000_000, bench.plan.run_seconds)
     with _settled_broker(bench) as (ours, folder):
         log = folder / "ideal-log"
         write_log(log, batch, batches)
         create_topic(ours.bootstrap, TOPIC, 1)
-        drive(ours, produce(batch), Load(1, WINDOW, batches, 60.0), folder)
+        drive(ours, produce(batch), ConnectionLoad(1, WINDOW, batches, 60.0), folder)
 
-        def measure(server: Server, load: Load = load) -> LoadResult:
+        def measure(server: Server, load: ConnectionLoad = load) -> LoadResult:
             return drive(server, exchange, load, folder, batches)
 
         with ideal_server(exchange, folder, log) as ideal:
@@ -160,19 +160,21 @@ def _fetch_rounds(bench: Bench, name: str, size: int) -> list[Round]:
 
 @contextmanager
 def _settled_broker(bench: Bench, *overrides: str) -> Iterator[tuple[Server, Path]]:
-    """A broker that has done what it does only after its start, and its folder."""
+    """A broker after the deferred work of its start, and its directory."""
     program("load")  # says that there is no compiler before anything is started
     with bench.scratch() as folder, broker(folder, *overrides) as server:
         settle(server, bench.plan.settle_seconds)
         yield server, folder
 
 
-def _drive_warm(exchange: Exchange, load: Load, folder: Path, server: Server) -> LoadResult:
+def _drive_warm(
+    exchange: Exchange, load: ConnectionLoad, folder: Path, server: Server
+) -> LoadResult:
     _touch_memory(load.requests * exchange.records)
     return drive(server, exchange, load, folder)
 
 
-def _warming(load: Load) -> Load:
+def _warming(load: ConnectionLoad) -> ConnectionLoad:
     requests = max(load.window * load.connections, int(load.requests * WARMING_SHARE))
     return replace(load, requests=requests, seconds=load.seconds * WARMING_SHARE)
 
@@ -187,21 +189,21 @@ def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) ->
     return Round(result, of_ideal, used, used_by_ideal)
 
 
-def _cpu_note(rows: Sequence[Row]) -> str:
+def _cpu_note(rows: Sequence[ReportRow]) -> str:
     ratios = ", ".join(f"{row.name} {row.numbers['cpu_ratio']:.2f}" for row in rows)
     return f"CPU time of the servers for a request, C ideal to Barnabas: {ratios}"
 
 
 def _touch_memory(size: int) -> None:
-    """Use that much memory and free it, for the page cache to take.
+    """Touch and free this much memory, for the page cache.
 
-    Memory that a virtual machine has not used for a while can be several times slower at first
-    touch, which would be measured as a slow server.
+    Memory that a virtual machine has not used recently can be several times slower at first touch,
+    which would be measured as a slow server.
     """
     bytearray(b"x") * size
 
 
-def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> Row:
+def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> ReportRow:
     ours = median(each.ours.requests_per_second for each in rounds)
     ideal = median(each.ideal.requests_per_second for each in rounds)
     name = size_name(size)
@@ -225,7 +227,7 @@ def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> 
     )
 
 
-def _latency_row(name: str, pairs: list[tuple[float, float]]) -> Row:
+def _latency_row(name: str, pairs: list[tuple[float, float]]) -> ReportRow:
     ours, ideal = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
     ratio = median(pair[0] / pair[1] for pair in pairs)
     return ratio_row(

@@ -1,11 +1,11 @@
-"""A million timers: the timing wheel beside the event loop's own `call_later`.
+"""The timing wheel with a million timers, compared with the event loop's `call_later`.
 
     python -m barnabas.bench.limits.timers_bench --count 1000000
 
-Most requests that wait are answered in time, so what counts is to add a timer and to cancel it
-while a million others wait; then, what one costs that expires. The operations exist beforehand
-for either side: ours links them into the wheel, theirs makes a handle for each. Figures are CPU
-time, so that the wait for the last to expire is not counted.
+Most delayed requests complete in time, so the main cost is to add and cancel a timer while a
+million others wait; the second is a timer that expires. The operations exist beforehand for both
+sides: the wheel links them, `call_later` creates a handle for each. Figures are CPU time, so the
+wait for the last expiry does not count.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import typer
 import uvloop
 from rich.console import Console
 
-from barnabas.bench.bench_report import Row, Section, ratio_row, show
+from barnabas.bench.bench_report import ReportRow, Section, ratio_row, show
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask, TimingWheel
 
@@ -31,8 +31,8 @@ SHORT_MS: Final = 500  # as of fetches, which expire where nothing is produced
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
-class Operation(TimerTask):
-    """Takes itself off the count when it expires; the last one stops the loop."""
+class TimerOperation(TimerTask):
+    """Decrements the count when it expires; the last one stops the loop."""
 
     __slots__ = ("_crowd",)
 
@@ -47,13 +47,13 @@ class Operation(TimerTask):
 
 
 class Crowd:
-    """Many operations with random timeouts, the same for everyone who is measured."""
+    """Operations with random timeouts, the same for both sides."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: int, longest_ms: int) -> None:
         source = random.Random(count)
         self.loop = loop
         self.left = count
-        self.pairs = [(Operation(self), source.randint(1, longest_ms)) for _ in range(count)]
+        self.pairs = [(TimerOperation(self), source.randint(1, longest_ms)) for _ in range(count)]
 
 
 Measure = Callable[[Crowd], None]
@@ -102,7 +102,7 @@ def call_later_add_expire(crowd: Crowd) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Ours and theirs at the same work; `goal` is how many times as fast ours shall be."""
+    """Ours and theirs at the same work; `goal` is the minimal speedup."""
 
     name: str
     longest_ms: int
@@ -123,7 +123,7 @@ LOOPS: Final[dict[str, NewLoop]] = {
 
 
 def nanoseconds(measure: Measure, new_loop: NewLoop, count: int, longest_ms: int) -> float:
-    """The CPU time that each of `count` operations takes."""
+    """The CPU time per operation."""
     loop = new_loop()
     crowd = Crowd(loop, count, longest_ms)
     gc.collect()
@@ -134,8 +134,8 @@ def nanoseconds(measure: Measure, new_loop: NewLoop, count: int, longest_ms: int
     return spent / count * 1e9
 
 
-def run(count: int, rounds: int = 1) -> list[Row]:
-    """A row for each kind of work and loop: medians over rounds in which both take turns."""
+def run(count: int, rounds: int = 1) -> list[ReportRow]:
+    """A row per kind of work and loop: medians of alternating rounds."""
     return [
         _row(f"{match.name}, {loop_name}", match, new_loop, count, rounds)
         for match in MATCHES
@@ -143,7 +143,7 @@ def run(count: int, rounds: int = 1) -> list[Row]:
     ]
 
 
-def _row(name: str, match: Match, new_loop: NewLoop, count: int, rounds: int) -> Row:
+def _row(name: str, match: Match, new_loop: NewLoop, count: int, rounds: int) -> ReportRow:
     ours, theirs = [], []
     for _ in range(rounds):
         ours.append(nanoseconds(match.ours, new_loop, count, match.longest_ms))
@@ -164,10 +164,10 @@ def section(count: int, rounds: int = 1) -> Section:
 
 
 def main(
-    count: Annotated[int, typer.Option(min=1, help="How many timers wait.")] = 1_000_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Number of pending timers.")] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per measurement.")] = 1,
 ) -> None:
-    """The timing wheel beside `call_later` of asyncio and of uvloop, a million timers pending."""
+    """The timing wheel compared with `call_later` of asyncio and uvloop."""
     show(Console(), section(count, rounds))
 
 

@@ -23,9 +23,9 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient, refusal
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerRequest
 

@@ -1,4 +1,4 @@
-"""`barnabas configs`: what topics and brokers are configured to do, and changing it."""
+"""`barnabas configs`: describe and alter the configs of topics and brokers."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,8 +34,10 @@ app = command_group(
     """
 )
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.", callback=check_topics)]
-Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Or a broker.")]
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", help="Topic name.", callback=check_topics)
+]
+Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Broker id.")]
 
 
 @app.command()
@@ -43,13 +45,13 @@ def describe(
     topic: Topic = None,
     broker: Broker = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those that have their default value.")
+        bool, typer.Option("--all", "-a", help="Include configs at their default value.")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Show the configs that were set, and where; with --all every config there is.
+    """Show the configs that are set and where they are set; --all adds the defaults.
 
     \b
     Examples:
@@ -79,7 +81,7 @@ def describe(
         columns = ("name", "value", "source")
         show_table(columns, [[_cell(row, column) for column in columns] for row in rows])
     else:
-        print("all configs have their default values; --all shows them")
+        print("all configs are at their defaults; use --all to show them")
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str | None:
@@ -89,7 +91,7 @@ def _cell(row: Mapping[str, Any], column: str) -> str | None:
 
 
 def _source(entry: "ConfigEntry") -> str:
-    """Kafka's name of the place where the value was set, in lower case without `config`."""
+    """Kafka's config source in lower case, without `config`: `dynamic topic`, `default`."""
     from barnabas.cli.client import admin
 
     name: str = admin.ConfigSource(entry.source).name
@@ -102,16 +104,16 @@ def alter(
     broker: Broker = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="May be repeated."),
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Config to set; repeatable."),
     ] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option("--delete", "-d", metavar="KEY", help="Back to the default; repeatable."),
+        typer.Option("--delete", "-d", metavar="KEY", help="Config to reset; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Set configs, or let them have their default again; what is not named stays as it is.
+    """Set configs, or reset them to their defaults. Other configs stay unchanged.
 
     \b
     Examples:
@@ -123,7 +125,7 @@ def alter(
     to_set = parse_pairs(settings, "--set")
     _choose_one(topic, broker)
     if not to_set and not delete:
-        raise Misused("nothing to alter: give --set KEY=VALUE or --delete KEY")
+        raise Misused("nothing to alter: specify --set KEY=VALUE or --delete KEY")
     client, metadata = Cluster(bootstrap, properties).admin()
     kind, name = _find(metadata, topic, broker)
     alter_configs(client, kind, name, to_set, delete or [])
@@ -137,7 +139,7 @@ def alter_configs(
     to_set: Mapping[str, str],
     to_delete: Iterable[str],
 ) -> None:
-    """Change some configs of one topic or broker: all of them, or none if the broker refuses."""
+    """Alter configs of one topic or broker: all of them, or none if the broker rejects any."""
     from barnabas.cli.client import admin, await_one
 
     changes = [
@@ -154,7 +156,7 @@ def alter_configs(
 
 def _choose_one(topic: str | None, broker: int | None) -> None:
     if (topic is None) == (broker is None):
-        raise Misused("give either --topic NAME or --broker ID")
+        raise Misused("specify either --topic NAME or --broker ID")
 
 
 def _find(
@@ -167,5 +169,5 @@ def _find(
         return admin.ResourceType.TOPIC, topic
     if broker not in metadata.brokers:
         known = ", ".join(map(str, sorted(metadata.brokers)))
-        raise CommandFailed(f"there is no broker {broker}; the cluster has {known}")
+        raise CommandFailed(f"unknown broker {broker}; live brokers: {known}")
     return admin.ResourceType.BROKER, str(broker)

@@ -1,4 +1,4 @@
-"""`barnabas controller`: which broker it is, and what it is doing."""
+"""`barnabas controller`: the active controller, its epoch, event queue and last events."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -17,14 +17,17 @@ _LOOK_EVERY_S: Final = 0.5
 
 def controller(
     follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Tell each event to come, until Ctrl-C.")
+        bool, typer.Option("--follow", "-F", help="Print new events until Ctrl-C.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="What it tells, as it is; with --follow a line each.")
+        bool,
+        typer.Option(
+            "--json", help="Print the raw state as JSON; with --follow one line per change."
+        ),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show which broker is the controller, its epoch, its queue and what it did last.
+    """Show the active controller, its epoch, its event queue and its last events.
 
     \b
     Examples:
@@ -59,11 +62,11 @@ async def _show_all(client: "RawClient", *, follow: bool, json: bool) -> None:
 
 
 def show_state(state: State) -> None:
-    """All of it, for a person."""
+    """Print the controller's state as text and tables."""
     queue, counts = state["queue"], state["counts"]
     since = show_time(state["elected_ms"])
     print(f"controller broker {state['broker']}, epoch {state['epoch']}, elected {since}")
-    waits = f", the oldest waits for {queue['oldest_ms']} ms" if queue["length"] else ""
+    waits = f", oldest {queue['oldest_ms']} ms" if queue["length"] else ""
     print(f"queue      {counted(queue['length'], 'event')}{waits}")
     print(f"cluster    {', '.join(count_words(counts))}")
     show_table(("broker", "epoch", "state", "to send", "in flight"), broker_rows(state["brokers"]))
@@ -72,7 +75,7 @@ def show_state(state: State) -> None:
 
 
 def count_words(counts: Mapping[str, int]) -> list[str]:
-    """`3 brokers, 2 topics, ...`; what should be none is named only if there is some."""
+    """`3 brokers, 2 topics, ...`; counts that should be zero appear only if they are not."""
     words = [counted(counts[f"{noun}s"], noun) for noun in ("broker", "topic", "partition")]
     unusual = {
         "offline_partitions": "offline",
@@ -102,12 +105,12 @@ def event_row(event: State) -> list[object]:
 
 
 def news(before: State, after: State) -> list[str]:
-    """A line for each event since, and one if another broker is the controller now."""
+    """One line per event since `before`, and one if the controller has changed."""
     who = (after["broker"], after["epoch"])
     if who == (before["broker"], before["epoch"]):
         fresh, lines = _since(before["events"], after["events"]), []
     else:
-        fresh, lines = after["events"], [f"the controller is broker {who[0]} now, epoch {who[1]}"]
+        fresh, lines = after["events"], [f"new controller: broker {who[0]}, epoch {who[1]}"]
     for event in fresh:
         time, name, took, outcome = event_row(event)
         lines.append(f"{time}  {name}  {took} ms  {outcome}")
@@ -115,7 +118,7 @@ def news(before: State, after: State) -> list[str]:
 
 
 def _since(before: Sequence[State], after: Sequence[State]) -> Sequence[State]:
-    """The events that come after the last one known; both lists hold the latest few."""
+    """The events after the last known one; both lists hold only the most recent events."""
     if not before:
         return after
     for position in range(len(after), 0, -1):

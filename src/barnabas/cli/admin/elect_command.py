@@ -1,4 +1,4 @@
-"""`barnabas elect`: have the controller choose leaders anew."""
+"""`barnabas elect`: trigger a preferred or unclean leader election."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -10,32 +10,37 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, check_topic
 from barnabas.cli.show import show_json, show_table
 
 if TYPE_CHECKING:
+    from barnabas.base.ids import TopicPartition
     from barnabas.cli.admin.admin_requests import Outcome
     from barnabas.cli.raw_client import RawClient
-    from barnabas.cli.reassign.reassign_plan import Partition
 
 
 def elect(
     preferred: Annotated[
-        bool, typer.Option("--preferred", help="The first replica leads again; the default.")
+        bool, typer.Option("--preferred", help="Elect the preferred (first) replica; the default.")
     ] = False,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Any live replica where none in sync lives: loses records."),
+        typer.Option("--unclean", help="Elect any live replica if the ISR is offline: data loss."),
     ] = False,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="A topic.", callback=check_topics)
+        str | None, typer.Option("--topic", "-t", help="Topic name.", callback=check_topics)
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Of that topic; repeatable; all without it."),
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            help="Partition; repeatable; default: all.",
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Or all partitions.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All partitions.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Elect leaders: the preferred ones, or with --unclean whatever is left.
+    """Elect preferred leaders, or with --unclean leaders outside the ISR.
 
     \b
     Examples:
@@ -46,12 +51,12 @@ def elect(
     from barnabas.cli.raw_client import ask_cluster
 
     if preferred and unclean:
-        raise Misused("give either --preferred or --unclean")
+        raise Misused("specify either --preferred or --unclean")
     if (topic is None) == (not everything) or (everything and partition):
-        raise Misused("give either --topic NAME [--partition N], or --all")
-    question = "Elect leaders that are not in sync, and lose what they lack?"
+        raise Misused("specify either --topic NAME [--partition N] or --all")
+    question = "Elect leaders that are out of sync? Records they lack are lost."
     if unclean and not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("nothing was elected")
+        raise CommandFailed("aborted; no election was started")
     outcomes = ask_cluster(bootstrap, lambda client: _elect(client, topic, partition, unclean))
     if json:
         show_json([_row(each) for each in outcomes])
@@ -59,7 +64,7 @@ def elect(
         columns = ("topic", "partition", "result")
         show_table(columns, [[_row(each)[column] for column in columns] for each in outcomes])
     else:
-        print("no partition needs an election")
+        print("no election needed")
     failed = sum(_has_failed(each) for each in outcomes)
     if failed:
         raise CommandFailed(f"{failed} of {len(outcomes)} elections failed")
@@ -76,17 +81,17 @@ async def _elect(
 
 async def _partitions(
     client: "RawClient", topic: str, numbers: list[int] | None
-) -> "list[Partition]":
+) -> "list[TopicPartition]":
     from barnabas.base.errors import ErrorCode
+    from barnabas.base.ids import TopicPartition
     from barnabas.cli.raw_client import refusal
-    from barnabas.cli.reassign.reassign_plan import Partition
 
     if not numbers:
         (found,) = (await client.metadata([topic])).topics
         if found.error_code is not ErrorCode.none:
             raise CommandFailed(f"topic {topic}: {refusal(found.error_code, None)}")
         numbers = sorted(each.partition_index for each in found.partitions)
-    return [Partition(topic, number) for number in dict.fromkeys(numbers)]
+    return [TopicPartition(topic, number) for number in dict.fromkeys(numbers)]
 
 
 def _row(outcome: "Outcome") -> dict[str, object]:

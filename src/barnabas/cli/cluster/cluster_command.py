@@ -1,4 +1,4 @@
-"""`barnabas cluster`: brokers on this machine, a process each, until Ctrl-C or SIGTERM."""
+"""`barnabas cluster`: a local cluster, one process per broker, until Ctrl-C or SIGTERM."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,9 @@ from barnabas.cli.options import parse_pairs
 
 
 def cluster(
-    brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="How many.")] = 3,
+    brokers: Annotated[
+        int, typer.Option("--brokers", "-n", min=1, max=100, help="Number of brokers.")
+    ] = 3,
     base_port: Annotated[
         int,
         typer.Option(
@@ -17,11 +19,11 @@ def cluster(
             "-p",
             min=0,
             max=65535,
-            help="The port of broker 0, the next of broker 1, ...; 0 takes free ones.",
+            help="Port of broker 0; broker N listens on PORT+N. 0 picks free ports.",
         ),
     ] = 9092,
     data: Annotated[
-        Path, typer.Option("--data", "-d", metavar="DIR", help="Where everything is kept.")
+        Path, typer.Option("--data", "-d", metavar="DIR", help="Data directory of the cluster.")
     ] = Path("barnabas-cluster"),
     zookeeper: Annotated[
         str | None,
@@ -29,33 +31,31 @@ def cluster(
             "--zookeeper",
             "-z",
             metavar="HOST:PORT[,...][/CHROOT]",
-            help="One that runs; without it the cluster runs its own.",
+            help="Use this ZooKeeper; default: run one for the cluster.",
         ),
     ] = None,
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "--override", "-o", metavar="KEY=VALUE", help="For all brokers; may be repeated."
+            "--override", "-o", metavar="KEY=VALUE", help="Config of all brokers; repeatable."
         ),
     ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Start a broker that died again.")
-    ] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Restart brokers that die.")] = False,
 ) -> None:
-    """Run a cluster on this machine until SIGTERM or Ctrl-C; a second Ctrl-C ends it at once.
+    """Run a local cluster until SIGTERM or Ctrl-C; a second Ctrl-C kills it.
 
-    Prints `ready ... listening on HOST:PORT,...` on stdout when all brokers are in; all else is
-    told on stderr. DIR keeps broker-N/server.properties, broker-N/broker.log and broker-N.pid.
-    A broker that died stays dead without --restart; barnabas server --config
-    DIR/broker-N/server.properties starts it by hand. Started again over the same DIR, the
-    cluster goes on where it was.
+    Prints `ready ... listening on HOST:PORT,...` on stdout when all brokers have registered; all
+    other output goes to stderr. DIR holds broker-N/server.properties, broker-N/broker.log and
+    broker-N.pid. Without --restart, a broker that dies stays down; start it by hand with
+    barnabas server --config DIR/broker-N/server.properties. A cluster restarted in the same DIR
+    keeps its data.
 
     \b
     Examples:
       barnabas cluster
       barnabas cluster --brokers 5 --base-port 19092 --data /var/tmp/five
       barnabas cluster --zookeeper zk1:2181,zk2:2181/barnabas -o num.partitions=6
-      kill -9 $(cat barnabas-cluster/broker-1.pid)         (and see what happens)
+      kill -9 $(cat barnabas-cluster/broker-1.pid)         (leaders move to other brokers)
     """
     from barnabas.cli.cluster.cluster_run import run_cluster
 

@@ -1,4 +1,4 @@
-"""The folder of a cluster on this machine: who uses it, each broker's files, pids and ports."""
+"""The directory of a local cluster: its lock, each broker's files, pids and ports."""
 
 import contextlib
 import fcntl
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import IO, Final
 
 from barnabas.base.ports import free_port
-from barnabas.cli.cluster.cluster_properties import HOST, Choices, broker_properties
+from barnabas.cli.cluster.cluster_properties import HOST, ClusterSettings, broker_properties
 from barnabas.cli.exit_codes import CommandFailed, Misused
 
-# How far a broker's port for metrics is from the one for clients.
+# A broker's metrics port is this far above its client port.
 METRICS_PORTS_ABOVE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFiles:
-    """Where one broker's things are: its own folder, and beside that its pid."""
+    """Paths and addresses of one broker: its directory, and its pid file beside it."""
 
     broker_id: int
     port: int
@@ -28,20 +28,20 @@ class BrokerFiles:
     metrics_port: int | None = None
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         return self.cluster / f"broker-{self.broker_id}"
 
     @property
     def properties(self) -> Path:
-        return self.folder / "server.properties"
+        return self.directory / "server.properties"
 
     @property
     def data(self) -> Path:
-        return self.folder / "data"
+        return self.directory / "data"
 
     @property
     def log(self) -> Path:
-        return self.folder / "broker.log"
+        return self.directory / "broker.log"
 
     @property
     def pid(self) -> Path:
@@ -55,23 +55,23 @@ class BrokerFiles:
     def metrics_address(self) -> str | None:
         return None if self.metrics_port is None else f"{HOST}:{self.metrics_port}"
 
-    def write(self, choices: Choices) -> None:
-        """Make the broker's folder, with the properties it is started with."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def write(self, settings: ClusterSettings) -> None:
+        """Create the broker's directory and its server.properties."""
+        self.directory.mkdir(parents=True, exist_ok=True)
         text = broker_properties(
-            choices, self.broker_id, self.port, self.data, self.properties, self.metrics_address
+            settings, self.broker_id, self.port, self.data, self.properties, self.metrics_address
         )
         self.properties.write_text(text)
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of the broker's log, if there is one."""
+        """The last lines of the broker's log; empty if there is no log."""
         if not self.log.exists():
             return []
         return self.log.read_text(errors="replace").splitlines()[-count:]
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a broker, whoever started it, has the data open."""
+        """Whether a running broker holds the lock of the log directory."""
         lock = self.data / ".lock"
         try:
             with lock.open("rb") as file:
@@ -83,8 +83,8 @@ class BrokerFiles:
         return False
 
 
-class ClusterFolder:
-    """Held by one `barnabas cluster` at a time, from `open` to `close`."""
+class ClusterDir:
+    """A cluster's directory, locked by one `barnabas cluster` from `open` to `close`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
@@ -93,20 +93,20 @@ class ClusterFolder:
         self._lock: IO[str] | None = None
 
     def open(self) -> None:
-        """Take the folder, and make it if it is not there.
+        """Lock the directory; create it if missing.
 
-        Raises  Misused if it cannot be one; CommandFailed, nothing held, if another cluster or
-                what is left of one uses it
+        Raises  Misused if the path cannot be a cluster's directory; CommandFailed, lock released,
+                if another cluster, or a process left over from one, uses it
         """
         if self.path.exists() and not self.path.is_dir():
-            raise Misused(f"--data {self.path}: this is a file, a folder is needed")
+            raise Misused(f"--data {self.path}: not a directory")
         if (self.path / "meta.properties").exists():
             raise Misused(
-                f"{self.path} holds the data of a single broker; start that one"
-                " with `barnabas server --data`, or choose another folder"
+                f"{self.path} is the log directory of a single broker; start it"
+                " with `barnabas server --data`, or specify another directory"
             )
         self.path.mkdir(parents=True, exist_ok=True)
-        # Opened to append: whoever fails to get the lock must not wipe the holder's number.
+        # Opened for append: failing to get the lock must not erase the holder's pid.
         lock = (self.path / "cluster.lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +117,7 @@ class ClusterFolder:
             lock.close()
             raise CommandFailed(
                 f"{self.path} is in use by another `barnabas cluster` (pid {holder});"
-                " stop that one, or choose another folder with --data"
+                " stop it, or specify another directory with --data"
             ) from None
         except CommandFailed:
             lock.close()
@@ -139,30 +139,31 @@ class ClusterFolder:
         ]
 
     def left_out(self, count: int) -> list[str]:
-        """The brokers of earlier runs that are not among the first `count`."""
+        """Ids of brokers from earlier runs that are not among the first `count`."""
         numbers = [path.name.removeprefix("broker-") for path in self.path.glob("broker-*/")]
         return sorted((n for n in numbers if n.isdigit() and int(n) >= count), key=int)
 
     def _refuse_leftovers(self) -> None:
-        """Forget the pids of what has ended; refuse to start beside what has not."""
+        """Remove stale pid files. Raises CommandFailed if a broker of an earlier run is alive."""
         running = list(self._running())
         if running:
             names = ", ".join(f"{name} (pid {pid})" for name, pid in running)
             raise CommandFailed(
-                f"of an earlier run in {self.path} there still runs {names};"
-                f" end it with: kill {' '.join(str(pid) for _, pid in running)}"
+                f"still running from an earlier run in {self.path}: {names};"
+                f" stop with: kill {' '.join(str(pid) for _, pid in running)}"
             )
         for path in sorted(self.path.glob("broker-*/")):
             number = path.name.removeprefix("broker-")
             if number.isdigit() and BrokerFiles(int(number), 0, self.path).is_in_use:
                 raise CommandFailed(
-                    f"broker {number} of {self.path} runs already, started by hand; stop it first"
+                    f"broker {number} of {self.path} is already running, started by hand;"
+                    " stop it first"
                 )
 
     def _running(self) -> Iterator[tuple[str, int]]:
         for path in sorted(self.path.glob("*.pid")):
             text = path.read_text().strip()
-            # A number may have gone to another process since; ours names this folder.
+            # The pid may have been reused; our processes name this directory.
             if text.isdigit() and f"{self.path}/" in _command_line(int(text)):
                 yield path.stem, int(text)
             else:
@@ -170,7 +171,7 @@ class ClusterFolder:
 
 
 def _command_line(pid: int) -> str:
-    """What a process was started with; nothing if it has ended."""
+    """The command line of a process; empty if it has ended."""
     if Path("/proc/self/cmdline").exists():
         with contextlib.suppress(OSError):
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("latin-1")
@@ -182,12 +183,12 @@ def _command_line(pid: int) -> str:
 
 
 def choose_ports(base_port: int, count: int) -> list[int]:
-    """`count` ports from `base_port` on, or any that are free if it is 0.
+    """`count` consecutive ports from `base_port` on; free ports if it is 0.
 
-    Raises  CommandFailed, naming them, if some are in use
+    Raises  CommandFailed, listing the ports, if some are in use
     """
     if base_port + count - 1 > 65535:
-        raise Misused(f"--base-port {base_port}: there is no port {base_port + count - 1}")
+        raise Misused(f"--base-port {base_port}: port {base_port + count - 1} is out of range")
     wanted = [base_port + number if base_port else free_port(HOST) for number in range(count)]
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in wanted]
@@ -195,16 +196,16 @@ def choose_ports(base_port: int, count: int) -> list[int]:
         ports: list[int] = [probe.getsockname()[1] for probe in probes]
     if taken:
         which = f"port {taken[0]} is" if not taken[1:] else f"ports {_listed(taken)} are"
-        raise CommandFailed(f"{which} in use; choose others with --base-port (0: any free ones)")
+        raise CommandFailed(f"{which} in use; choose others with --base-port (0 picks free ports)")
     return ports
 
 
 def choose_metrics_ports(ports: list[int]) -> list[int]:
-    """One beside each broker's own: 1000 above it, or any other where that one is not free."""
+    """A metrics port per broker: 1000 above its client port, or a free port if that is taken."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in (*ports, *ports)]
         for port, probe in zip(ports, probes, strict=False):
-            _bind(probe, port)  # so that it is not taken for free
+            _bind(probe, port)  # keeps the client ports out of the choice
         chosen = probes[len(ports) :]
         for port, probe in zip(ports, chosen, strict=True):
             above = port + METRICS_PORTS_ABOVE
@@ -218,7 +219,7 @@ def _listed(ports: list[int]) -> str:
 
 
 def _bind(probe: socket.socket, port: int) -> bool:
-    # As the broker does: connections that linger after a stop do not keep it from its port.
+    # As the broker does: connections in TIME_WAIT do not block the port.
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         probe.bind((HOST, port))

@@ -1,4 +1,4 @@
-"""The server.properties of each broker of a cluster on one machine, with a word on each choice."""
+"""The generated server.properties of each broker of a local cluster, with comments."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from barnabas.config.properties import format_properties
 
 HOST: Final = "127.0.0.1"
 
-# What every broker has for itself, and the option that decides it.
+# Configs that differ per broker, and the option that sets them.
 _OWN: Final[Mapping[str, str]] = {
     "broker.id": "--brokers",
     "node.id": "--brokers",
@@ -23,13 +23,13 @@ _OWN: Final[Mapping[str, str]] = {
     "barnabas.metrics.listener": "--base-port",
 }
 _HEADING: Final = """\
- Broker {broker_id} of a cluster on one machine. `barnabas cluster` writes this file at every
- start: what shall differ is given to it as --override key=value.
+ Broker {broker_id} of a local cluster. `barnabas cluster` overwrites this file at every start;
+ change configs with its option --override key=value.
  To start this broker by hand: barnabas server --config {path}"""
 
 
-class Choices(NamedTuple):
-    """What all brokers of a cluster have in common."""
+class ClusterSettings(NamedTuple):
+    """Settings common to all brokers of a cluster."""
 
     brokers: int
     zookeeper: str
@@ -37,10 +37,10 @@ class Choices(NamedTuple):
 
 
 def check_overrides(overrides: Mapping[str, str]) -> None:
-    """Refuse (Misused) what no broker can have, or what each has for itself."""
+    """Raises Misused for configs that are invalid, or that each broker sets for itself."""
     for key in overrides:
         if option := _OWN.get(key):
-            raise Misused(f"--override {key}: each broker has its own; {option} decides it")
+            raise Misused(f"--override {key}: differs per broker; use {option}")
     try:
         BrokerConfig.from_properties({"broker.id": "0", **overrides})
     except ConfigError as error:
@@ -48,50 +48,55 @@ def check_overrides(overrides: Mapping[str, str]) -> None:
 
 
 def broker_properties(
-    choices: Choices, broker_id: int, port: int, data: Path, path: Path, metrics: str | None = None
+    settings: ClusterSettings,
+    broker_id: int,
+    port: int,
+    data: Path,
+    path: Path,
+    metrics: str | None = None,
 ) -> str:
-    """The text of one broker's file; `path` is where it will lie."""
+    """The text of one broker's server.properties, which will be stored at `path`."""
     own = {
         "broker.id": str(broker_id),
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": str(data),
-        "zookeeper.connect": choices.zookeeper,
+        "zookeeper.connect": settings.zookeeper,
     }
     if metrics is not None:
         own["barnabas.metrics.listener"] = metrics
     sections = [(_HEADING.format(broker_id=broker_id, path=path), own)]
     sections += [
-        (comment, {key: value for key, value in values.items() if key not in choices.overrides})
-        for comment, values in _defaults(choices.brokers)
+        (comment, {key: value for key, value in values.items() if key not in settings.overrides})
+        for comment, values in _defaults(settings.brokers)
     ]
-    sections.append((" Given as --override.", dict(choices.overrides)))
+    sections.append((" Set with --override.", dict(settings.overrides)))
     return "\n".join(_format(values, comment) for comment, values in sections if values)
 
 
 def _format(values: Mapping[str, str], comment: str) -> str:
-    """Addresses as a person would write them: in a value these two need no backslash."""
+    """Write `:` and `=` without a backslash, which values do not need."""
     return format_properties(values, comment).replace("\\:", ":").replace("\\=", "=")
 
 
 def _defaults(brokers: int) -> Iterable[tuple[str, dict[str, str]]]:
     copies = str(min(3, brokers))
     yield (
-        " As many copies of everything as the brokers allow, and no more than three.",
+        " As many replicas as there are brokers, three at most.",
         {"default.replication.factor": copies, "offsets.topic.replication.factor": copies},
     )
     in_sync = "2" if brokers >= 3 else "1"
     yield (
-        " acks=all is answered once so many replicas have the record"
-        + (": any one broker may die." if brokers >= 3 else "."),
+        " acks=all waits for this many in-sync replicas"
+        + (": any one broker may fail." if brokers >= 3 else "."),
         {"min.insync.replicas": in_sync},
     )
     yield (
-        " Kafka waits 18 seconds before it takes a silent broker for dead. On one machine no\n"
-        " network lies between, and a killed broker's partitions get new leaders sooner.",
+        " Kafka's default is 18 seconds. On one machine there is no network to wait for, and\n"
+        " the partitions of a killed broker get new leaders sooner.",
         {"zookeeper.session.timeout.ms": "6000"},
     )
     yield (
-        " When the whole cluster stops, the last brokers have nobody to hand over to: ask again\n"
-        " soon, not after 5 seconds.",
+        " When the whole cluster stops, the last brokers have no replica to hand leadership to:\n"
+        " retry soon, not after 5 seconds.",
         {"controlled.shutdown.retry.backoff.ms": "500"},
     )

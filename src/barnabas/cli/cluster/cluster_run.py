@@ -1,4 +1,4 @@
-"""The life of a cluster on this machine: ZooKeeper, then the brokers; at the end the reverse."""
+"""Startup and shutdown of a local cluster: ZooKeeper, then the brokers; in reverse on stop."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.offload import ThreadOffload
-from barnabas.cli.cluster.cluster_dir import BrokerFiles, ClusterFolder, choose_ports
-from barnabas.cli.cluster.cluster_properties import Choices, check_overrides
+from barnabas.cli.cluster.cluster_dir import BrokerFiles, ClusterDir, choose_ports
+from barnabas.cli.cluster.cluster_properties import ClusterSettings, check_overrides
 from barnabas.cli.cluster.cluster_supervisor import BrokerDied, Supervisor
 from barnabas.cli.cluster.cluster_zookeeper import ClusterZooKeeper
 from barnabas.cli.exit_codes import FAILED, OK, SIGNALLED, CommandFailed
@@ -30,24 +30,25 @@ def run_cluster(
     *,
     restart: bool,
 ) -> int:
-    """Run a cluster until a signal ends it; tells the exit code.
+    """Run a cluster until a signal stops it; return the exit code.
 
-    Raises  CommandFailed, nothing left running, for whatever keeps it from starting
+    Raises  CommandFailed, no process left running, if it cannot start
     """
     check_overrides(overrides)
-    folder = ClusterFolder(data)
-    folder.open()
+    directory = ClusterDir(data)
+    directory.open()
     try:
-        files = folder.brokers(choose_ports(base_port, brokers))
-        if left_out := folder.left_out(brokers):
-            _say(f"not started: brokers {', '.join(left_out)} of an earlier run in {folder.path}")
-        return asyncio.run(_run(folder, files, zookeeper, overrides, restart=restart))
+        files = directory.brokers(choose_ports(base_port, brokers))
+        if left_out := directory.left_out(brokers):
+            names = ", ".join(left_out)
+            _say(f"not starting brokers {names} of an earlier run in {directory.path}")
+        return asyncio.run(_run(directory, files, zookeeper, overrides, restart=restart))
     finally:
-        folder.close()
+        directory.close()
 
 
 async def _run(
-    folder: ClusterFolder,
+    directory: ClusterDir,
     files: list[BrokerFiles],
     zookeeper: str | None,
     overrides: Mapping[str, str],
@@ -57,7 +58,7 @@ async def _run(
     with ThreadPoolExecutor(1) as one_thread:
         own = None
         if zookeeper is None:
-            own = ClusterZooKeeper(folder, ThreadOffload(one_thread), restart=restart, say=_say)
+            own = ClusterZooKeeper(directory, ThreadOffload(one_thread), restart=restart, say=_say)
         cluster = _Cluster(Supervisor(files, restart=restart, say=_say), own)
         signals = _Signals(cluster.supervisor)
         try:
@@ -72,7 +73,7 @@ async def _run(
 
 
 class _Signals:
-    """The first asks for a controlled shutdown, which the second cuts short."""
+    """SIGTERM and SIGINT: the first starts a controlled shutdown, the second kills."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self.received: list[int] = []
@@ -86,7 +87,7 @@ class _Signals:
         return len(self.received) > 1
 
     async def interrupting(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do the work, unless a signal comes first; tells whether it is done."""
+        """Do the work unless a signal comes first; return whether it is done."""
         task, interrupted = asyncio.create_task(work), asyncio.create_task(self.first.wait())
         try:
             await asyncio.wait({task, interrupted}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +107,7 @@ class _Signals:
 
 
 class _Cluster:
-    """The processes of one cluster, and the order in which they begin and end."""
+    """The processes of one cluster, started and stopped in order."""
 
     def __init__(self, supervisor: Supervisor, zookeeper: ClusterZooKeeper | None) -> None:
         self.supervisor = supervisor
@@ -115,15 +116,15 @@ class _Cluster:
     async def start(
         self, files: list[BrokerFiles], zookeeper: str | None, overrides: Mapping[str, str]
     ) -> None:
-        """Return when every broker knows all of them; what runs is for `stop` to end."""
+        """Return when every broker knows all others. On failure the caller must call `stop`."""
         if self._zookeeper is not None:
             _say("starting ZooKeeper")
             await self._zookeeper.start()
             zookeeper = self._zookeeper.address
         assert zookeeper is not None
-        choices = Choices(len(files), zookeeper, overrides)
+        settings = ClusterSettings(len(files), zookeeper, overrides)
         for each in files:
-            each.write(choices)
+            each.write(settings)
         logs = files[0].cluster / "broker-N" / "broker.log"
         _say(f"starting {counted(len(files), 'broker')} (logs: {logs})")
         await self.supervisor.start()
@@ -131,14 +132,14 @@ class _Cluster:
         self._show(zookeeper)
 
     async def stop(self) -> bool:
-        """End all brokers, then ZooKeeper; tells whether none had to be killed."""
+        """Stop all brokers, then ZooKeeper; return whether no broker had to be killed."""
         running = [broker for broker in self.supervisor.brokers if broker.pid is not None]
         if running:
-            _say(f"stopping {counted(len(running), 'broker')}; Ctrl-C again kills them")
+            _say(f"stopping {counted(len(running), 'broker')}; press Ctrl-C again to kill")
         is_clean = await self.supervisor.stop()
         for broker in self.supervisor.brokers:
             if broker.files.is_in_use:
-                _say(f"broker {broker.files.broker_id}, started by hand, is left running")
+                _say(f"broker {broker.files.broker_id} was started by hand; leaving it running")
         if self._zookeeper is not None:
             await self._zookeeper.stop()
         _say("stopped")
@@ -152,23 +153,23 @@ class _Cluster:
                 each.files.address,
                 each.files.metrics_address,
                 each.pid,
-                each.files.folder,
+                each.files.directory,
             ]
             for each in brokers
         ]
         if self._zookeeper is not None:
-            folder = brokers[0].files.cluster / "zookeeper"
-            rows.append(["ZooKeeper", zookeeper, "", self._zookeeper.pid, folder])
-        show_table(("", "address", "metrics", "pid", "folder"), rows, sys.stderr)
+            directory = brokers[0].files.cluster / "zookeeper"
+            rows.append(["ZooKeeper", zookeeper, "", self._zookeeper.pid, directory])
+        show_table(("", "address", "metrics", "pid", "directory"), rows, sys.stderr)
         where = ",".join(each.files.address for each in brokers)
-        _say(f"so that commands find whichever brokers live: export BARNABAS_BOOTSTRAP={where}")
+        _say(f"to use all brokers by default: export BARNABAS_BOOTSTRAP={where}")
         print(
             f"ready brokers={len(brokers)} zookeeper={zookeeper} listening on {where}", flush=True
         )
 
 
 async def _until_all_are_in(supervisor: Supervisor) -> None:
-    """Wait until each broker tells clients of all brokers, and of a controller."""
+    """Wait until the metadata of each broker lists all brokers and a controller."""
     wanted = {broker.files.broker_id for broker in supervisor.brokers}
     for broker in supervisor.brokers:
         client = RawClient(broker.files.address)

@@ -1,6 +1,6 @@
-"""Runs one process per broker: starts them together, sees which die, stops them together.
+"""Broker processes of a local cluster: started together, watched, stopped together.
 
-Everything here belongs to one event loop. A broker's pid file is there exactly as long as the
+Everything here runs in one event loop. A broker's pid file exists exactly as long as the
 process that this supervisor started for it.
 """
 
@@ -18,23 +18,23 @@ _TELL_EVERY_S: Final = 5.0
 _SHOWN_LINES: Final = 15
 _FIRST_BACK_OFF_S: Final = 1.0
 _LONGEST_BACK_OFF_S: Final = 30.0
-# A broker that ran so long had started well, and gets the first back-off again.
+# The back-off is reset for a broker that ran this long.
 _RAN_WELL_S: Final = 60.0
 
 Say = Callable[[str], None]
 
 
 def server_command(files: BrokerFiles) -> list[str]:
-    """What starts a broker, here and by hand."""
+    """The command that starts a broker."""
     return [sys.executable, "-m", "barnabas.cli.main", "server", "--config", str(files.properties)]
 
 
 class BrokerDied(CommandFailed):
-    """A broker ended before it was ready."""
+    """A broker exited before it was ready."""
 
 
 class SupervisedBroker:
-    """One broker, and the process that it is at the moment, if any."""
+    """One broker and its current process, if any."""
 
     def __init__(self, files: BrokerFiles, command: Sequence[str]) -> None:
         self.files = files
@@ -46,10 +46,10 @@ class SupervisedBroker:
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Return once it is ready, however long its recovery takes.
+        """Start the process and wait until it is ready, however long its recovery takes.
 
-        Raises  BrokerDied, no process left, if it ends first
-        If cancelled the process is there, and for `stop` to end.
+        Raises  BrokerDied, no process left, if it exits first
+        If cancelled, the process keeps running; the caller must call `stop`.
         """
         with self.files.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -57,7 +57,7 @@ class SupervisedBroker:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the supervisor, which then stops all
+                start_new_session=True,  # only the supervisor gets Ctrl-C, and stops all brokers
             )
         self.files.pid.write_text(f"{self._process.pid}\n")
         assert self._process.stdout is not None
@@ -65,25 +65,27 @@ class SupervisedBroker:
         if not line.startswith(b"ready"):
             how = await self.ended()
             raise BrokerDied(
-                f"broker {self.files.broker_id} did not start: it {how}; see {self.files.log}"
+                f"broker {self.files.broker_id} failed to start: it {how}; see {self.files.log}"
             )
 
     async def ended(self) -> str:
-        """Wait until the process has ended, forget it, and tell how it did."""
+        """Wait for the process to exit, remove its pid file, and return how it ended."""
         assert self._process is not None
         code = await self._process.wait()
         self._process = None
         self.files.pid.unlink(missing_ok=True)
-        return f"ended with code {code}" if code >= 0 else f"got {signal.Signals(-code).name}"
+        if code >= 0:
+            return f"exited with code {code}"
+        return f"was killed by {signal.Signals(-code).name}"
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens if there is no process."""
+        """Send a signal; does nothing if there is no process."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
 
 class Supervisor:
-    """The brokers of one cluster; `say` gets a line for each thing an operator should know."""
+    """The brokers of one cluster; `say` prints one line for the operator."""
 
     def __init__(
         self,
@@ -99,10 +101,10 @@ class Supervisor:
         self._watches: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start all at once; return when all are ready.
+        """Start all brokers at once; return when all are ready.
 
-        Raises  BrokerDied for the first that ends, after its last lines were shown; the others
-                are for `stop` to end, as they are if this is cancelled
+        Raises  BrokerDied for the first that exits, after printing the end of its log. Then, and
+                if cancelled, the others keep running; the caller must call `stop`
         """
         starts = {asyncio.create_task(each.start()): each for each in self.brokers}
         try:
@@ -114,7 +116,7 @@ class Supervisor:
                 for task in done:
                     self._show_if_dead(task, starts[task])
                 if waiting:
-                    self._say(f"starting: still waiting for {_names(starts[t] for t in waiting)}")
+                    self._say(f"still waiting for {_names(starts[t] for t in waiting)} to start")
         finally:
             for task in starts:
                 task.cancel()
@@ -122,9 +124,9 @@ class Supervisor:
         self._watches = [asyncio.create_task(self._watch(each)) for each in self.brokers]
 
     async def stop(self, within_s: float = STOPPED_WITHIN_S) -> bool:
-        """SIGTERM for all at once, SIGKILL for what still runs after `within_s`.
+        """Send SIGTERM to all brokers, and SIGKILL to those still running after `within_s`.
 
-        Nothing runs on return, and no pid file is left. Tells whether no SIGKILL was needed.
+        On return no broker runs and no pid file is left. Returns False if SIGKILL was needed.
         """
         await self._unwatch()
         ends = {
@@ -132,23 +134,23 @@ class Supervisor:
         }
         for each in self.brokers:
             each.send(signal.SIGTERM)
-            each.send(signal.SIGCONT)  # what was stopped takes no other signal
+            each.send(signal.SIGCONT)  # a stopped process handles no other signal
         deadline = asyncio.get_running_loop().time() + within_s
         waiting = set(ends)
         while waiting and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
             _, waiting = await asyncio.wait(waiting, timeout=min(left_s, _TELL_EVERY_S))
             if waiting:
-                self._say(f"stopping: still waiting for {_names(ends[t] for t in waiting)}")
+                self._say(f"still waiting for {_names(ends[t] for t in waiting)} to stop")
             for task in waiting:
-                ends[task].send(signal.SIGTERM)  # one that was just starting may have missed it
+                ends[task].send(signal.SIGTERM)  # a starting broker may have missed the first
         if waiting:
-            self._say(f"not stopped within {within_s:.0f} s: SIGKILL")
+            self._say(f"not stopped after {within_s:.0f} s; sending SIGKILL")
             self.kill()
             await asyncio.wait(waiting)
         return not waiting
 
     def kill(self) -> None:
-        """SIGKILL for all; whoever waits for their end has it at once."""
+        """Send SIGKILL to all brokers."""
         for each in self.brokers:
             each.send(signal.SIGKILL)
 
@@ -159,29 +161,29 @@ class Supervisor:
             raise failure
 
     async def _watch(self, broker: SupervisedBroker) -> None:
-        """Tell when the broker dies, and start it again if that is wanted."""
+        """Report when the broker dies, and restart it if asked to."""
         loop, back_off_s = asyncio.get_running_loop(), _FIRST_BACK_OFF_S
         while True:
             started_s = loop.time()
             pid, how = broker.pid, await broker.ended()
             if not self._restart:
-                again = f"start it again with: {_by_hand(broker.files)}"
+                again = f"restart it with: {_by_hand(broker.files)}"
                 self._say(f"{_named(broker)} (pid {pid}) {how}; {again}")
                 return
             if loop.time() - started_s >= _RAN_WELL_S:
                 back_off_s = _FIRST_BACK_OFF_S
-            self._say(f"{_named(broker)} (pid {pid}) {how}; starting it in {back_off_s:.0f} s")
+            self._say(f"{_named(broker)} (pid {pid}) {how}; restarting in {back_off_s:.0f} s")
             back_off_s = await self._start_again(broker, back_off_s)
 
     async def _start_again(self, broker: SupervisedBroker, back_off_s: float) -> float:
-        """Return when the broker is ready again, with the back-off if it dies soon."""
+        """Restart the broker until it is ready; return the back-off for its next death."""
         while True:
             await asyncio.sleep(back_off_s)
             back_off_s = min(2 * back_off_s, _LONGEST_BACK_OFF_S)
             try:
                 await broker.start()
             except BrokerDied as failure:
-                self._say(f"{failure}; trying again in {back_off_s:.0f} s")
+                self._say(f"{failure}; retrying in {back_off_s:.0f} s")
             else:
                 self._say(f"{_named(broker)} (pid {broker.pid}) is back")
                 return back_off_s

@@ -1,4 +1,4 @@
-"""The ZooKeeper server that a cluster on this machine runs for itself, when it is given none."""
+"""The ZooKeeper server of a local cluster, when --zookeeper names no other."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.offload import Offload
-from barnabas.cli.cluster.cluster_dir import ClusterFolder
+from barnabas.cli.cluster.cluster_dir import ClusterDir
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
@@ -14,17 +14,17 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 class ClusterZooKeeper:
-    """One server, its pid file, and a look at whether it lives.
+    """One ZooKeeper server and its pid file, checked regularly.
 
-    All that blocks goes to `offload`, which must do one thing at a time: what was cancelled
-    here while it began there is then ended by `stop`, not left running.
+    Blocking calls go to `offload`, which must run one call at a time: if `start` is cancelled,
+    `stop` then runs after it and leaves no server running.
     """
 
     def __init__(
-        self, folder: ClusterFolder, offload: Offload, *, restart: bool, say: Callable[[str], None]
+        self, directory: ClusterDir, offload: Offload, *, restart: bool, say: Callable[[str], None]
     ) -> None:
-        self._server = ZooKeeperServer(folder.zookeeper)
-        self._pid_file = folder.zookeeper_pid
+        self._server = ZooKeeperServer(directory.zookeeper)
+        self._pid_file = directory.zookeeper_pid
         self._offload = offload
         self._restart = restart
         self._say = say
@@ -39,12 +39,12 @@ class ClusterZooKeeper:
         return self._server.pid if self._server.is_running else None
 
     async def start(self) -> None:
-        """Return when it answers. Raises CommandFailed, nothing running, if it cannot."""
+        """Start the server and wait until it answers. Raises CommandFailed, nothing running."""
         await self._offload(self._begin)
         self._watch = asyncio.create_task(self._look())
 
     async def stop(self) -> None:
-        """Nothing runs on return, and the pid file is gone."""
+        """Stop the server and remove its pid file."""
         if self._watch is not None:
             self._watch.cancel()
         await self._offload(self._end)
@@ -53,7 +53,7 @@ class ClusterZooKeeper:
         try:
             self._server.start()
         except ConfigError as error:
-            raise CommandFailed(f"{error}; or name one that runs with --zookeeper") from None
+            raise CommandFailed(f"{error}, or use a running one with --zookeeper") from None
         self._pid_file.write_text(f"{self._server.pid}\n")
 
     def _end(self) -> None:
@@ -61,21 +61,21 @@ class ClusterZooKeeper:
         self._pid_file.unlink(missing_ok=True)
 
     async def _look(self) -> None:
-        """Brokers serve on for a while without it, but nothing can change: say so."""
+        """Report when the server dies: brokers keep serving, but the cluster cannot change."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             if not self._server.is_running:
-                self._say(f"ZooKeeper has died, see {self._server.log_path}")
+                self._say(f"ZooKeeper died; see {self._server.log_path}")
                 await self._offload(self._end)
                 if not self._restart:
-                    self._say("nothing can change without it: stop the cluster and start it again")
+                    self._say("no election or config change works without it: restart the cluster")
                     return
                 await self._begin_again()
 
     async def _begin_again(self) -> None:
         try:
             await self._offload(self._begin)
-        except CommandFailed as failure:  # the next look finds it missing, and tries again
+        except CommandFailed as failure:  # the next check tries again
             self._say(str(failure))
         else:
             self._say(f"ZooKeeper (pid {self.pid}) is back")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
+from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.client import Cluster, admin, check_partitions, fail, find_topic
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.cli.show import counted
 
 if TYPE_CHECKING:

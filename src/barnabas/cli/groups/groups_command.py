@@ -26,7 +26,7 @@ app = command_group(
 
 
 def _wanted(texts: list[str] | None, possible: "tuple[str, ...]", option: str) -> list[str]:
-    """The words given, in lists or one by one, as they are spelled properly."""
+    """The given words, repeated or comma-separated, in their canonical spelling."""
     proper = {word.lower(): word for word in possible}
     given = [word.strip() for text in texts or () for word in text.split(",")]
     for word in given:
@@ -39,17 +39,21 @@ def _wanted(texts: list[str] | None, possible: "tuple[str, ...]", option: str) -
 def list_groups(
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE[,...]", help="Only in these: Stable, Empty, ..."),
+        typer.Option(
+            "--state", metavar="STATE[,...]", help="Only groups in these states: Stable, Empty, ..."
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE[,...]", help="Only these: Classic, Consumer."),
+        typer.Option(
+            "--type", metavar="TYPE[,...]", help="Only groups of these types: Classic, Consumer."
+        ),
     ] = None,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """List the groups, with the protocol and the state of each.
+    """List groups with their type and state.
 
     \b
     Examples:
@@ -86,11 +90,11 @@ def list_groups(
         show_table(columns, [[row[column] for column in columns] for row in shown])
     if errors:
         first = explain(errors[0].args[0])
-        raise CommandFailed(f"{counted(len(errors), 'broker')} did not tell of its groups: {first}")
+        raise CommandFailed(f"{counted(len(errors), 'broker')} failed to list groups: {first}")
 
 
 def _details(bootstrap: str, properties: list[str] | None, names: list[str]) -> dict[str, Any]:
-    """What only our own connections can ask; nothing where those cannot get."""
+    """ConsumerGroupDescribe responses, which need plaintext connections; empty without them."""
     if not names or any(each.startswith("security.protocol=") for each in properties or ()):
         return {}
     from barnabas.cli.groups.groups_requests import consumer_details
@@ -102,19 +106,17 @@ def _details(bootstrap: str, properties: list[str] | None, names: list[str]) -> 
 def describe(
     groups: Groups,
     members: Annotated[
-        bool, typer.Option("--members", help="The members, and what each is assigned.")
+        bool, typer.Option("--members", help="Show members and their assignments.")
     ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Look again and again, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, max=3600, help="Seconds between looks.")
+        float, typer.Option("--interval", min=0.1, max=3600, help="Seconds between refreshes.")
     ] = 1.0,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Show how far groups are in each partition, who reads it, and how much is left.
+    """Show committed offsets, lag and the consumer of each partition.
 
     \b
     Examples:
@@ -155,7 +157,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Delete groups without members, with their offsets; asks first on a terminal.
+    """Delete groups without members, and their offsets. Asks for confirmation on a terminal.
 
     \b
     Examples:
@@ -168,9 +170,9 @@ def delete(
     client = GroupAdmin(Cluster(bootstrap, properties))
     for name in groups:
         check_is_empty(client.find(name, "; nothing was deleted"), "deleted")
-    question = f"Delete {', '.join(groups)} with all offsets?"
+    question = f"Delete {', '.join(groups)} and all committed offsets?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("nothing was deleted")
+        raise CommandFailed("aborted; nothing was deleted")
     for name in groups:
         client.delete(name)
         print(f"deleted group {name}")
@@ -178,13 +180,13 @@ def delete(
 
 @app.command("delete-offsets")
 def delete_offsets(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Group id.")],
     topic: Topics = None,
     yes: Yes = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete the offsets of topics that the group no longer reads; asks first on a terminal.
+    """Delete offsets of topics the group no longer consumes. Asks for confirmation on a terminal.
 
     \b
     Examples:
@@ -201,13 +203,13 @@ def delete_offsets(
     check_groups([group])
     wanted = parse_topics(topic or ())
     if not wanted:
-        raise Misused("nothing to delete: give --topic TOPIC[:0,1]")
+        raise Misused("nothing to delete: specify --topic TOPIC[:0,1]")
     client = GroupAdmin(Cluster(bootstrap, None))
     partitions = client.partitions(wanted)
     client.find(group, "; nothing was deleted")
     question = f"Delete the offsets of {group} for {', '.join(topic or ())}?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("nothing was deleted")
+        raise CommandFailed("aborted; nothing was deleted")
     outcomes = ask_cluster(bootstrap, lambda raw: delete_by(raw, group, partitions))
     rows = [
         {
@@ -222,4 +224,4 @@ def delete_offsets(
         show_table(("topic", "partition", "result"), [list(row.values()) for row in rows])
     failed = sum(each.code is not ErrorCode.none for each in outcomes)
     if failed:
-        raise CommandFailed(f"{failed} of {counted(len(rows), 'offset')} could not be deleted")
+        raise CommandFailed(f"failed to delete {failed} of {counted(len(rows), 'offset')}")

@@ -1,15 +1,15 @@
-"""What is told of a group: how far it is in each partition, who reads it, and who is a member."""
+"""Descriptions of groups: state, committed offsets and lag per partition, members."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.groups.groups_admin import GroupAdmin, state_of
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.cli.show import counted, show_table
 from barnabas.wire.schema import Message
 
 Group = dict[str, Any]
-# A heading, and the key of what is below it.
+# Column heading -> key.
 _OFFSETS: Final = {
     "topic": "topic",
     "partition": "partition",
@@ -37,10 +37,10 @@ Table = tuple[list[str], list[list[object]]]
 
 
 def describe_group(groups: GroupAdmin, group: Any, details: Message | None) -> Group:
-    """All that is told of the group, which was found already."""
+    """The description of a group that exists, as `--json` prints it."""
     committed = groups.committed(group.group_id)
     readers = {
-        Partition(each.topic, each.partition): member
+        TopicPartition(each.topic, each.partition): member
         for member in group.members
         for each in member.assignment.topic_partitions
     }
@@ -64,13 +64,13 @@ def describe_group(groups: GroupAdmin, group: Any, details: Message | None) -> G
 
 
 def _offset(
-    partition: Partition,
-    committed: Mapping[Partition, int],
-    ends: Mapping[Partition, int],
+    partition: TopicPartition,
+    committed: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     reader: Any | None,
 ) -> dict[str, Any]:
     current, end = committed.get(partition), ends.get(partition)
-    # A commit may come between the two questions: then it is ahead of the end that was told.
+    # An offset committed between the two requests may be ahead of the returned log end offset.
     lag = None if current is None or end is None else max(0, end - current)
     return {
         **partition._asdict(),
@@ -97,7 +97,7 @@ def _member(member: Any, epoch: int | None) -> dict[str, Any]:
 
 
 def _host(member: Any) -> str:
-    """Kafka puts a slash before an address that has no name."""
+    """The host without the slash that Kafka puts before a bare address."""
     return str(member.host).removeprefix("/")
 
 
@@ -124,26 +124,26 @@ def headline(group: Group) -> str:
 
 
 def totals(group: Group) -> str:
-    """The lag of all partitions, and of how many it is not known, and why."""
+    """The total lag, and how many partitions it does not count and why."""
     rows = group["partitions"]
     unread = sum(row["current_offset"] is None for row in rows)
-    untold = sum(row["lag"] is None for row in rows) - unread
+    leaderless = sum(row["lag"] is None for row in rows) - unread
     words = [f"total lag {group['lag']}{_trend(group)}"]
     if unread:
-        words.append(f"not counting {counted(unread, 'partition')} without an offset")
-    if untold:
-        words.append(f"not counting {counted(untold, 'partition')} whose end no leader tells")
+        words.append(f"not counting {counted(unread, 'partition')} without a committed offset")
+    if leaderless:
+        words.append(f"not counting {counted(leaderless, 'partition')} without a leader")
     return ", ".join(words)
 
 
 def _trend(group: Group) -> str:
-    """`, falling by 30.0/s: none is left in 4 s`; nothing while it does not change."""
+    """`, falling by 30.0/s: zero in 4 s`; empty while the lag does not change."""
     rate = group.get("lag_per_s")
     if not rate:
         return ""
     if rate > 0:
         return f", growing by {rate}/s"
-    left = f": none is left in {group['lag'] / -rate:.0f} s" if group["lag"] else ""
+    left = f": zero in {group['lag'] / -rate:.0f} s" if group["lag"] else ""
     return f", falling by {-rate}/s{left}"
 
 
@@ -152,7 +152,7 @@ def offsets_table(group: Group) -> Table:
 
 
 def members_table(group: Group) -> Table:
-    """A row for each member; the target only where it differs from the assignment."""
+    """One row per member; the target only if it differs from the assignment."""
     rows = []
     for member in group["members"]:
         now, target = member["assignment"], member["target_assignment"]
@@ -183,7 +183,7 @@ def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Tab
 
 
 def show_groups(described: Iterable[Group], *, members: bool) -> None:
-    """Each group for a person: its headline, and its offsets or its members."""
+    """Print each group: its headline, then its offsets or its members."""
     for group in described:
         print(headline(group))
         columns, rows = members_table(group) if members else offsets_table(group)

@@ -1,4 +1,4 @@
-"""Describes groups again and again, with how fast their lag grows or falls."""
+"""`groups describe --follow`: refreshed descriptions with the trend of the lag."""
 
 import sys
 from collections import deque
@@ -21,7 +21,7 @@ from barnabas.cli.show import bordered, show_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# Of how much time the trend is: less jumps with every commit, more hides what is new.
+# The window of the trend: a shorter one jumps with every commit, a longer one reacts late.
 _WINDOW_NS: Final = 10 * 10**9
 _NS_PER_S: Final = 10**9
 
@@ -30,19 +30,19 @@ Show = Callable[[list[Group], str], None]
 
 
 class Trend:
-    """How fast each lag has changed lately."""
+    """The rate of change of each lag over the last seconds."""
 
     def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self._stopwatch = stopwatch
         self._seen: dict[tuple[object, ...], deque[tuple[int, int]]] = {}
 
     def add(self, group: Group) -> None:
-        """Put `lag_per_s` into the group and its partitions; None until there are two looks."""
+        """Set `lag_per_s` of the group and its partitions; None until the second refresh."""
         now_ns = self._stopwatch()
         rows = group["partitions"]
-        # A lag that is only not told must not look as if it fell.
-        untold = any(row["lag"] is None and row["current_offset"] is not None for row in rows)
-        lag = None if untold else group["lag"]
+        # A lag that is unknown for a moment must not look as if it fell.
+        unknown = any(row["lag"] is None and row["current_offset"] is not None for row in rows)
+        lag = None if unknown else group["lag"]
         group["lag_per_s"] = self._rate((group["group"],), lag, now_ns)
         for row in rows:
             key = (group["group"], row["topic"], row["partition"])
@@ -63,9 +63,9 @@ class Trend:
 
 
 def follow(look: Look, wait: Callable[[], None], *, members: bool, json: bool) -> None:
-    """Show what `look` finds until Ctrl-C; a look that fails is told, and followed by others.
+    """Show the result of `look` until Ctrl-C; a later failure is shown and `look` retried.
 
-    Raises  CommandFailed if already the first one fails
+    Raises  CommandFailed if the first `look` fails
     """
     trend = Trend()
     described = look()
@@ -85,7 +85,7 @@ def follow(look: Look, wait: Callable[[], None], *, members: bool, json: bool) -
 
 @contextmanager
 def _shown(*, members: bool, json: bool) -> Iterator[Show]:
-    """In place on a terminal; elsewhere one after the other, as JSON a line each."""
+    """Refresh in place on a terminal; print one description after the other elsewhere."""
     if json or not sys.stdout.isatty():
         yield lambda described, trouble: _show_next(described, trouble, members=members, json=json)
         return

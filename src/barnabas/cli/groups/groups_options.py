@@ -1,4 +1,4 @@
-"""The options that the commands about groups share."""
+"""Options shared by the `groups` commands."""
 
 from typing import Annotated
 
@@ -9,14 +9,14 @@ from barnabas.cli.options import check_topics
 
 
 def check_groups(names: list[str]) -> list[str]:
-    """Each name once. Raises Misused if one is empty, as an unset shell variable is."""
+    """The distinct names. Raises Misused for an empty one, such as an unset shell variable."""
     if not all(names):
-        raise Misused("the name of the group is empty; give one")
+        raise Misused("group id is empty")
     return list(dict.fromkeys(names))
 
 
 Groups = Annotated[
-    list[str], typer.Argument(metavar="GROUP...", help="The groups.", callback=check_groups)
+    list[str], typer.Argument(metavar="GROUP...", help="Group ids.", callback=check_groups)
 ]
 Topics = Annotated[
     list[str] | None,
@@ -24,8 +24,8 @@ Topics = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:0,1]",
-        help="A topic, or some of its partitions; may be repeated.",
+        help="A topic, or some of its partitions; repeatable.",
         callback=check_topics,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -13,10 +13,10 @@ from kio.schema.offset_delete.v0.request import (
 )
 
 from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.admin.admin_requests import Outcome, by_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient, ask_cluster, refusal
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 

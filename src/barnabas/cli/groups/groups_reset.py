@@ -1,6 +1,6 @@
-"""Where the offsets of a group shall be: decided from where they are and what the logs hold.
+"""The new offsets of a group, decided from its committed offsets and the logs' offsets.
 
-Scenarios, ranges and files are those of Kafka's own tool.
+Scenarios, clamping and files are those of Kafka's `kafka-consumer-groups`.
 """
 
 import csv
@@ -11,8 +11,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.reassign.reassign_plan import Partition
 
 
 class Where(Enum):
@@ -29,24 +29,24 @@ class Where(Enum):
 
 
 class Scenario(NamedTuple):
-    """Where to; `value` is a timestamp in ms, a distance or an offset, where it takes one."""
+    """The target; `value` is its timestamp in ms, distance or offset, if it needs one."""
 
     where: Where
     value: int = 0
 
 
-class Logs(NamedTuple):
-    """What the leaders told of the partitions, and where the scenario's time begins in each."""
+class LogOffsets(NamedTuple):
+    """Offsets returned by the leaders; `since` is the first at or after the scenario's time."""
 
-    earliest: Mapping[Partition, int]
-    latest: Mapping[Partition, int]
-    since: Mapping[Partition, int] = {}
+    earliest: Mapping[TopicPartition, int]
+    latest: Mapping[TopicPartition, int]
+    since: Mapping[TopicPartition, int] = {}
 
 
 class Change(NamedTuple):
-    """One offset that shall be another, and why it is not quite what was asked for."""
+    """The old and new offset of one partition; `note` says why it differs from the request."""
 
-    partition: Partition
+    partition: TopicPartition
     before: int | None
     after: int
     note: str | None = None
@@ -69,19 +69,19 @@ _FIELDS: Final = 3  # topic, partition, offset; with a group in front one more
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration, of days and smaller units. Raises Misused."""
+    """Milliseconds of an ISO 8601 duration in days and smaller units. Raises Misused."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise Misused(f"--by-duration {text}: expected a duration as P7D, PT1H30M or P1DT12H")
+        raise Misused(f"--by-duration {text}: expected a duration such as P7D, PT1H30M or P1DT12H")
     given = {unit: float(amount) for unit, amount in match.groupdict().items() if amount}
     try:
         return round(timedelta(**given).total_seconds() * _MS_PER_S)
     except OverflowError:
-        raise Misused(f"--by-duration {text}: that is longer than there is time") from None
+        raise Misused(f"--by-duration {text}: duration is out of range") from None
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:
-    """The partitions of each topic that is named as TOPIC or TOPIC:0,1; none means all of them."""
+    """The partitions of each topic given as TOPIC or TOPIC:0,1; an empty list means all."""
     chosen: dict[str, list[int]] = {}
     for text in texts:
         match = _TOPIC.fullmatch(text)
@@ -89,7 +89,7 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:
             raise Misused(f"--topic {text}: expected TOPIC or TOPIC:0,1")
         numbers = [int(number) for number in (match["numbers"] or "").split(",") if number]
         before = chosen.get(match["topic"], numbers)
-        # Once all were asked for, no list makes them fewer.
+        # A list of partitions does not narrow a topic that was given as a whole.
         all_of_them = not (before and numbers)
         chosen[match["topic"]] = [] if all_of_them else list(dict.fromkeys([*before, *numbers]))
     return chosen
@@ -97,13 +97,13 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:
 
 def parse_plan_file(
     text: str, groups: Sequence[str], source: str
-) -> dict[str, dict[Partition, int]]:
-    """The offsets that a file gives each of these groups.
+) -> dict[str, dict[TopicPartition, int]]:
+    """The offsets of each of `groups` in a plan file.
 
-    A line is `topic,partition,offset`, for one group, or `group,topic,partition,offset`.
+    A line is `group,topic,partition,offset`, or `topic,partition,offset` for a single group.
     Raises  CommandFailed if a line is neither, or a group has no line
     """
-    plan: dict[str, dict[Partition, int]] = {}
+    plan: dict[str, dict[TopicPartition, int]] = {}
     for number, line in enumerate(csv.reader(io.StringIO(text)), 1):
         fields = [field.strip() for field in line]
         if not any(fields):
@@ -115,7 +115,7 @@ def parse_plan_file(
             either = " or ".join(filter(None, [expected, "group,topic,partition,offset"]))
             raise CommandFailed(f"{source}, line {number}: expected {either}")
         group, topic, partition, offset = fields
-        plan.setdefault(group, {})[Partition(topic, int(partition))] = int(offset)
+        plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
     for group in groups:
         if group not in plan:
             raise CommandFailed(f"{source} has no offsets for group {group}")
@@ -123,7 +123,7 @@ def parse_plan_file(
 
 
 def format_plan_file(changes: Mapping[str, Sequence[Change]]) -> str:
-    """The file that `parse_plan_file` reads; with a column for the group if there are several."""
+    """A file for `parse_plan_file`, with a group column if there are several groups."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group, each in changes.items():
@@ -134,20 +134,21 @@ def format_plan_file(changes: Mapping[str, Sequence[Change]]) -> str:
 
 def decide_changes(
     scenario: Scenario,
-    partitions: Iterable[Partition],
-    committed: Mapping[Partition, int],
-    logs: Logs,
-    requested: Mapping[Partition, int] | None = None,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    logs: LogOffsets,
+    requested: Mapping[TopicPartition, int] | None = None,
 ) -> list[Change]:
-    """What becomes of each partition's offset; `requested` is what a file asks for.
+    """The change of each partition's offset; `requested` are the offsets of a plan file.
 
-    Raises  CommandFailed if a log's offsets are not known, or there is nothing to shift
+    Raises  CommandFailed if a log's offsets are unknown, or there is no offset to shift
     """
     changes = []
     for partition in sorted(partitions):
         if partition not in logs.earliest or partition not in logs.latest:
             raise CommandFailed(
-                f"no leader tells the offsets of {partition}; `barnabas topics describe` shows why"
+                f"the offsets of {partition} are unknown: its leader does not answer;"
+                " see `barnabas topics describe`"
             )
         before = committed.get(partition)
         wanted = (requested or {}).get(partition, scenario.value)
@@ -157,7 +158,7 @@ def decide_changes(
 
 
 def _decide(
-    where: Where, wanted: int, partition: Partition, before: int | None, logs: Logs
+    where: Where, wanted: int, partition: TopicPartition, before: int | None, logs: LogOffsets
 ) -> tuple[int, str | None]:
     earliest, latest = logs.earliest[partition], logs.latest[partition]
     match where:
@@ -166,13 +167,13 @@ def _decide(
         case Where.LATEST:
             return latest, None
         case Where.CURRENT:
-            return (latest, "none was committed: the end") if before is None else (before, None)
+            return (latest, "no committed offset: log end") if before is None else (before, None)
         case Where.DATETIME | Where.DURATION:
             since = logs.since.get(partition)
-            return (latest, "no record is that late: the end") if since is None else (since, None)
+            return (latest, "no later record: log end") if since is None else (since, None)
         case Where.SHIFT:
             if before is None:
-                raise CommandFailed(f"{partition} has no committed offset that could be shifted")
+                raise CommandFailed(f"{partition} has no committed offset to shift")
             return _clamped(before + wanted, earliest, latest)
         case Where.OFFSET | Where.FILE:
             return _clamped(wanted, earliest, latest)
@@ -180,7 +181,7 @@ def _decide(
 
 def _clamped(offset: int, earliest: int, latest: int) -> tuple[int, str | None]:
     if offset > latest:
-        return latest, f"{offset} is beyond the end"
+        return latest, f"{offset} is after the log end"
     if offset < earliest:
-        return earliest, f"{offset} is before the beginning"
+        return earliest, f"{offset} is before the log start"
     return offset, None

@@ -1,4 +1,4 @@
-"""`barnabas groups reset-offsets`: shows where offsets would be, and puts them there if told to."""
+"""`barnabas groups reset-offsets`: show the new offsets, and commit them with --execute."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.groups.groups_options import Groups, Topics
 from barnabas.cli.groups.groups_reset import (
     Change,
-    Logs,
+    LogOffsets,
     Scenario,
     Where,
     decide_changes,
@@ -24,8 +24,8 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties
 from barnabas.cli.show import counted, show_json, show_table
 
 if TYPE_CHECKING:
+    from barnabas.base.ids import TopicPartition
     from barnabas.cli.groups.groups_admin import GroupAdmin
-    from barnabas.cli.reassign.reassign_plan import Partition
 
 Changes = Mapping[str, Sequence[Change]]
 
@@ -34,40 +34,44 @@ def reset_offsets(
     groups: Groups,
     topic: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that the group has offsets for.")
+        bool, typer.Option("--all-topics", help="All topics with committed offsets.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The beginning.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Log end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="Where it is; the end where it is nowhere.")
+        bool, typer.Option("--to-current", help="Committed offset; log end if there is none.")
     ] = False,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", metavar="TIME", help="2026-01-31T12:00:00Z.")
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="First record at or after TIME."),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="So long ago.")
+        str | None,
+        typer.Option("--by-duration", metavar="PnDTnHnMnS", help="First record since then."),
     ] = None,
     shift_by: Annotated[
         int | None,
-        typer.Option("--shift-by", help="So many further; -N back."),
+        typer.Option("--shift-by", help="N records forward, or -N back."),
     ] = None,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="This one.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="This offset.")
+    ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="CSV", help="Lines of topic,partition,offset."),
+        typer.Option("--from-file", metavar="CSV", help="File of topic,partition,offset."),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would change; the default.")
+        bool, typer.Option("--dry-run", help="Only show the changes; the default.")
     ] = False,
     export: Annotated[
-        bool, typer.Option("--export", help="Print the new offsets as --from-file takes them.")
+        bool, typer.Option("--export", help="Print the new offsets as CSV for --from-file.")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Move the offsets of a group without members: where to is shown, --execute does it.
+    """Reset the offsets of groups without members. Shows the changes; --execute commits them.
 
     \b
     Examples:
@@ -91,9 +95,9 @@ def reset_offsets(
         }
     )
     if execute and dry_run:
-        raise Misused("give either --dry-run or --execute")
+        raise Misused("specify either --dry-run or --execute")
     if export and json:
-        raise Misused("give either --export or --json")
+        raise Misused("specify either --export or --json")
     wanted = _scope(scenario, topic, all_topics=all_topics)
     requested = _read(from_file, groups) if from_file is not None else {}
 
@@ -110,19 +114,19 @@ def reset_offsets(
             if each:
                 client.commit(name, {change.partition: change.after for change in each})
     _show(changes, export=export, json=json)
-    _tell(changes, executed=execute)
+    _summarize(changes, executed=execute)
 
 
 def _scenario(given: Mapping[Where, object]) -> Scenario:
-    """The one scenario of those that is given. Raises Misused if that is not one."""
+    """The given scenario. Raises Misused unless there is exactly one."""
     chosen = [(where, value) for where, value in given.items() if value is not None]
     if len(chosen) != 1:
-        raise Misused(f"give one of {', '.join(where.value for where in given)}")
+        raise Misused(f"specify one of {', '.join(where.value for where in given)}")
     where, value = chosen[0]
-    # To brokers a time before 1970 is no time: -1 and -2 are the end and the beginning.
+    # ListOffsets has no timestamps before 1970: -1 and -2 mean the log end and the log start.
     match where:
         case Where.DATETIME:
-            from barnabas.cli.io.start_positions import parse_moment
+            from barnabas.cli.options import parse_moment
 
             return Scenario(where, max(0, parse_moment(str(value), "--to-datetime ")))
         case Where.DURATION:
@@ -137,34 +141,34 @@ def _scenario(given: Mapping[Where, object]) -> Scenario:
 def _scope(
     scenario: Scenario, topics: list[str] | None, *, all_topics: bool
 ) -> dict[str, list[int]] | None:
-    """The topics named, None for all that the group has offsets for, or that a file names."""
+    """The given topics; None for all with committed offsets, or those of a plan file."""
     if scenario.where is Where.FILE:
         if topics:
-            raise Misused("--from-file names the partitions itself; leave out --topic")
+            raise Misused("--topic cannot be used with --from-file, which lists the partitions")
         return None
     if bool(topics) == all_topics:
-        raise Misused("give either --topic TOPIC[:0,1] or --all-topics")
+        raise Misused("specify either --topic TOPIC[:0,1] or --all-topics")
     return parse_topics(topics) if topics else None
 
 
-def _read(file: Path, groups: Sequence[str]) -> "dict[str, dict[Partition, int]]":
+def _read(file: Path, groups: Sequence[str]) -> "dict[str, dict[TopicPartition, int]]":
     try:
         text = file.read_text()
     except OSError as error:
         raise Misused(f"--from-file {file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CommandFailed(f"{file} is not text") from None
+        raise CommandFailed(f"{file}: not UTF-8 text") from None
     return parse_plan_file(text, groups, str(file))
 
 
 def _check(client: "GroupAdmin", groups: Sequence[str]) -> None:
-    """Raises CommandFailed if one has members, before any is touched; one may be new."""
+    """Raises CommandFailed if a group has members; a group need not exist yet."""
     from barnabas.cli.groups.groups_admin import check_is_empty
 
     for name in groups:
         group = client.described(name)
         if group is None:
-            _note(f"there is no group {name} yet; committing offsets for it creates it")
+            _note(f"group {name} does not exist; committing offsets creates it")
         else:
             check_is_empty(group, "reset")
 
@@ -174,7 +178,7 @@ def _decide(
     name: str,
     scenario: Scenario,
     wanted: dict[str, list[int]] | None,
-    requested: "dict[Partition, int] | None",
+    requested: "dict[TopicPartition, int] | None",
 ) -> list[Change]:
     committed = client.committed(name)
     if requested is not None:
@@ -184,15 +188,15 @@ def _decide(
     else:
         partitions = [each for each in committed if client.exists(each)]
         for gone in sorted(set(committed) - set(partitions)):
-            _note(f"{gone} is no longer there; its offset stays")
+            _note(f"{gone} no longer exists; its offset is left unchanged")
     since = {}
     if scenario.where in (Where.DATETIME, Where.DURATION):
         since = client.since(partitions, scenario.value)
-    logs = Logs(client.earliest(partitions), client.latest(partitions), since)
+    logs = LogOffsets(client.earliest(partitions), client.latest(partitions), since)
     return decide_changes(scenario, partitions, committed, logs, requested)
 
 
-def _by_topic(partitions: "Mapping[Partition, int]") -> dict[str, list[int]]:
+def _by_topic(partitions: "Mapping[TopicPartition, int]") -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic, number in partitions:
         found.setdefault(topic, []).append(number)
@@ -225,16 +229,16 @@ def _show(changes: Changes, *, export: bool, json: bool) -> None:
         show_table(shown, [[row[column] for column in shown] for row in rows])
 
 
-def _tell(changes: Changes, *, executed: bool) -> None:
+def _summarize(changes: Changes, *, executed: bool) -> None:
     number = sum(map(len, changes.values()))
     moved = sum(change.before != change.after for each in changes.values() for change in each)
     offsets = counted(number, "offset")
     if not number:
-        _note("there are no offsets to reset")
+        _note("no offsets to reset")
     elif executed:
         _note(f"committed {offsets}, {moved} of them changed")
     else:
-        _note(f"{moved} of {offsets} would change; nothing was done: --execute does it")
+        _note(f"dry run: {moved} of {offsets} would change; use --execute to commit them")
 
 
 def _note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`barnabas consume`: print what is in a topic, without a consumer group and without commits."""
+"""`barnabas consume`: print the messages of a topic, without a consumer group or commits."""
 
 import sys
 from typing import Annotated
@@ -26,23 +26,23 @@ def consume(
             "--from",
             "-o",
             metavar="WHERE",
-            help="beginning (or earliest), end (or latest), OFFSET, -COUNT from the end, s@TIME to"
-            " begin or e@TIME to stop; TIME is in ms since 1970 or ISO 8601. Begins at the"
-            " beginning without it.",
+            help="Start at beginning (or earliest), end (or latest), OFFSET, -COUNT from the end or"
+            " s@TIME; stop at e@TIME. TIME is milliseconds since 1970 or ISO 8601. Default:"
+            " beginning.",
         ),
     ] = None,
     partitions: Annotated[
         list[str] | None,
-        typer.Option("--partition", "-p", metavar="N[,N|N-M]", help="All without it."),
+        typer.Option("--partition", "-p", metavar="N[,N|N-M]", help="Partitions; default: all."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")
+        int | None, typer.Option("--count", "-c", min=1, help="Exit after this many messages.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="At the end wait for more, until Ctrl-C.")
+        bool, typer.Option("--follow", "-F", help="Wait for new messages until Ctrl-C.")
     ] = False,
     exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the end; what it does without --follow.")
+        bool, typer.Option("--exit", "-e", help="Exit at the end; the default without --follow.")
     ] = False,
     format_string: Annotated[
         str | None,
@@ -50,39 +50,40 @@ def consume(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="%s value %S its length %R the same in 4 bytes %k key %K its length %t topic"
-            " %p partition %o offset %T timestamp %h headers %%, and \\n \\r \\t \\xHH \\0.",
+            help="%s value, %S value length, %R value length as 4 bytes, %k key, %K key length,"
+            " %t topic, %p partition, %o offset, %T timestamp, %h headers, %%;"
+            " escapes \\n \\r \\t \\xHH \\0.",
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", "-J", help="One JSON envelope a line, as kcat's.")
+        bool, typer.Option("--json", "-J", help="One JSON envelope per line, as kcat -J.")
     ] = False,
     fields: Annotated[
         str | None,
         typer.Option(
             "--print",
             metavar="FIELD[,...]",
-            help="In front of the value: topic, partition, offset, timestamp (in ms), time (the"
-            " same as ISO 8601), key, headers.",
+            help="Fields before the value: topic, partition, offset, timestamp (milliseconds),"
+            " time (ISO 8601), key, headers.",
         ),
     ] = None,
     key_delimiter: Annotated[
         str | None,
-        typer.Option("-K", metavar="DELIM", help="Print the key and DELIM in front of the value."),
+        typer.Option("-K", metavar="DELIM", help="Print the key and DELIM before the value."),
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("-D", metavar="DELIM", help="What is printed behind each message.")
+        str, typer.Option("-D", metavar="DELIM", help="Message delimiter.")
     ] = "\\n",
     print_null: Annotated[
-        bool, typer.Option("-Z", help="Print NULL for a missing key or value, else nothing.")
+        bool, typer.Option("-Z", help="Print NULL for null keys and values.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Print the messages of a topic: those that are there, or with --follow also those to come.
+    """Print the messages of a topic up to its end; --follow waits for new ones.
 
-    Values are written as they are, byte by byte. Nothing is committed: consume belongs to no
-    consumer group, and begins where -o says.
+    Values are written byte for byte. consume joins no consumer group and commits no offsets: it
+    always starts where -o says.
 
     \b
     Examples:
@@ -92,15 +93,15 @@ def consume(
       barnabas consume orders -o s@2026-01-31T12:00:00Z -o e@2026-01-31T13:00:00Z -J
     """
     if follow and exit_at_end:
-        raise Misused("--follow and -e contradict each other; leave one out")
+        raise Misused("specify either --follow or --exit")
     to_bytes = _choose_format(format_string, json, fields, key_delimiter, delimiter, print_null)
     positions = parse_positions(offsets or ())
     wanted = parse_partitions(partitions or ())
 
     from barnabas.cli.client import Cluster
-    from barnabas.cli.io.partition_reader import Reader
+    from barnabas.cli.io.partition_reader import PartitionReader
 
-    reader = Reader(Cluster(bootstrap, properties), topic, wanted, positions, follow)
+    reader = PartitionReader(Cluster(bootstrap, properties), topic, wanted, positions, follow)
     output, left = sys.stdout.buffer, count
     try:
         for messages in reader.batches():
@@ -124,7 +125,7 @@ def _choose_format(
 ) -> Format:
     null = b"NULL" if print_null else b""
     if sum((format_string is not None, json, fields is not None)) > 1:
-        raise Misused("-f, -J and --print are three ways to print; choose one")
+        raise Misused("specify only one of --format, --json and --print")
     if json:
         return json_envelope
     if format_string is not None:

@@ -1,4 +1,4 @@
-"""Splits a stream of bytes at a delimiter, keeping no more of it than one message."""
+"""Delimited messages of a byte stream; buffers one message at most."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -9,20 +9,20 @@ _CHUNK = 64 * 1024
 
 
 class Stream(Protocol):
-    """Gives what has arrived, `size` bytes at most; nothing at its end."""
+    """A stream whose `read1` returns available bytes, at most `size`; empty at its end."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 def split(stream: Stream, delimiter: bytes, max_size: int) -> Iterator[bytes]:
-    """The pieces between delimiters, each as soon as it is there; the last needs no delimiter.
+    """Yield each message as soon as its delimiter arrives; the last needs none.
 
-    Raises  CommandFailed at a piece longer than `max_size`, after all before it have been given
+    Raises  CommandFailed at a message longer than `max_size`, after yielding those before it
     """
     tail = bytearray()
     number = 1
     while chunk := stream.read1(_CHUNK):
-        # Only what is new, and what may be the beginning of a delimiter, is searched again.
+        # Search only the new bytes, and a possible start of the delimiter before them.
         searched = max(0, len(tail) - len(delimiter) + 1)
         tail += chunk
         if tail.find(delimiter, searched) >= 0:
@@ -32,8 +32,8 @@ def split(stream: Stream, delimiter: bytes, max_size: int) -> Iterator[bytes]:
             tail = bytearray(rest)
         if len(tail) > max_size:
             raise CommandFailed(
-                f"message {number} is longer than {max_size} bytes; if it is one message,"
-                " allow it with -X message.max.bytes=BYTES, else choose its delimiter with -D"
+                f"message {number} is larger than {max_size} bytes; raise the limit with"
+                " -X message.max.bytes=BYTES, or set another delimiter with -D"
             )
     if tail:
         yield bytes(tail)

@@ -1,4 +1,4 @@
-"""How a consumed message becomes bytes: kcat's format strings, and its JSON envelope."""
+"""Formats of consumed messages: kcat's format strings and JSON envelope."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _TIMESTAMP_TYPES: Final = {1: "create", 2: "logappend"}
 
 
 class Message(Protocol):
-    """What formats need of the Kafka client's message."""
+    """The part of confluent_kafka's Message that formats use."""
 
     def topic(self) -> str | None: ...
     def partition(self) -> int | None: ...
@@ -36,7 +36,7 @@ Format = Callable[[Message], bytes]
 def unescape(text: str) -> bytes:
     r"""The bytes that \n \r \t \xHH and \NNN (octal after 0, else decimal) stand for.
 
-    Any other character behind a backslash stands for itself, as in kcat.
+    Any other character after a backslash stands for itself, as in kcat.
     """
     return _ESCAPE.sub(_unescape_one, text.encode("utf-8", "surrogateescape"))
 
@@ -51,11 +51,11 @@ def _unescape_one(match: re.Match[bytes]) -> bytes:
 
 
 def compile_format(text: str, null: bytes = b"") -> Format:
-    """A function from message to bytes for one of kcat's format strings.
+    """The function from message to bytes of one kcat format string.
 
-    `null` is printed for a missing key, value or header value.
+    `null` is printed for a null key or value.
 
-    Raises  Misused if a % is followed by what is no formatter
+    Raises  Misused for an unknown formatter after %
     """
     tokens = _tokens(null)
     pieces: list[Format] = []
@@ -65,7 +65,7 @@ def compile_format(text: str, null: bytes = b"") -> Format:
         elif percent and name in tokens:
             pieces.append(tokens[name])
         else:
-            raise Misused(f"-f: there is no formatter %{name}; there are %{' %'.join(tokens)}")
+            raise Misused(f"-f: unknown formatter %{name}; expected one of %{' %'.join(tokens)}")
     return lambda message: b"".join([piece(message) for piece in pieces])
 
 
@@ -98,7 +98,7 @@ def _length(data: bytes | None) -> int:
 
 
 def _headers(headers: Headers) -> bytes:
-    """`name=value` separated by commas; NULL for a missing value, whatever is printed elsewhere."""
+    """`name=value` separated by commas; NULL for a null value, as kcat prints it."""
     return b",".join(
         name.encode("utf-8", "surrogateescape") + b"=" + _or_null(value, b"NULL")
         for name, value in headers
@@ -106,7 +106,7 @@ def _headers(headers: Headers) -> bytes:
 
 
 def _fields(tokens: Mapping[str, Format]) -> Mapping[str, Format]:
-    """What --print knows: the tokens by name, and the time as people write it."""
+    """The fields of --print: formatters by name, and the timestamp as ISO 8601."""
     return {
         "topic": tokens["t"],
         "partition": tokens["p"],
@@ -119,20 +119,20 @@ def _fields(tokens: Mapping[str, Format]) -> Mapping[str, Format]:
 
 
 def compile_fields(fields: Iterable[str], separator: bytes, end: bytes, null: bytes) -> Format:
-    """The named fields, then the value, with `separator` between and `end` behind."""
+    """The fields, then the value, separated by `separator` and followed by `end`."""
     tokens = _tokens(null)
     known = _fields(tokens)
     pieces: list[Format] = []
     for field in fields:
         if field not in known:
-            raise Misused(f"--print {field}: there is no such field; there are {', '.join(known)}")
+            raise Misused(f"--print {field}: unknown field; expected {', '.join(known)}")
         pieces += (known[field], _constant(separator))
     pieces += (tokens["s"], _constant(end))
     return lambda message: b"".join([piece(message) for piece in pieces])
 
 
 def json_envelope(message: Message) -> bytes:
-    """kcat's envelope on one line; what is no UTF-8 is base64, and a field beside it says so."""
+    """kcat's envelope on one line; data that is not UTF-8 is base64, marked by `*_encoding`."""
     envelope: dict[str, object] = {
         "topic": message.topic(),
         "partition": message.partition(),

@@ -1,4 +1,4 @@
-"""Sends messages to one topic with bounded memory, and counts what the broker confirmed."""
+"""A producer for one topic with bounded memory, which counts delivered messages."""
 
 import sys
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,7 @@ from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.show import counted
 
 _SETTINGS: Final[dict[str, object]] = {
-    # As the Java client places keys, so that both put the same key into the same partition.
+    # The Java client's partitioner: both put the same key into the same partition.
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": 65536,
     "message.timeout.ms": 30_000,
@@ -30,8 +30,8 @@ _WAIT_S: Final = 0.1
 _PROGRESS_MS: Final = 1000
 
 
-class Shape(NamedTuple):
-    """What messages have beside their payload."""
+class MessageSettings(NamedTuple):
+    """Key, headers, partition and timestamp of the messages to send."""
 
     key: bytes | None
     key_delimiter: bytes | None
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     empty_is_null: bool
 
     def split(self, payload: bytes) -> tuple[bytes | None, bytes | None]:
-        """Key and value: without a delimiter in it, a payload is all value."""
+        """Key and value of a payload; one without the key delimiter is all value."""
         key: bytes | None = self.key
         value: bytes | None = payload
         if self.key_delimiter is not None and self.key_delimiter in payload:
@@ -52,22 +52,28 @@ class Shape(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """How many messages one partition got, and at which offsets (-1 without acks)."""
+    """Messages delivered to one partition and their offsets (-1 without acks)."""
 
     messages: int
     first_offset: int
     last_offset: int
 
 
-class Sender:
-    """A producer for one topic. At most 64 MiB wait to be sent; `send` waits when they do."""
+class MessageSender:
+    """A producer for one topic. `send` blocks while 64 MiB are buffered."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, shape: Shape, codec: str, acks: str, create: bool
+        self,
+        cluster: Cluster,
+        topic: str,
+        shape: MessageSettings,
+        codec: str,
+        acks: str,
+        create: bool,
     ) -> None:
-        """Reach the topic.
+        """Connect and look up the topic.
 
-        Raises  CommandFailed if it, the partition or whoever leads that is not there
+        Raises  CommandFailed if the topic or the partition does not exist or has no leader
         """
         self._cluster = cluster
         self._topic = topic
@@ -84,7 +90,7 @@ class Sender:
             remedy = f"; create it with `barnabas topics create {topic}` or --create"
             found = find_topic(metadata, topic, remedy)
             chosen = check_partitions(found, [] if shape.partition < 0 else [shape.partition])
-            # While some are led, messages may be for those.
+            # If some partitions have leaders, messages may go to those.
             if all(without_leader(metadata, topic, [each]) for each in chosen):
                 await_leaders(self._producer, metadata, topic, chosen)
         self.sent = 0
@@ -96,7 +102,7 @@ class Sender:
         self._shown_ms = 0
 
     def send(self, payload: bytes) -> None:
-        """Hand one message to the producer. Raises CommandFailed if it can never be sent."""
+        """Queue one message. Raises CommandFailed if it can never be sent."""
         key, value = self._shape.split(payload)
         while True:
             try:
@@ -118,7 +124,7 @@ class Sender:
         self._producer.poll(0)
 
     def finish(self) -> None:
-        """Wait until every message is delivered or given up (after message.timeout.ms)."""
+        """Wait until every message is delivered or has failed (after message.timeout.ms)."""
         while self._producer.flush(_WAIT_S):
             pass
 
@@ -130,7 +136,7 @@ class Sender:
         return text
 
     def hint(self) -> str:
-        """What would help after a failure, as far as the topic tells; empty if nothing is known."""
+        """A remedy for the first failure, to append to the error; empty if none is known."""
         error = self._first_error
         if error is not None and error.code() == KafkaError._MSG_TIMED_OUT:
             return self._hint_at_leaders()
@@ -144,7 +150,7 @@ class Sender:
             return ""
         if "compact" not in (configs["cleanup.policy"].value or ""):
             return ""
-        return f"; topic {self._topic} is compacted: each message needs a key; see -K and -k"
+        return f"; topic {self._topic} is compacted: every message needs a key (-k or -K)"
 
     def _hint_at_leaders(self) -> str:
         try:
@@ -168,7 +174,7 @@ class Sender:
         }
 
     def show_progress(self, clock: Clock) -> None:
-        """Tell on stderr, once a second, how far it has got."""
+        """Print progress on stderr, once a second."""
         if clock.now_ms() - self._shown_ms >= _PROGRESS_MS:
             if self._shown_ms:
                 print(f"\r\x1b[K{self.report()} ...", end="", file=sys.stderr, flush=True)
@@ -177,8 +183,8 @@ class Sender:
     def _refuse(self, error: KafkaError, size: int) -> None:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             raise CommandFailed(
-                f"message {self.sent + 1} of {size} bytes is too large;"
-                " -X message.max.bytes=BYTES, and the topic's max.message.bytes, allow more"
+                f"message {self.sent + 1} of {size} bytes is too large; raise"
+                " -X message.max.bytes=BYTES and the topic's max.message.bytes"
             )
         fail(error, f"message {self.sent + 1}")
 

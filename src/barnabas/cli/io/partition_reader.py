@@ -1,4 +1,4 @@
-"""Reads some partitions from chosen offsets on, to where they ended at the start or for ever."""
+"""A consumer of assigned partitions, from given offsets to the current end, or forever."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,20 +16,20 @@ from barnabas.cli.client import (
     without_leader,
 )
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.cli.io.start_positions import Kind, Positions, start_offset
+from barnabas.cli.io.start_positions import Positions, StartKind, start_offset
 
 _SETTINGS: Final[Mapping[str, object]] = {
-    # The client insists on a group's name; partitions are assigned, so no group comes to be.
+    # The client requires a group id; no group is created, since partitions are assigned.
     "group.id": "barnabas-consume",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    # Damage on the way or on the broker's disk is to be an error, never something to print.
+    # Corruption on the network or on the broker's disk is an error, never printed.
     "check.crcs": True,
 }
 _TIMEOUT_S: Final = 10.0
 _ATTEMPTS: Final = 50
-# What a leader says that was elected a moment ago.
+# Errors of a leader that was elected a moment ago.
 _NOT_YET: Final = (
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -37,18 +37,18 @@ _NOT_YET: Final = (
 )
 _BATCH: Final = 1000
 _WAIT_S: Final = 0.5
-_PATIENCE: Final = 10  # waits without a message, while no broker is there, before giving up
+_PATIENCE: Final = 10  # polls without a message before checking that the cluster is up
 
 
-class Range(NamedTuple):
-    """The offsets [start, stop) of one partition; without a stop, all that will ever come."""
+class ReadRange(NamedTuple):
+    """The offsets [start, stop) of one partition; unbounded if `stop` is None."""
 
     start: int
     stop: int | None
 
 
-class Reader:
-    """The messages of some partitions of one topic, in the order of each partition."""
+class PartitionReader:
+    """Reads some partitions of one topic, each in order."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Reader:
         positions: Positions,
         follow: bool,
     ) -> None:
-        """Reach the topic and find its offsets; nothing is read yet.
+        """Connect and look up the offsets; reads no messages yet.
 
-        Raises  CommandFailed if topic, partition, its leader or offset is not there
+        Raises  CommandFailed if topic, partition or offset does not exist, or has no leader
         """
         self._cluster = cluster
         self._topic = topic
@@ -72,7 +72,7 @@ class Reader:
         self._open = _find_ranges(self._consumer, topic, chosen, positions, follow)
 
     def batches(self) -> Iterator[list[Message]]:
-        """Messages as they arrive, some at a time; ends when every range has been read."""
+        """Yield messages as they arrive, until every range has been read."""
         partitions = [
             TopicPartition(self._topic, partition, span.start)
             for partition, span in self._open.items()
@@ -89,12 +89,12 @@ class Reader:
             try:
                 wanted.extend(message for message in received if self._is_wanted(message))
             finally:
-                # What came before an error was read well.
+                # Messages before an error are valid.
                 if wanted:
                     yield wanted
 
     def _receive(self) -> list[Message]:
-        """What is there; waits for a first message, never for more of them."""
+        """Wait for a first message; return it with all others already received."""
         first = self._consumer.poll(_WAIT_S)
         return [] if first is None else [first, *self._consumer.consume(_BATCH, 0)]
 
@@ -102,7 +102,7 @@ class Reader:
         self._consumer.close()
 
     def _is_wanted(self, message: Message) -> bool:
-        """Whether the message lies in its partition's range, which ends once it is passed."""
+        """Whether the message is in its partition's range; closes a range at its end."""
         partition, offset = message.partition() or 0, message.offset() or 0
         span = self._open.get(partition)
         error = message.error()
@@ -118,7 +118,7 @@ class Reader:
 
     def _on_event(self, error: KafkaError, partition: int) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
-            # The end may come before `stop`: the last offsets can be markers, or compacted away.
+            # The end may come before `stop`: the last offsets may be control records or compacted.
             if not self._follow:
                 self._open.pop(partition, None)
         elif error.fatal() or not error.retriable():
@@ -129,32 +129,32 @@ class Reader:
             return
         if self._cluster.is_down:
             raise CommandFailed(
-                f"the brokers at {self._cluster.bootstrap} went away before all was read"
+                f"lost connection to the brokers at {self._cluster.bootstrap} before the end"
             )
-        with suppress(KafkaException):  # no answer: another look will tell
+        with suppress(KafkaException):  # no answer: checked again later
             metadata = self._consumer.list_topics(self._topic, timeout=_WAIT_S)
             missing = without_leader(metadata, self._topic, self._open)
             if missing:
-                raise CommandFailed(f"{missing}, and not all was read")
+                raise CommandFailed(f"{missing}; stopped before the end")
 
 
 def _find_ranges(
     consumer: Consumer, topic: str, partitions: list[int], positions: Positions, follow: bool
-) -> dict[int, Range]:
-    """The range of each partition that has, or may get, something to read."""
+) -> dict[int, ReadRange]:
+    """The range of each partition that has messages to read, or may get some."""
     since = _find_times(consumer, topic, partitions, positions)
-    ranges: dict[int, Range] = {}
+    ranges: dict[int, ReadRange] = {}
     for partition in partitions:
         name = f"{topic} [{partition}]"
         earliest, latest = _watermarks(consumer, topic, partition, name)
         start = start_offset(positions.start, name, earliest, latest, since.get(partition))
         if follow or start < latest:
-            ranges[partition] = Range(start, None if follow else latest)
+            ranges[partition] = ReadRange(start, None if follow else latest)
     return ranges
 
 
 def _watermarks(consumer: Consumer, topic: str, partition: int, name: str) -> tuple[int, int]:
-    """Where a partition begins and ends; a leader that is new to it may need a moment to know."""
+    """Log start and end offset of a partition; retries while its leader is new."""
     for attempt in count(1):
         try:
             found = consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)
@@ -166,15 +166,15 @@ def _watermarks(consumer: Consumer, topic: str, partition: int, name: str) -> tu
         else:
             break
     if found is None:
-        raise CommandFailed(f"{name}: the broker did not tell its offsets")
+        raise CommandFailed(f"{name}: the broker did not return the offsets")
     return found
 
 
 def _find_times(
     consumer: Consumer, topic: str, partitions: list[int], positions: Positions
 ) -> dict[int, int]:
-    """Where the time to begin at is first reached, for the partitions that reach it."""
-    if positions.start.kind is not Kind.SINCE:
+    """The offset of the first message at or after the start time, by partition."""
+    if positions.start.kind is not StartKind.SINCE:
         return {}
     asked = [TopicPartition(topic, partition, positions.start.value) for partition in partitions]
     try:

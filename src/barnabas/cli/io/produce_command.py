@@ -1,4 +1,4 @@
-"""`barnabas produce`: send lines, files or arguments to a topic, and tell what was delivered."""
+"""`barnabas produce`: send lines, files or arguments to a topic."""
 
 import sys
 from collections.abc import Iterator
@@ -19,14 +19,15 @@ from barnabas.cli.options import (
     Properties,
     Topic,
     parse_pairs,
+    parse_time,
 )
-from barnabas.cli.show import parse_time, show_json
+from barnabas.cli.show import show_json
 
 _STDIN: Final = Path("-")
 _DEFAULT_MAX_SIZE: Final = "1000000"  # librdkafka's message.max.bytes
 
 
-class Codec(StrEnum):
+class CompressionType(StrEnum):
     none = "none"
     gzip = "gzip"
     snappy = "snappy"
@@ -44,67 +45,70 @@ def produce(
     topic: Topic,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MESSAGE]...", help="Messages; stdin is read without any."),
+        typer.Argument(metavar="[MESSAGE]...", help="Messages; default: read stdin."),
     ] = None,
     files: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", help="Read this file, not stdin (-); may be repeated."),
+        typer.Option("--file", "-f", help="Read this file, not stdin (-); repeatable."),
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", "-l", help="Each file, or all of stdin, is one message.")
+        bool, typer.Option("--whole", "-l", help="Send each file, or all of stdin, as one message.")
     ] = False,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all messages.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of all messages.")] = None,
     key_delimiter: Annotated[
         str | None,
-        typer.Option("-K", metavar="DELIM", help="What is before the first DELIM is the key."),
+        typer.Option("-K", metavar="DELIM", help="Text before the first DELIM is the key."),
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("-D", metavar="DELIM", help="Between messages; \\n \\t \\xHH \\0 work.")
+        str,
+        typer.Option("-D", metavar="DELIM", help="Message delimiter; escapes \\n \\t \\xHH \\0."),
     ] = "\\n",
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Message header; repeatable."),
     ] = None,
     partition: Annotated[
         int,
-        typer.Option("--partition", "-p", min=-1, max=2**31 - 1, help="-1: by the key, as Java."),
+        typer.Option("--partition", "-p", min=-1, max=2**31 - 1, help="-1: by key, as Java."),
     ] = -1,
     timestamp: Annotated[
         str | None,
-        typer.Option("--timestamp", "-t", metavar="TIME", help="In ms or ISO 8601; now without."),
+        typer.Option("--timestamp", "-t", metavar="TIME", help="Milliseconds or ISO 8601."),
     ] = None,
     empty_is_null: Annotated[
-        bool, typer.Option("-Z", help="Empty keys and values are null: -K and -Z make tombstones.")
+        bool, typer.Option("-Z", help="Send empty keys and values as null (tombstones).")
     ] = False,
-    codec: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.none,
+    codec: Annotated[CompressionType, typer.Option("--compression", "-z")] = CompressionType.none,
     acks: Annotated[
-        Acks, typer.Option("--acks", "-a", help="Who must have a message before it counts.")
+        Acks, typer.Option("--acks", "-a", help="Acknowledgements to wait for.")
     ] = Acks.all,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")
+        int | None, typer.Option("--count", "-c", min=1, help="Exit after this many messages.")
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Let the broker create the topic if it is not there.")
+        bool, typer.Option("--create", help="Let the broker create a missing topic.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No report on stderr.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no summary on stderr.")
+    ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Send messages: the lines of stdin or of files, or the arguments.
+    """Send messages: lines of stdin or of files, or the arguments.
 
-    Stops, and ends with 1, at the first message that was not delivered. With acks=all, the
-    default, a message that had to be sent again is not doubled.
+    Stops at the first message that fails, with exit code 1. With acks=all, the default, retries
+    do not duplicate messages.
 
     \b
     Examples:
       echo hello | barnabas produce orders
       barnabas produce orders 'first message' 'second message' -k customer-7
-      barnabas produce users -K : -Z < users.txt          lines are KEY:VALUE, `KEY:` deletes
+      barnabas produce users -K : -Z < users.txt          lines are KEY:VALUE; `KEY:` deletes
       barnabas produce photos --whole --file cat.jpg -H type=image/jpeg -z zstd
     """
     if values and (files or whole):
-        raise Misused("give messages as arguments or as files, not both")
+        raise Misused("specify messages either as arguments or as files")
     message_headers = [(name, _bytes(value)) for name, value in _pairs(headers)]
     timestamp_ms = parse_time(timestamp, "-t ") if timestamp is not None else 0
     separator = _delimiter(delimiter, "-D")
@@ -112,9 +116,9 @@ def produce(
     max_size = _max_size(properties)
 
     from barnabas.cli.client import Cluster
-    from barnabas.cli.io.message_sender import Sender, Shape
+    from barnabas.cli.io.message_sender import MessageSender, MessageSettings
 
-    shape = Shape(
+    shape = MessageSettings(
         None if key is None else _bytes(key),
         key_separator,
         message_headers,
@@ -122,7 +126,7 @@ def produce(
         timestamp_ms,
         empty_is_null,
     )
-    sender = Sender(Cluster(bootstrap, properties), topic, shape, codec, acks, create)
+    sender = MessageSender(Cluster(bootstrap, properties), topic, shape, codec, acks, create)
     progress = sys.stderr.isatty() and not quiet and not values and not sys.stdin.isatty()
     try:
         for payload in _payloads(values, files, whole, separator, max_size):
@@ -149,7 +153,7 @@ def _max_size(properties: list[str] | None) -> int:
 
 
 def _pairs(headers: list[str] | None) -> Iterator[tuple[str, str]]:
-    """Names with values; a name may come more than once."""
+    """Header names and values; a name may occur more than once."""
     for header in headers or ():
         yield from parse_pairs([header], "-H").items()
 
@@ -157,7 +161,7 @@ def _pairs(headers: list[str] | None) -> Iterator[tuple[str, str]]:
 def _delimiter(text: str, option: str) -> bytes:
     delimiter = unescape(text)
     if not delimiter:
-        raise Misused(f"{option}: a delimiter cannot be empty")
+        raise Misused(f"{option}: delimiter is empty")
     return delimiter
 
 

@@ -1,4 +1,4 @@
-"""What a dump of a file consists of: entries to print, and what is wrong with the file."""
+"""Entries and damage found by dumping a file, as text or JSON."""
 
 import json
 from base64 import b64encode
@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 from barnabas.cli.show import show_time
 
 
-class Entry(NamedTuple):
-    """One thing found in a file. Timestamps are in ms, keys and values of records are bytes."""
+class DumpEntry(NamedTuple):
+    """One line of a dump. Timestamps are in ms; keys and values of records are bytes."""
 
     kind: str
     fields: Mapping[str, object]
 
 
 class Damage(NamedTuple):
-    """What cannot be trusted, and where it begins; what follows it is dumped as far as it goes."""
+    """A corruption and where it begins; what follows is dumped as far as it is readable."""
 
     position: int | None
     message: str
@@ -25,14 +25,14 @@ class Damage(NamedTuple):
         return self.message if self.position is None else f"at byte {self.position}, {self.message}"
 
 
-Dump = Iterator[Entry | Damage]
+Dump = Iterator[DumpEntry | Damage]
 
-_PARTS: Final = ("record", "marker")  # lie in the batch before them
-_NULLABLE: Final = ("key", "value")  # null says something there: an absent key, a tombstone
+_PARTS: Final = ("record", "marker")  # inside the batch before them
+_NULLABLE: Final = ("key", "value")  # null is printed: no key, or a tombstone
 
 
-def entry_as_json(file: str, entry: Entry) -> str:
-    """One line of JSON; bytes that are no UTF-8 become {"base64": ...}."""
+def entry_as_json(file: str, entry: DumpEntry) -> str:
+    """One line of JSON; bytes that are not UTF-8 become {"base64": ...}."""
     fields = {"file": file, "kind": entry.kind, **entry.fields}
     return json.dumps(fields, default=_json_bytes, ensure_ascii=False)
 
@@ -46,8 +46,8 @@ def _json_bytes(data: object) -> object:
         return {"base64": b64encode(data).decode()}
 
 
-def entry_as_text(entry: Entry) -> str:
-    """The kind, then name=value for all that is there, on one line."""
+def entry_as_text(entry: DumpEntry) -> str:
+    """One line: the kind, then name=value for each field that is set."""
     indent = "  " if entry.kind in _PARTS else ""
     shown = [
         f"{name}={_show(name, value)}"

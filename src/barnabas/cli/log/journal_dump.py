@@ -1,4 +1,4 @@
-"""Dumps the journal of the embedded tree: its snapshot node by node, then change by change."""
+"""Dump of the embedded znode tree's journal: the nodes of its snapshot, then its changes."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.checksum import crc32c
-from barnabas.cli.log.dump_result import Damage, Dump, Entry
+from barnabas.cli.log.dump_result import Damage, Dump, DumpEntry
 from barnabas.znodes.embedded.journal import FORMAT, MAGIC
 
 _CHANGES: Final = {"+": "create", "=": "change", "-": "delete"}
@@ -15,34 +15,34 @@ _CHANGE: Final = ("path", "value", "owner")
 
 
 def dump_journal(path: Path) -> Dump:
-    """A line for each node of the snapshot and for each change since.
+    """One entry per node of the snapshot and per change since.
 
-    Only a bad line with a good one behind it is damage: a crash may tear the last one.
+    A bad line is damage only if a good one follows: a crash may tear the last line.
 
-    Raises  ValueError if the file is no journal
+    Raises  ValueError if the file is not a journal
     """
     lines = list(_read_lines(path.read_bytes()))
     bad = [position for position, record in lines if record is None]
     good = [(position, record) for position, record in lines if record is not None]
     if not good or good[0][1][:2] != [MAGIC, FORMAT]:
-        raise ValueError(f"it does not begin as {MAGIC} of format {FORMAT} does")
+        raise ValueError(f"not a {MAGIC} of format {FORMAT}")
     _, _, zxid, nodes = good[0][1]
-    yield Entry("snapshot", {"zxid": zxid, "nodes": nodes})
+    yield DumpEntry("snapshot", {"zxid": zxid, "nodes": nodes})
     for number, (_, record) in enumerate(good[1:]):
         if number < nodes:
-            yield Entry("node", _named(_NODE, record))
+            yield DumpEntry("node", _named(_NODE, record))
         else:
             yield from _dump_transaction(*record)
     for position in bad:
         if position < good[-1][0]:
-            yield Damage(position, "a bad line with a good one behind it")
+            yield Damage(position, "corrupt line before the end")
         else:
-            yield Entry("torn", {"position": position})
+            yield DumpEntry("torn", {"position": position})
 
 
 def _dump_transaction(zxid: int, changes: list[list[Any]]) -> Dump:
     for kind, *fields in changes:
-        yield Entry(_CHANGES[kind], {"zxid": zxid, **_named(_CHANGE, fields)})
+        yield DumpEntry(_CHANGES[kind], {"zxid": zxid, **_named(_CHANGE, fields)})
 
 
 def _named(names: tuple[str, ...], fields: list[Any]) -> dict[str, object]:
@@ -53,7 +53,7 @@ def _named(names: tuple[str, ...], fields: list[Any]) -> dict[str, object]:
 
 
 def _read_lines(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Where each line begins, and its record; None if its CRC or length is not right."""
+    """The position and record of each line; None for a wrong CRC or length."""
     position = 0
     for line in data.splitlines(keepends=True):
         head, body = line[:18], line[18:].removesuffix(b"\n")

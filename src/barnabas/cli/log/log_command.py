@@ -1,4 +1,4 @@
-"""`barnabas log`: look into the files of a broker, running or stopped, without asking it."""
+"""`barnabas log`: dump, verify and count the files of a broker, running or stopped."""
 
 import re
 import sys
@@ -14,11 +14,11 @@ from barnabas.cli.options import Json
 from barnabas.cli.subcommands import command_group
 
 if TYPE_CHECKING:
-    from barnabas.cli.log.dump_result import Damage, Dump, Entry
+    from barnabas.cli.log.dump_result import Damage, Dump, DumpEntry
     from barnabas.cli.log.verify_report import Problem
 
 app = command_group(
-    """Look into the files of a broker, running or stopped.
+    """Dump, verify and count the files of a broker, running or stopped.
 
     \b
     Examples:
@@ -36,27 +36,27 @@ _SEGMENT_FILE: Final = re.compile(
 @app.command()
 def dump(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files, or folders of them.")
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files or directories.")
     ],
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Also the records: keys, values, headers.")
+        bool, typer.Option("--records", "-r", help="Print records: keys, values, headers.")
     ] = False,
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Also check what is inside batches, and where indexes point."),
+        typer.Option("--deep", help="Check the records in batches, and index positions."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Print what is in a broker's files: segments, indexes, snapshots, checkpoints, properties.
+    """Print a broker's files: segments, indexes, snapshots, checkpoints, properties.
 
-    A damaged file is printed as far as it can be read; one line on stderr then says what is
-    wrong with it, and the exit code is 1.
+    A damaged file is printed as far as it is readable; then one line on stderr reports the
+    damage, and the exit code is 1.
 
     \b
     Examples:
       barnabas log dump barnabas-data/orders-0
       barnabas log dump barnabas-data/orders-0/00000000000000000000.log --records
-      barnabas log dump barnabas-data --deep > /dev/null && echo all is well
+      barnabas log dump barnabas-data --deep > /dev/null && echo no damage
     """
     errors: list[OSError] = []
     damaged = False
@@ -71,17 +71,17 @@ def dump(
 @app.command()
 def verify(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files, or folders of them.")
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files or directories.")
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also decompress every batch and read its records.")
+        bool, typer.Option("--deep", help="Decompress every batch and check its records.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Check that the files of a broker are sound, and agree with each other.
+    """Check that the files of a broker are intact and consistent with each other.
 
-    One line for each problem: the file, where in it, what is wrong, and what follows from it.
-    The broker may run meanwhile. The exit code is 1 if there is any problem.
+    Prints one line per problem: file, position, problem and consequence. The broker may be
+    running. The exit code is 1 if there is any problem.
 
     \b
     Examples:
@@ -89,18 +89,18 @@ def verify(
       barnabas log verify barnabas-data/orders-0 --deep
       barnabas log verify barnabas-data/orders-0/00000000000000000000.timeindex
     """
-    from barnabas.cli.log.log_files import find_folders, total_bytes
+    from barnabas.cli.log.log_files import find_broker_dirs, total_bytes
     from barnabas.cli.log.log_progress import reading_progress
-    from barnabas.cli.log.log_verify import verify as verify_folders
-    from barnabas.cli.log.verify_report import Verified
+    from barnabas.cli.log.log_verify import verify as verify_dirs
+    from barnabas.cli.log.verify_report import VerifyReport
 
-    folders, errors = find_folders(paths)
-    with reading_progress(total_bytes(folders), "verifying") as advance:
-        shown = Verified((_print_problem_json if json else print), advance, deep)
+    directories, errors = find_broker_dirs(paths)
+    with reading_progress(total_bytes(directories), "verifying") as advance:
+        shown = VerifyReport((_print_problem_json if json else print), advance, deep)
         for error in errors:
             shown.report_unreadable(Path(error.filename), error)
-        verify_folders(folders, shown)
-    partitions = sum(folder.is_partition for folder in folders)
+        verify_dirs(directories, shown)
+    partitions = sum(directory.is_partition for directory in directories)
     print(shown.summary_as_json(partitions) if json else shown.summary(partitions))
     if shown.problems:
         raise typer.Exit(FAILED)
@@ -113,29 +113,31 @@ def _print_problem_json(problem: "Problem") -> None:
 @app.command()
 def stats(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Segments, or folders of them.")
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Segments or directories.")
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also look into batches: ratio, keys, tombstones.")
+        bool, typer.Option("--deep", help="Read batches: compression ratio, keys, tombstones.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Count what is in the logs of a broker, for each partition and in total.
+    """Show segments, records, batches and sizes per partition and in total.
 
     \b
     Examples:
       barnabas log stats barnabas-data
       barnabas log stats barnabas-data/orders-0 --deep --json
     """
-    from barnabas.cli.log.log_files import find_folders, total_bytes
+    from barnabas.cli.log.log_files import find_broker_dirs, total_bytes
     from barnabas.cli.log.log_progress import reading_progress
     from barnabas.cli.log.log_stats import columns, count_partition, total
     from barnabas.cli.show import show_json, show_table
 
-    found, errors = find_folders(paths)
-    folders = [folder for folder in found if folder.is_partition]
-    with reading_progress(total_bytes(folders), "counting") as advance:
-        counted = [count_partition(folder, deep, advance, errors.append) for folder in folders]
+    found, errors = find_broker_dirs(paths)
+    directories = [directory for directory in found if directory.is_partition]
+    with reading_progress(total_bytes(directories), "counting") as advance:
+        counted = [
+            count_partition(directory, deep, advance, errors.append) for directory in directories
+        ]
     summed = total(counted)
     if json:
         partitions = [each.as_json() for each in counted]
@@ -152,9 +154,9 @@ def stats(
 def _files(
     paths: list[Path], records: bool, deep: bool, errors: list[OSError]
 ) -> "Iterator[tuple[Path, Callable[[], Dump]]]":
-    """The files to dump, and how; of a folder, those that a broker keeps there.
+    """The files to dump with their dumps; of a directory, only files of a broker.
 
-    `errors` gets those of folders that cannot be looked into.
+    Errors of unreadable directories are added to `errors`.
     """
     from barnabas.cli.log.log_files import files_below
 
@@ -162,13 +164,13 @@ def _files(
         below = files_below(path)
         known = [(each, start) for each in below.files if (start := _dump_of(each, records, deep))]
         if not known and not below.errors:
-            raise CommandFailed(f"{path}: by its name nothing that a broker writes")
+            raise CommandFailed(f"{path}: not a file of a broker")
         errors += below.errors
         yield from known
 
 
 def _dump_of(path: Path, records: bool, deep: bool) -> "Callable[[], Dump] | None":
-    """How to dump a file, by its name; None if it is none of a broker's."""
+    """The dump of a file, by its name; None if it is not a file of a broker."""
     from barnabas.cli.log import file_dumps
     from barnabas.cli.log.segment_dump import dump_segment
 
@@ -189,7 +191,7 @@ def _dump_of(path: Path, records: bool, deep: bool) -> "Callable[[], Dump] | Non
 
 
 def _dump_file(path: Path, start: "Callable[[], Dump]", json: bool) -> bool:
-    """Print one file; tells whether it is damaged, or cannot be read."""
+    """Print one file; return whether it is damaged or unreadable."""
     from barnabas.cli.log.dump_result import Damage, entry_as_json, entry_as_text
 
     damages: list[Damage] = []
@@ -210,7 +212,7 @@ def _dump_file(path: Path, start: "Callable[[], Dump]", json: bool) -> bool:
     return bool(damages or errors)
 
 
-def _as_far_as_readable(start: "Callable[[], Dump]") -> "Iterator[Entry | Damage | OSError]":
+def _as_far_as_readable(start: "Callable[[], Dump]") -> "Iterator[DumpEntry | Damage | OSError]":
     from barnabas.cli.log.dump_result import Damage
     from barnabas.cli.log.file_dumps import UNREADABLE
 

@@ -1,4 +1,4 @@
-"""Finds the files of brokers below the paths that a user names, and groups them by folder."""
+"""The files of brokers below given paths, grouped by directory."""
 
 import os
 import re
@@ -18,12 +18,12 @@ OFFSET_CHECKPOINTS: Final = (
     "cleaner-offset-checkpoint",
 )
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-FOLDER_FILES: Final = (*OFFSET_CHECKPOINTS, "meta.properties", CLEAN_SHUTDOWN)
+LOG_DIR_FILES: Final = (*OFFSET_CHECKPOINTS, "meta.properties", CLEAN_SHUTDOWN)
 _REMOVED: Final = "-delete"
 
 
-class Folder(NamedTuple):
-    """A folder and the names in it that were asked for: of a partition, or of all of them."""
+class BrokerDir(NamedTuple):
+    """A log directory, or a partition's directory in it, with the names of the requested files."""
 
     path: Path
     names: Sequence[str]
@@ -34,7 +34,7 @@ class Folder(NamedTuple):
 
     @property
     def bases(self) -> list[int]:
-        """The base offsets of all segments there are, asked for or not; rising.
+        """The base offsets of all segments, requested or not, in order.
 
         Raises  PermissionError
         """
@@ -43,7 +43,7 @@ class Folder(NamedTuple):
 
     @property
     def was_closed(self) -> bool:
-        """Whether the broker closed the partition, so that nothing is still to be recovered.
+        """Whether the broker shut down cleanly, so that the log needs no recovery.
 
         Raises  PermissionError
         """
@@ -54,40 +54,38 @@ class Folder(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The files below a path, in order, and why some folders could not be looked into."""
+    """The files below a path, sorted, and the errors of unreadable directories."""
 
     files: list[Path]
     errors: list[OSError]
 
 
 def files_below(path: Path) -> Below:
-    """All files there, or `path` itself if it is one. Raises CommandFailed if it is not there."""
+    """All files below `path`, or `path` itself. Raises CommandFailed if it does not exist."""
     try:
         if not path.exists():
-            raise CommandFailed(f"{path}: there is no such file or folder")
+            raise CommandFailed(f"{path}: no such file or directory")
     except PermissionError as error:
         return Below([], [error])
     if not path.is_dir():
         return Below([path], [])
     errors: list[OSError] = []
     walked = os.walk(path, onerror=errors.append)
-    files = sorted(Path(folder, name) for folder, _, names in walked for name in names)
+    files = sorted(Path(directory, name) for directory, _, names in walked for name in names)
     refused = [error for error in errors if not isinstance(error, FileNotFoundError)]
     return Below(files, sorted(refused, key=lambda error: str(error.filename)))
 
 
 def explain_unreadable(error: OSError) -> str:
-    """Why a file or folder cannot be read, which says nothing of what is in it."""
+    """The reason why a file or directory cannot be read."""
     hint = "; run as the broker's user" if isinstance(error, PermissionError) else ""
     return f"cannot be read: {error.strerror or error}{hint}"
 
 
-def find_folders(paths: Sequence[Path]) -> tuple[list[Folder], list[OSError]]:
-    """The folders below `paths` that hold something of a broker's, in order.
+def find_broker_dirs(paths: Sequence[Path]) -> tuple[list[BrokerDir], list[OSError]]:
+    """The directories below `paths` with files of a broker, and errors of unreadable ones.
 
-    The errors are of folders that could not be looked into.
-
-    Raises  CommandFailed if a path is not there, or nothing of a broker is below it
+    Raises  CommandFailed if a path does not exist, or has no file of a broker
     """
     names: dict[Path, dict[str, None]] = {}
     errors: list[OSError] = []
@@ -95,25 +93,25 @@ def find_folders(paths: Sequence[Path]) -> tuple[list[Folder], list[OSError]]:
         below = files_below(path)
         found = [each for each in below.files if _is_known(each)]
         if not found and not below.errors:
-            raise CommandFailed(f"{path}: by its name nothing that a broker writes")
+            raise CommandFailed(f"{path}: not a file of a broker")
         errors += below.errors
         for each in found:
             names.setdefault(each.parent, {})[each.name] = None
-    return [Folder(folder, list(inside)) for folder, inside in names.items()], errors
+    return [BrokerDir(directory, list(inside)) for directory, inside in names.items()], errors
 
 
 def _is_known(path: Path) -> bool:
-    known = path.name in PARTITION_FILES or path.name in FOLDER_FILES
+    known = path.name in PARTITION_FILES or path.name in LOG_DIR_FILES
     is_file_of_broker = known or SEGMENT_FILE.fullmatch(path.name) is not None
     return is_file_of_broker and not path.parent.name.endswith(_REMOVED)
 
 
-def total_bytes(folders: Sequence[Folder]) -> int:
-    """The size of all segments, which is what reading them takes."""
+def total_bytes(directories: Sequence[BrokerDir]) -> int:
+    """The total size of the segments, for a progress bar."""
     total = 0
-    for folder in folders:
-        for path in folder.files(".log"):
-            # Removed by a running broker; what may not be read is told when it is to be read.
+    for directory in directories:
+        for path in directory.files(".log"):
+            # Removed by a running broker, or unreadable: reported when it is read.
             with suppress(FileNotFoundError, PermissionError):
                 total += path.stat().st_size
     return total

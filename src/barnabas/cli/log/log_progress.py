@@ -1,4 +1,4 @@
-"""A progress bar for reading files: on a terminal, and only where there is much to read."""
+"""A progress bar for reading large files, on a terminal only."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from typing import Final
 
 _WORTH_A_BAR: Final = 64 * 1024 * 1024
-# Often enough to be seen moving, seldom enough to cost nothing.
+# Small enough for smooth progress, large enough to cost nothing.
 _STEP: Final = 4 * 1024 * 1024
 
 
 @contextmanager
 def reading_progress(total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many bytes more were read."""
+    """Yield a function to call with the number of bytes just read."""
     if total < _WORTH_A_BAR or not sys.stderr.isatty():
         yield lambda size: None
         return

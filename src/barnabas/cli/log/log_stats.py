@@ -1,4 +1,4 @@
-"""Counts what is in the logs of a broker: batches, records, codecs, times, producers, keys."""
+"""Statistics of a broker's logs: batches, records, codecs, timestamps, producers, keys."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.errors import BrokerError
-from barnabas.cli.log.log_files import Folder
-from barnabas.cli.log.segment_dump import Batch, codec_name, read_batches
+from barnabas.cli.log.log_files import BrokerDir
+from barnabas.cli.log.segment_dump import SegmentBatch, codec_name, read_batches
 from barnabas.cli.show import show_bytes, show_time
 from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader
 from barnabas.wire.records.compression import Codec, decompress
@@ -18,8 +18,8 @@ _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 
 
 @dataclass(slots=True)
-class Stats:
-    """Of one partition, or of all. What only looking inside of batches tells is None without."""
+class LogStats:
+    """Statistics of one partition or of all; those that need `deep` are None without it."""
 
     name: str
     segments: int = 0
@@ -34,7 +34,7 @@ class Stats:
     producers: set[int] = field(default_factory=set)
     packed_bytes: int = 0
     unpacked_bytes: int | None = None
-    keys: set[int] | None = None  # their hashes: millions of keys have room
+    keys: set[int] | None = None  # hashes, to save memory
     tombstones: int | None = None
 
     def note(self, header: BatchHeader) -> None:
@@ -76,7 +76,7 @@ class Stats:
 
     @property
     def ratio(self) -> float | None:
-        """How many times smaller compression made what was compressed."""
+        """Uncompressed size divided by compressed size, of the compressed batches."""
         if self.unpacked_bytes is None or not self.packed_bytes:
             return None
         return round(self.unpacked_bytes / self.packed_bytes, 2)
@@ -134,37 +134,37 @@ def _time(timestamp: int | None) -> str | None:
 
 
 def count_partition(
-    folder: Folder,
+    directory: BrokerDir,
     deep: bool,
     advance: Callable[[int], None],
     on_unreadable: Callable[[OSError], None],
-) -> Stats:
-    """Read all segments of a partition, as far as they can be read.
+) -> LogStats:
+    """Read all segments of a partition, as far as they are readable.
 
-    Whatever may not be read is left out, and `on_unreadable` hears of it.
+    Unreadable files are skipped and reported to `on_unreadable`.
     """
-    stats = Stats(folder.path.name)
+    stats = LogStats(directory.path.name)
     for suffix in (".log", *_INDEXES):
-        for path in folder.files(suffix):
+        for path in directory.files(suffix):
             try:
                 if suffix == ".log":
                     _count_segment(path, stats, deep, advance)
                 else:
-                    # What an active index has reserved beyond its entries takes no space.
+                    # The preallocated end of an active index is sparse.
                     stats.index_bytes += len(path.read_bytes().rstrip(b"\0"))
             except FileNotFoundError:
-                pass  # retention, of a running broker
+                pass  # deleted by retention of a running broker
             except OSError as error:
                 error.filename = error.filename or str(path)
                 on_unreadable(error)
     return stats
 
 
-def _count_segment(path: Path, stats: Stats, deep: bool, advance: Callable[[int], None]) -> None:
+def _count_segment(path: Path, stats: LogStats, deep: bool, advance: Callable[[int], None]) -> None:
     with path.open("rb") as file:
         stats.segments += 1
         for found in read_batches(file, path.stat().st_size):
-            if not isinstance(found, Batch):
+            if not isinstance(found, SegmentBatch):
                 continue
             stats.size += found.header.size
             stats.note(found.header)
@@ -176,9 +176,9 @@ def _count_segment(path: Path, stats: Stats, deep: bool, advance: Callable[[int]
             advance(found.header.size)
 
 
-def total(all_stats: Sequence[Stats]) -> Stats:
-    """All partitions together; a key in two partitions counts twice, a producer once."""
-    summed = Stats("total")
+def total(all_stats: Sequence[LogStats]) -> LogStats:
+    """The sum over all partitions; a key in two partitions counts twice, a producer once."""
+    summed = LogStats("total")
     for each in all_stats:
         summed.segments += each.segments
         summed.size += each.size

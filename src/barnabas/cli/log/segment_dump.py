@@ -1,18 +1,18 @@
-"""Dumps a `.log` file batch by batch, as far as it can be read, also while a broker writes it."""
+"""Dump of a segment, batch by batch, as far as it is readable, also while a broker appends."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from barnabas.base.errors import BrokerError
-from barnabas.cli.log.dump_result import Damage, Dump, Entry
+from barnabas.cli.log.dump_result import Damage, Dump, DumpEntry
 from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import Record, read_marker, read_records
 
 
-class Batch(NamedTuple):
-    """One whole batch and where it lies."""
+class SegmentBatch(NamedTuple):
+    """One complete batch and its position in the segment."""
 
     position: int
     header: BatchHeader
@@ -20,12 +20,12 @@ class Batch(NamedTuple):
 
 
 def dump_segment(path: Path, base_offset: int, *, records: bool, deep: bool) -> Dump:
-    """Each batch, with its records if wanted, and a total; `deep` checks what records say too."""
+    """Each batch, with its records if wanted, and a total; `deep` checks the records."""
     batches = count = 0
     next_offset = base_offset
     with path.open("rb") as file:
         for found in read_batches(file, path.stat().st_size):
-            if not isinstance(found, Batch):
+            if not isinstance(found, SegmentBatch):
                 yield found
                 continue
             header = found.header
@@ -33,32 +33,32 @@ def dump_segment(path: Path, base_offset: int, *, records: bool, deep: bool) -> 
             if header.base_offset < next_offset:
                 yield Damage(
                     found.position,
-                    f"offset {header.base_offset} where {next_offset} or more must come",
+                    f"base offset {header.base_offset}, expected {next_offset} or more",
                 )
             if records or deep:
                 yield from _dump_records(found, records)
             batches, count = batches + 1, count + header.record_count
             next_offset = header.next_offset
-    yield Entry("total", {"batches": batches, "records": count, "next_offset": next_offset})
+    yield DumpEntry("total", {"batches": batches, "records": count, "next_offset": next_offset})
 
 
-def read_batches(file: BinaryIO, size: int) -> Iterator[Batch | Entry | Damage]:
-    """The batches in the first `size` bytes; ends at the first that has no believable length."""
+def read_batches(file: BinaryIO, size: int) -> Iterator[SegmentBatch | DumpEntry | Damage]:
+    """The batches in the first `size` bytes; stops at the first with an invalid length."""
     position = 0
     while position < size:
         head = file.read(HEADER_SIZE)
         left = size - position
         if not any(head) and _only_zeros(file):
-            yield Entry("unused", {"position": position, "size": left})
+            yield DumpEntry("unused", {"position": position, "size": left})
             return
         if len(head) < HEADER_SIZE:
-            yield Damage(position, f"cut off: {left} bytes are left, a batch has {HEADER_SIZE}")
+            yield Damage(position, f"truncated: {left} bytes left of a header of {HEADER_SIZE}")
             return
         header = read_header(head)
         if problem := _implausible(header, left):
-            yield Damage(position, f"{problem}; {left} bytes from here on cannot be read")
+            yield Damage(position, f"{problem}; the last {left} bytes are unreadable")
             return
-        yield Batch(position, header, head + file.read(header.size - HEADER_SIZE))
+        yield SegmentBatch(position, header, head + file.read(header.size - HEADER_SIZE))
         position += header.size
 
 
@@ -68,21 +68,21 @@ def _only_zeros(file: BinaryIO) -> bool:
 
 def _implausible(header: BatchHeader, left: int) -> str | None:
     if header.magic in (0, 1):
-        return f"messages of the old format (magic {header.magic}), which is not read"
+        return f"unsupported message format (magic {header.magic})"
     if header.magic != MAGIC:
-        return f"no batch: its magic is {header.magic}, not {MAGIC}"
+        return f"not a batch: magic is {header.magic}, not {MAGIC}"
     if header.size < HEADER_SIZE:
-        return f"no batch: it says it has {header.size} bytes"
+        return f"not a batch: size is {header.size} bytes"
     if header.size > left:
-        return f"cut off: the batch has {header.size} bytes, {left} are left"
+        return f"truncated: {left} bytes left of a batch of {header.size}"
     return None
 
 
-def _dump_batch(batch: Batch) -> Dump:
+def _dump_batch(batch: SegmentBatch) -> Dump:
     position, header, data = batch
     intact = check_crc(data)
     producer = header.producer_id >= 0
-    yield Entry(
+    yield DumpEntry(
         "batch",
         {
             "base_offset": header.base_offset,
@@ -108,14 +108,14 @@ def _dump_batch(batch: Batch) -> Dump:
         },
     )
     if not intact:
-        yield Damage(position, f"the CRC of the batch at offset {header.base_offset} is wrong")
+        yield Damage(position, f"wrong CRC of the batch at offset {header.base_offset}")
 
 
 def codec_name(codec: int) -> str:
     return Codec(codec).name.lower() if codec in list(Codec) else f"unknown ({codec})"
 
 
-def _dump_records(batch: Batch, shown: bool) -> Dump:
+def _dump_records(batch: SegmentBatch, shown: bool) -> Dump:
     header = batch.header
     try:
         found = read_records(batch.data)
@@ -125,15 +125,14 @@ def _dump_records(batch: Batch, shown: bool) -> Dump:
         return
     if marker is not None and shown:
         fields = {"offset": header.base_offset, "type": marker.control_type.name.lower()}
-        yield Entry("marker", fields | {"coordinator_epoch": marker.coordinator_epoch})
+        yield DumpEntry("marker", fields | {"coordinator_epoch": marker.coordinator_epoch})
     elif shown:
-        yield from (Entry("record", _record_fields(record)) for record in found)
+        yield from (DumpEntry("record", _record_fields(record)) for record in found)
     offsets = [header.base_offset - 1, *(record.offset for record in found)]
     if offsets != sorted(set(offsets)) or offsets[-1] > header.last_offset:
         yield Damage(
             batch.position,
-            f"the offsets of its records do not rise from {header.base_offset}"
-            f" to {header.last_offset}",
+            f"record offsets do not increase from {header.base_offset} to {header.last_offset}",
         )
 
 

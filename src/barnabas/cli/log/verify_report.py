@@ -1,4 +1,4 @@
-"""What a verification consists of: problems, and how much was looked at."""
+"""Problems found by `log verify`, and the totals of what it read."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from barnabas.cli.show import counted, show_bytes
 
 
 class Problem(NamedTuple):
-    """Something that cannot be right, where it begins, and what follows from it."""
+    """An inconsistency, its position and its consequence."""
 
     file: Path
     position: int | None
@@ -27,8 +27,8 @@ class Problem(NamedTuple):
 
 
 @dataclass(slots=True)
-class Verified:
-    """Grows while files are read; `problem` hears of each problem as it is found."""
+class VerifyReport:
+    """Totals while files are read; `problem` is called with each problem found."""
 
     problem: Callable[[Problem], None]
     advance: Callable[[int], None]
@@ -45,13 +45,13 @@ class Verified:
         self.problem(Problem(file, position, what, meaning))
 
     def report_unreadable(self, file: Path, error: OSError) -> None:
-        """A problem of whoever verifies: it says nothing of what the file holds."""
-        self.report(file, None, explain_unreadable(error), "so it was not checked")
+        """Report a file that could not be read; it may be intact."""
+        self.report(file, None, explain_unreadable(error), "not checked")
 
     def summary(self, partitions: int) -> str:
         seen = f"{counted(self.segments, 'segment')}, {counted(self.batches, 'batch')}, "
         seen += f"{counted(self.records, 'record')}, {show_bytes(self.size)}"
-        found = counted(self.problems, "problem") if self.problems else "all is well"
+        found = counted(self.problems, "problem") if self.problems else "no problems"
         return f"{counted(partitions, 'partition')}, {seen}: {found}"
 
     def summary_as_json(self, partitions: int) -> str:

@@ -1,4 +1,4 @@
-"""Verifies one segment: its batches, and what its indexes say of them."""
+"""Checks of one segment: its batches, and its indexes against them."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError
 from barnabas.cli.log.dump_result import Damage
-from barnabas.cli.log.segment_dump import Batch, read_batches
-from barnabas.cli.log.verify_report import Verified
+from barnabas.cli.log.segment_dump import SegmentBatch, read_batches
+from barnabas.cli.log.verify_report import VerifyReport
 from barnabas.log.segment.index import OffsetIndex, TimeIndex
 from barnabas.wire.records.batch import BatchHeader, check_crc
 from barnabas.wire.records.records import read_records
 
-REBUILT: Final = "remove it while the broker is stopped: it is built anew"
-_CUT: Final = "after an unclean stop the log is cut here"
+REBUILT: Final = "to rebuild it, remove it while the broker is stopped"
+_CUT: Final = "recovery truncates the log here"
 _LOST: Final = "consumers cannot read this batch"
 _UNORDERED: Final = "lookups by offset or time may miss records"
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What the batches of a segment tell; one place in each list for each batch."""
+    """The batches of a segment; each list has one item per batch."""
 
     base_offset: int
     next_offset: int
@@ -49,17 +49,17 @@ class Scanned:
 
 
 def scan_segment(
-    path: Path, base_offset: int, epoch: int, *, is_last: bool, verified: Verified
+    path: Path, base_offset: int, epoch: int, *, is_last: bool, verified: VerifyReport
 ) -> Scanned:
-    """Read every batch and report what is wrong with it.
+    """Read every batch and report its problems.
 
-    Whatever a broker is just writing at the end of the last segment is left out.
+    A batch that a broker is appending to the last segment is skipped.
     """
     scanned = Scanned(base_offset, base_offset, epoch)
     size = path.stat().st_size
     with path.open("rb") as file:
         for found in read_batches(file, size):
-            if isinstance(found, Batch):
+            if isinstance(found, SegmentBatch):
                 _check_batch(path, found, scanned, verified)
                 scanned.note(found.position, found.header)
                 verified.batches += 1
@@ -72,23 +72,23 @@ def scan_segment(
             elif not is_last:
                 position = found.fields["position"]
                 assert isinstance(position, int)
-                what = "zeros where the next batch should be"
-                verified.report(path, position, what, "the segment was not trimmed when it rolled")
+                what = "zeros after the last batch"
+                verified.report(path, position, what, "the segment was not trimmed on roll")
     verified.segments += 1
     verified.size += size
     return scanned
 
 
-def _check_batch(path: Path, batch: Batch, scanned: Scanned, verified: Verified) -> None:
+def _check_batch(path: Path, batch: SegmentBatch, scanned: Scanned, verified: VerifyReport) -> None:
     position, header, data = batch
     if not check_crc(data):
-        what = f"the CRC of the batch at offset {header.base_offset} is wrong"
+        what = f"wrong CRC of the batch at offset {header.base_offset}"
         verified.report(path, position, what, _LOST)
     elif verified.deep:
         for what in _wrong_inside(header, data):
             verified.report(path, position, what, _LOST)
     if header.base_offset < scanned.next_offset or header.last_offset_delta < 0:
-        what = f"offset {header.base_offset} where {scanned.next_offset} or more must come"
+        what = f"base offset {header.base_offset}, expected {scanned.next_offset} or more"
         verified.report(path, position, what, _CUT)
     if header.leader_epoch < scanned.epoch:
         what = f"leader epoch {header.leader_epoch} after {scanned.epoch}"
@@ -103,39 +103,36 @@ def _wrong_inside(header: BatchHeader, data: bytes) -> Iterator[str]:
         return
     offsets = [header.base_offset - 1, *(record.offset for record in records)]
     if offsets != sorted(set(offsets)) or offsets[-1] > header.last_offset:
-        yield (
-            f"the offsets of its records do not rise from {header.base_offset}"
-            f" to {header.last_offset}"
-        )
+        yield (f"record offsets do not increase from {header.base_offset} to {header.last_offset}")
     latest = max((record.timestamp for record in records), default=header.max_timestamp)
     if latest > header.max_timestamp:
-        yield f"a record has the time {latest}, the batch says {header.max_timestamp} at most"
+        yield f"record timestamp {latest} is above the batch's maximum {header.max_timestamp}"
 
 
 # Indexes
 
 
-def read_entries(path: Path, format: Struct, verified: Verified) -> list[tuple[int, ...]]:
-    """The entries before the zeros that an open index ends with."""
+def read_entries(path: Path, format: Struct, verified: VerifyReport) -> list[tuple[int, ...]]:
+    """The entries before the preallocated zeros of an active index."""
     data = path.read_bytes()
     if extra := len(data) % format.size:
-        what = f"cut off: an entry has {format.size} bytes"
+        what = f"truncated entry of {format.size} bytes"
         verified.report(path, len(data) - extra, what, REBUILT)
     used = -(-len(data.rstrip(b"\0")) // format.size) * format.size
     return list(format.iter_unpack(data[: min(used, len(data) - extra)]))
 
 
 def check_offset_index(
-    path: Path, entries: list[tuple[int, ...]], scanned: Scanned, verified: Verified
+    path: Path, entries: list[tuple[int, ...]], scanned: Scanned, verified: VerifyReport
 ) -> None:
-    """Entries must rise, and each lead to a batch that begins at or before its offset."""
+    """Entries must increase, and each point to a batch that contains its offset."""
     previous = (-1, -1)
     for number, (relative, log_position) in enumerate(entries):
         at, offset = number * OffsetIndex.FORMAT.size, scanned.base_offset + relative
         if relative <= previous[0] or log_position <= previous[1]:
-            verified.report(path, at, "offset and position do not rise", REBUILT)
+            verified.report(path, at, "offset and position do not increase", REBUILT)
         elif not _leads_to_batch(scanned, offset, log_position):
-            what = f"no batch for offset {offset} begins at byte {log_position} of the segment"
+            what = f"no batch with offset {offset} at byte {log_position} of the segment"
             verified.report(path, at, what, REBUILT)
         previous = relative, log_position
 
@@ -154,9 +151,9 @@ def check_time_index(
     scanned: Scanned,
     *,
     is_complete: bool,
-    verified: Verified,
+    verified: VerifyReport,
 ) -> None:
-    """Times must rise, and each be the latest up to the offset that goes with it."""
+    """Timestamps must increase, and each be the maximum up to its offset."""
     previous, latest, number = (-1, 0), -1, 0
     for entry, (timestamp, relative) in enumerate(entries):
         at, offset = entry * TimeIndex.FORMAT.size, scanned.base_offset + relative
@@ -164,15 +161,15 @@ def check_time_index(
             latest = max(latest, scanned.timestamps[number])
             number += 1
         if timestamp <= previous[0] or relative < previous[1]:
-            verified.report(path, at, "timestamp and offset do not rise", _UNORDERED)
+            verified.report(path, at, "timestamp and offset do not increase", _UNORDERED)
         elif offset >= scanned.next_offset and scanned.is_whole:
-            what = f"offset {offset} lies beyond the segment, which ends at {scanned.next_offset}"
+            what = f"offset {offset} is after the segment's end at {scanned.next_offset}"
             verified.report(path, at, what, REBUILT)
         elif timestamp != latest and scanned.is_whole:
-            what = f"the latest time up to offset {offset} is {latest}, not {timestamp}"
+            what = f"maximum timestamp up to offset {offset} is {latest}, not {timestamp}"
             verified.report(path, at, what, _UNORDERED)
         previous = timestamp, relative
     largest = max(scanned.timestamps, default=-1)
     if is_complete and scanned.is_whole and largest > previous[0]:
-        what = f"ends at the time {previous[0]}, the segment at {largest}"
-        verified.report(path, None, what, "lookups by time and retention take it for older")
+        what = f"ends at timestamp {previous[0]}, but the segment at {largest}"
+        verified.report(path, None, what, "retention and lookups by time consider it older")

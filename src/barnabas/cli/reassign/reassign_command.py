@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from barnabas.cli.reassign.reassign_plan import (
-    Partition,
     Plan,
     format_plan,
     moved,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.cli.raw_client import RawClient
 
 app = command_group(
-    """Move replicas of partitions to other brokers, and see how far that is.
+    """Move replicas of partitions to other brokers, and watch the progress.
 
     \b
     Examples:
@@ -40,38 +40,39 @@ app = command_group(
 
 PlanFile = Annotated[
     Path | None,
-    typer.Option("--file", "-f", metavar="FILE", help="A plan, as Kafka's tool has it."),
+    typer.Option("--file", "-f", metavar="FILE", help="Reassignment JSON file, in Kafka's format."),
 ]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait no longer.")
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", min=0, help="Stop watching after this time."),
 ]
 KeepThrottles = Annotated[
-    bool, typer.Option("--keep-throttles", help="Leave throttles when all is done.")
+    bool, typer.Option("--keep-throttles", help="Do not remove throttles at the end.")
 ]
 
 
 @app.command()
 def generate(
     topics: Annotated[
-        str, typer.Option("--topics", "-t", metavar="NAME,...", help="Whose partitions.")
+        str, typer.Option("--topics", "-t", metavar="NAME,...", help="Topics to reassign.")
     ],
     brokers: Annotated[
         str | None,
-        typer.Option("--brokers", metavar="ID,...", help="Where to; all that live without it."),
+        typer.Option("--brokers", metavar="ID,...", help="Brokers to use; default: all live ones."),
     ] = None,
-    no_racks: Annotated[
-        bool, typer.Option("--no-racks", help="Do not spread replicas over racks.")
-    ] = False,
+    no_racks: Annotated[bool, typer.Option("--no-racks", help="Ignore racks.")] = False,
     save_current: Annotated[
         Path | None,
-        typer.Option("--save-current", metavar="FILE", help="Keep what is, as a plan to go back."),
+        typer.Option(
+            "--save-current", metavar="FILE", help="Save the current assignment, for rollback."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Propose a plan: as few replicas moved as it takes to spread all evenly over the brokers.
+    """Propose a balanced plan that moves as few replicas as possible.
 
-    The plan goes to stdout, in the format of Kafka's own tool; a table to stderr shows what is
-    and what is proposed. Nothing is changed.
+    Prints the plan on stdout, in the format of kafka-reassign-partitions, and a table of current
+    and proposed replicas on stderr. Changes nothing.
 
     \b
     Examples:
@@ -88,21 +89,21 @@ def generate(
     columns = ("topic", "partition", "replicas", "proposed")
     rows = [[*p, _joined(current[p]), _joined(plan[p])] for p in plan]
     show_table(columns, rows, sys.stderr)
-    print(f"{counted(moved(current, plan), 'replica')} to be copied", file=sys.stderr)
+    print(f"{counted(moved(current, plan), 'replica')} to copy", file=sys.stderr)
     print(format_plan(plan))
 
 
 def parse_brokers(text: str) -> list[int]:
     numbers = [part.strip() for part in text.split(",")]
     if not all(number.isascii() and number.isdigit() for number in numbers):
-        raise Misused(f"--brokers {text}: expected numbers, as in 0,1,2")
+        raise Misused(f"--brokers {text}: expected broker ids such as 0,1,2")
     return list(dict.fromkeys(map(int, numbers)))
 
 
 async def _read(
     client: "RawClient", topics: Sequence[str], wanted: Sequence[int] | None
 ) -> tuple[Plan, dict[int, str | None]]:
-    """Where the partitions are, and the racks of the brokers to use."""
+    """The current replicas of the topics, and the racks of the brokers to use."""
     from barnabas.base.errors import ErrorCode
     from barnabas.cli.raw_client import refusal
 
@@ -113,9 +114,9 @@ async def _read(
     racks = {broker.node_id: broker.rack for broker in metadata.brokers}
     if missing := [str(number) for number in wanted or () if number not in racks]:
         known = ", ".join(map(str, sorted(racks)))
-        raise CommandFailed(f"there is no broker {', '.join(missing)}; the cluster has {known}")
+        raise CommandFailed(f"unknown broker {', '.join(missing)}; live brokers: {known}")
     current = {
-        Partition(topic.name, each.partition_index): list(each.replica_nodes)
+        TopicPartition(topic.name, each.partition_index): list(each.replica_nodes)
         for topic in metadata.topics
         for each in topic.partitions
     }
@@ -127,22 +128,24 @@ def run(
     file: PlanFile = None,
     partition: Annotated[
         list[str] | None,
-        typer.Option("--partition", "-p", metavar="TOPIC:N=ID,...", help="Or one; repeatable."),
+        typer.Option(
+            "--partition", "-p", metavar="TOPIC:N=ID,...", help="New replicas; repeatable."
+        ),
     ] = None,
     throttle: Annotated[
         int | None,
-        typer.Option("--throttle", metavar="BYTES/S", min=1, help="Copy no faster, per broker."),
+        typer.Option("--throttle", metavar="BYTES/S", min=1, help="Rate limit per broker."),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Tell the progress until all is done.")
+        bool, typer.Option("--wait/--no-wait", help="Watch until all are done.")
     ] = True,
     timeout: Timeout = None,
     keep_throttles: KeepThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Begin reassignments, and watch them until they are done; Ctrl-C ends only the watching.
+    """Start reassignments, and watch them until they are done. Ctrl-C stops only the watching.
 
-    A throttle is taken away when all is done, by whoever watches then.
+    With --no-wait or after Ctrl-C, remove the throttle with `barnabas reassign watch`.
 
     \b
     Examples:
@@ -163,7 +166,7 @@ def run(
 
 def _gather(file: Path | None, partitions: list[str] | None) -> Plan:
     if (file is None) == (not partitions):
-        raise Misused("give either --file PLAN or --partition TOPIC:N=ID,...")
+        raise Misused("specify either --file PLAN or --partition TOPIC:N=ID,...")
     return parse_partitions(partitions or ()) if file is None else _read_plan(file)
 
 
@@ -181,17 +184,17 @@ async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
     current, _ = await _read(client, list(by_topic(plan)), None)
     for partition in plan:
         if partition not in current:
-            raise CommandFailed(f"there is no partition {partition}; nothing was begun")
+            raise CommandFailed(f"unknown partition {partition}; nothing was started")
     if throttle is not None:
         await set_throttles(client, current, plan, throttle)
         print(f"throttled to {throttle} bytes per second", file=sys.stderr)
-    _check(await alter_reassignments(client, plan), "begun")
+    _check(await alter_reassignments(client, plan), "start")
     copies = counted(moved(current, plan), "replica")
-    print(f"begun: {counted(len(plan), 'partition')}, {copies} to be copied", file=sys.stderr)
+    print(f"started: {counted(len(plan), 'partition')}, {copies} to copy", file=sys.stderr)
 
 
-def _check(outcomes: "Sequence[Outcome]", what: str) -> None:
-    """Tell each refusal, and raise CommandFailed if there is any."""
+def _check(outcomes: "Sequence[Outcome]", verb: str) -> None:
+    """Print each rejection. Raises CommandFailed if there is any."""
     from barnabas.base.errors import ErrorCode
     from barnabas.cli.raw_client import refusal
 
@@ -199,7 +202,7 @@ def _check(outcomes: "Sequence[Outcome]", what: str) -> None:
     for each in failed:
         print(f"{each.partition}: {refusal(each.code, each.message)}", file=sys.stderr)
     if failed:
-        raise CommandFailed(f"{len(failed)} of {len(outcomes)} could not be {what}")
+        raise CommandFailed(f"failed to {verb} {len(failed)} of {len(outcomes)}")
 
 
 async def _watch(client: "RawClient", timeout_s: float | None, *, keep_throttles: bool) -> None:
@@ -207,10 +210,10 @@ async def _watch(client: "RawClient", timeout_s: float | None, *, keep_throttles
     from barnabas.cli.reassign.reassign_throttle import clear_throttles
 
     count = await until_done(client, timeout_s)
-    print(f"done: {counted(count, 'partition')}" if count else "no reassignment is under way")
+    print(f"done: {counted(count, 'partition')}" if count else "no reassignments in progress")
     throttled = [] if keep_throttles else await clear_throttles(client)
     if throttled:
-        print(f"throttles taken away: {', '.join(throttled)}", file=sys.stderr)
+        print(f"removed throttles: {', '.join(throttled)}", file=sys.stderr)
 
 
 @app.command()
@@ -219,12 +222,12 @@ def watch(
     keep_throttles: KeepThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Tell how far all reassignments are until they are done, then take throttles away.
+    """Watch all reassignments until they are done, then remove throttles.
 
     \b
     Examples:
       barnabas reassign watch
-      barnabas reassign watch --timeout 60 || echo still at it
+      barnabas reassign watch --timeout 60 || echo still in progress
     """
     from barnabas.cli.raw_client import ask_cluster
 
@@ -234,11 +237,11 @@ def watch(
 @app.command()
 def cancel(
     file: PlanFile = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All under way.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All reassignments.")] = False,
     keep_throttles: KeepThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """End reassignments: the replicas there were before are the replicas again.
+    """Cancel reassignments: the previous replicas stay, added ones are removed.
 
     \b
     Examples:
@@ -248,7 +251,7 @@ def cancel(
     from barnabas.cli.raw_client import ask_cluster
 
     if (file is None) == (not everything):
-        raise Misused("give either --file PLAN or --all")
+        raise Misused("specify either --file PLAN or --all")
     plan = None if file is None else _read_plan(file)
     ask_cluster(bootstrap, lambda client: _cancel(client, plan, keep_throttles=keep_throttles))
 
@@ -260,16 +263,16 @@ async def _cancel(client: "RawClient", plan: Plan | None, *, keep_throttles: boo
     under_way = await list_reassignments(client)
     ending = [partition for partition in under_way if plan is None or partition in plan]
     if ending:
-        _check(await alter_reassignments(client, dict.fromkeys(ending)), "cancelled")
+        _check(await alter_reassignments(client, dict.fromkeys(ending)), "cancel")
     print(f"cancelled: {counted(len(ending), 'partition')}")
-    # The rates are the brokers': while others are under way they stay as they are.
+    # Rates apply per broker: keep them while other reassignments are in progress.
     if len(ending) == len(under_way) and not keep_throttles:
         await clear_throttles(client)
 
 
 @app.command("list")
 def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """List the reassignments under way.
+    """List the reassignments in progress.
 
     \b
     Examples:
@@ -286,10 +289,10 @@ def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
     elif rows:
         show_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
     else:
-        print("no reassignment is under way")
+        print("no reassignments in progress")
 
 
-def _row(partition: Partition, moving: "Moving") -> dict[str, object]:
+def _row(partition: TopicPartition, moving: "Moving") -> dict[str, object]:
     lists = {name: list(brokers) for name, brokers in moving._asdict().items()}
     return {"topic": partition.topic, "partition": partition.partition, **lists}
 

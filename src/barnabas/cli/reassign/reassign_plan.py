@@ -1,34 +1,25 @@
-"""Plans of which brokers hold which partitions: Kafka's file format, and a proposal for balance.
+"""Reassignment plans: Kafka's JSON format, and a balanced proposal.
 
-Pure: from what is there to what should be, with as little data moved as balance allows.
+Pure: decides the new replicas from the current ones, moving as little data as balance allows.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
 
 _ONE: Final = re.compile(r"(?P<topic>[^\s:=]+):(?P<partition>\d{1,9})=(?P<replicas>\d+(,\d+)*)")
 
 
-class Partition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+Plan = dict[TopicPartition, list[int]]
 
 
-Plan = dict[Partition, list[int]]
-
-
-def format_plan(plan: Mapping[Partition, Sequence[int]]) -> str:
-    """The text of Kafka's reassignment file."""
+def format_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
+    """The text of a reassignment JSON file."""
     rows = [
         json.dumps({"topic": topic, "partition": number, "replicas": list(replicas)})
         for (topic, number), replicas in sorted(plan.items())
@@ -37,72 +28,74 @@ def format_plan(plan: Mapping[Partition, Sequence[int]]) -> str:
 
 
 def parse_plan(text: str, source: str) -> Plan:
-    """The plan in a reassignment file; folders of replicas (`log_dirs`) must all be "any".
+    """The plan in a reassignment JSON file; all `log_dirs` must be "any".
 
-    Raises  CommandFailed, naming `source` and the entry, if it is not such a file
+    Raises  CommandFailed, with `source` and the entry, if the file is invalid
     """
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise CommandFailed(f"{source}: not JSON: {error}") from None
+        raise CommandFailed(f"{source}: invalid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("version") != 1:
         raise CommandFailed(f'{source}: expected {{"version": 1, "partitions": [...]}}')
     plan: Plan = {}
     for number, entry in enumerate(document.get("partitions") or (), 1):
         try:
-            partition = Partition(str(entry["topic"]), int(entry["partition"]))
+            partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             replicas = [int(broker) for broker in entry["replicas"]]
         except (KeyError, TypeError, ValueError):
             raise CommandFailed(
                 f"{source}: entry {number} needs topic, partition and replicas"
             ) from None
-        if any(folder != "any" for folder in entry.get("log_dirs") or ()):
-            raise CommandFailed(f"{source}: {partition}: log_dirs other than any are not served")
+        if any(log_dir != "any" for log_dir in entry.get("log_dirs") or ()):
+            raise CommandFailed(f'{source}: {partition}: log_dirs must be "any"')
         _add(plan, partition, replicas, source)
     if not plan:
-        raise CommandFailed(f"{source}: no partitions in it")
+        raise CommandFailed(f"{source}: no partitions")
     return plan
 
 
 def parse_partitions(options: Iterable[str]) -> Plan:
-    """The plan of `--partition TOPIC:N=BROKER,...` options."""
+    """The plan in `--partition TOPIC:N=BROKER,...` options."""
     plan: Plan = {}
     for option in options:
         found = _ONE.fullmatch(option.strip())
         if found is None:
-            raise Misused(f"--partition {option}: expected TOPIC:N=BROKER,..., as in orders:0=1,2")
+            raise Misused(f"--partition {option}: expected TOPIC:N=BROKER,... such as orders:0=1,2")
         replicas = [int(broker) for broker in found["replicas"].split(",")]
-        partition = Partition(found["topic"], int(found["partition"]))
+        partition = TopicPartition(found["topic"], int(found["partition"]))
         _add(plan, partition, replicas, f"--partition {option}")
     return plan
 
 
-def _add(plan: Plan, partition: Partition, replicas: list[int], source: str) -> None:
+def _add(plan: Plan, partition: TopicPartition, replicas: list[int], source: str) -> None:
     if partition in plan:
-        raise CommandFailed(f"{source}: {partition} is there twice")
+        raise CommandFailed(f"{source}: duplicate partition {partition}")
     if not replicas:
-        raise CommandFailed(f"{source}: {partition} would have no replica")
+        raise CommandFailed(f"{source}: {partition} has no replicas")
     if len(set(replicas)) < len(replicas):
-        raise CommandFailed(f"{source}: {partition} names a broker twice")
+        raise CommandFailed(f"{source}: {partition} has duplicate replicas")
     plan[partition] = replicas
 
 
 def moved(
-    before: Mapping[Partition, Sequence[int]], after: Mapping[Partition, Sequence[int]]
+    before: Mapping[TopicPartition, Sequence[int]], after: Mapping[TopicPartition, Sequence[int]]
 ) -> int:
-    """How many replicas must be copied to get from one plan to the other."""
+    """The number of replicas to copy to get from one plan to the other."""
     return sum(len(set(after[p]) - set(before.get(p, ()))) for p in after)
 
 
 # A proposal
 
 
-def propose(current: Mapping[Partition, Sequence[int]], racks: Mapping[int, str | None]) -> Plan:
-    """The same number of replicas for each partition, on the brokers of `racks` only.
+def propose(
+    current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None]
+) -> Plan:
+    """A plan with the same replication factors, on the brokers of `racks` only.
 
-    Brokers get equally many replicas and lead equally many partitions, as far as racks allow;
-    replicas of a partition are on different racks if there are enough; and only what this needs
-    is moved. Which racks are used counts only if all brokers have one.
+    Each broker gets the same number of replicas and of leaders, as far as racks allow. Replicas
+    of a partition are on different racks if there are enough. No other replica moves. Racks are
+    ignored unless all brokers have one.
 
     Raises  CommandFailed if a partition has more replicas than there are brokers
     """
@@ -111,7 +104,7 @@ def propose(current: Mapping[Partition, Sequence[int]], racks: Mapping[int, str 
     for partition, replicas in sorted(current.items()):
         if len(replicas) > len(racks):
             raise CommandFailed(
-                f"{partition} has {len(replicas)} replicas, and there are {len(racks)} brokers"
+                f"{partition} has {len(replicas)} replicas, but there are {len(racks)} brokers"
             )
         plan[partition] = placement.keep(replicas)
     for partition, replicas in plan.items():
@@ -123,7 +116,7 @@ def propose(current: Mapping[Partition, Sequence[int]], racks: Mapping[int, str 
 
 
 class _Placement:
-    """How many replicas each broker has, while a plan is made."""
+    """The number of replicas per broker, while a plan is made."""
 
     def __init__(self, racks: Mapping[int, str | None]) -> None:
         aware = None not in racks.values()
@@ -131,7 +124,7 @@ class _Placement:
         self._load = Counter(dict.fromkeys(sorted(racks), 0))
 
     def keep(self, replicas: Sequence[int]) -> list[int]:
-        """Those replicas that can stay where they are."""
+        """The replicas that can stay."""
         kept: list[int] = []
         for broker in replicas:
             if broker in self._racks and self._fits(kept, broker, len(replicas)):
@@ -140,7 +133,7 @@ class _Placement:
         return kept
 
     def fill(self, replicas: list[int], count: int) -> None:
-        """Add the brokers with the least load until there are `count`."""
+        """Add the brokers with the fewest replicas until there are `count`."""
         while len(replicas) < count:
             free = [broker for broker in self._load if broker not in replicas]
             fitting = [broker for broker in free if self._fits(replicas, broker, count)]
@@ -149,7 +142,7 @@ class _Placement:
             self._load[chosen] += 1
 
     def even_out(self, plan: Plan) -> bool:
-        """Move one replica from a broker with more load to one with less; False if none can."""
+        """Move one replica to a broker with fewer replicas; return False if none can move."""
         by_load = sorted(self._load, key=lambda broker: (self._load[broker], broker))
         for busy in reversed(by_load):
             for idle in by_load:
@@ -178,7 +171,7 @@ class _Placement:
 
 
 def _even_out_leaders(plan: Plan, brokers: Iterable[int]) -> None:
-    """Let another replica be the first, which moves no data, until brokers lead equally many."""
+    """Reorder replicas, which moves no data, until preferred leaders are balanced."""
     led = Counter(dict.fromkeys(sorted(brokers), 0))
     led.update(replicas[0] for replicas in plan.values())
     changed = True

@@ -1,4 +1,4 @@
-"""How far the reassignments of a cluster are, told until the last one is done."""
+"""The progress of a cluster's reassignments, printed until the last one is done."""
 
 import asyncio
 import contextlib
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import PeerGone
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin.admin_requests import Moving, list_reassignments, replica_sizes
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.cli.show import counted, show_bytes
 from barnabas.wire.schema import Message
 
 _LOOK_EVERY_S: Final = 0.5
 
 
-class Progress(NamedTuple):
-    """How much of what was to be done when it was first seen is done."""
+class ReassignmentProgress(NamedTuple):
+    """Progress since each reassignment was first seen."""
 
     partitions: int
     partitions_done: int
@@ -29,7 +29,7 @@ class Progress(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """Of the replicas; of one that is being copied, what it has."""
+        """The fraction of replicas done; one being copied counts by its bytes."""
         if not self.replicas:
             return self.partitions_done / self.partitions if self.partitions else 1.0
         waiting = self.replicas - self.replicas_done
@@ -47,13 +47,13 @@ class Progress(NamedTuple):
 
 
 def measure(
-    seen: Mapping[Partition, Moving],
-    now: Mapping[Partition, Moving],
-    in_sync: Mapping[Partition, frozenset[int]],
-    sizes: Mapping[tuple[Partition, int], int],
-    leaders: Mapping[Partition, int],
-) -> Progress:
-    """The progress of all that was ever `seen`, of which `now` is still under way."""
+    seen: Mapping[TopicPartition, Moving],
+    now: Mapping[TopicPartition, Moving],
+    in_sync: Mapping[TopicPartition, frozenset[int]],
+    sizes: Mapping[tuple[TopicPartition, int], int],
+    leaders: Mapping[TopicPartition, int],
+) -> ReassignmentProgress:
+    """The progress of all reassignments `seen`, of which `now` are still in progress."""
     replicas = done = copied = to_copy = 0
     for partition, moving in seen.items():
         for broker in moving.adding:
@@ -64,15 +64,15 @@ def measure(
             whole = sizes.get((partition, leaders.get(partition, -1)), 0)
             to_copy += whole
             copied += min(whole, sizes.get((partition, broker), 0))
-    return Progress(len(seen), len(seen) - len(now), replicas, done, copied, to_copy)
+    return ReassignmentProgress(len(seen), len(seen) - len(now), replicas, done, copied, to_copy)
 
 
 async def watch(client: RawClient, timeout_s: float | None) -> int:
-    """Tell the progress until nothing is under way; returns how many partitions were.
+    """Print the progress until all are done; return the number of partitions.
 
-    Raises  CommandFailed if that takes longer than `timeout_s`; the reassignments go on
+    Raises  CommandFailed after `timeout_s`; the reassignments continue
     """
-    seen: dict[Partition, Moving] = {}
+    seen: dict[TopicPartition, Moving] = {}
     loop = asyncio.get_running_loop()
     deadline = None if timeout_s is None else loop.time() + timeout_s
     with _shown() as show:
@@ -82,19 +82,19 @@ async def watch(client: RawClient, timeout_s: float | None) -> int:
             show(await _progress(client, seen, now))
             if deadline is not None and loop.time() >= deadline:
                 raise CommandFailed(
-                    f"{counted(len(now), 'reassignment')} not done within {timeout_s:g} s; they go"
-                    " on, and `barnabas reassign watch` tells how far they are"
+                    f"{counted(len(now), 'reassignment')} still in progress after {timeout_s:g} s;"
+                    " watch again with `barnabas reassign watch`"
                 )
             await asyncio.sleep(_LOOK_EVERY_S)
     return len(seen)
 
 
 async def _progress(
-    client: RawClient, seen: Mapping[Partition, Moving], now: Mapping[Partition, Moving]
-) -> Progress:
+    client: RawClient, seen: Mapping[TopicPartition, Moving], now: Mapping[TopicPartition, Moving]
+) -> ReassignmentProgress:
     topics = sorted({partition.topic for partition in now})
-    partitions: dict[Partition, Message] = {
-        Partition(topic.name, each.partition_index): each
+    partitions: dict[TopicPartition, Message] = {
+        TopicPartition(topic.name, each.partition_index): each
         for topic in (await client.metadata(topics)).topics
         for each in topic.partitions
     }
@@ -104,10 +104,10 @@ async def _progress(
 
 
 async def _sizes(
-    client: RawClient, now: Mapping[Partition, Moving], leaders: Mapping[Partition, int]
-) -> dict[tuple[Partition, int], int]:
-    """The bytes of each partition on its leader and on those that copy it, as far as told."""
-    wanted: dict[int, list[Partition]] = {}
+    client: RawClient, now: Mapping[TopicPartition, Moving], leaders: Mapping[TopicPartition, int]
+) -> dict[tuple[TopicPartition, int], int]:
+    """The size of each partition on its leader and its new replicas, as far as known."""
+    wanted: dict[int, list[TopicPartition]] = {}
     for partition, moving in now.items():
         for broker in (leaders.get(partition, -1), *moving.adding):
             if broker >= 0:
@@ -121,10 +121,10 @@ async def _sizes(
 
 
 @contextlib.contextmanager
-def _shown() -> Iterator[Callable[[Progress], None]]:
-    """A bar on a terminal; elsewhere a line on stderr whenever something is new."""
+def _shown() -> Iterator[Callable[[ReassignmentProgress], None]]:
+    """A bar on a terminal; elsewhere one line on stderr per change."""
     if not sys.stderr.isatty():
-        yield _Lines().show
+        yield _ProgressLines().show
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -138,13 +138,13 @@ def _shown() -> Iterator[Callable[[Progress], None]]:
         )
 
 
-class _Lines:
-    """Says again only what has changed."""
+class _ProgressLines:
+    """Prints the progress when it has changed."""
 
     def __init__(self) -> None:
         self._last = ""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: ReassignmentProgress) -> None:
         if str(progress) != self._last:
             self._last = str(progress)
             print(self._last, file=sys.stderr, flush=True)

@@ -1,7 +1,6 @@
-"""How fast replicas are copied while they are reassigned: set before, taken away after.
+"""Replication throttles for reassignments: set before, removed after.
 
-Kafka has two parts for it: a rate for each broker, and for each topic the list of replicas that
-the rate is for.
+Kafka splits them into a rate per broker, and per topic the list of throttled replicas.
 """
 
 import contextlib
@@ -9,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.base.errors import PeerGone
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin.admin_requests import (
     BROKER,
     TOPIC,
@@ -17,7 +17,6 @@ from barnabas.cli.admin.admin_requests import (
     topics_with_configs,
 )
 from barnabas.cli.raw_client import RawClient
-from barnabas.cli.reassign.reassign_plan import Partition
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
@@ -25,9 +24,9 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
 def throttled_replicas(
-    current: Mapping[Partition, Sequence[int]], plan: Mapping[Partition, Sequence[int]]
+    current: Mapping[TopicPartition, Sequence[int]], plan: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[str, dict[str, str]]:
-    """For each topic the two lists: who may be read from, and who reads what it does not have."""
+    """Per topic, the throttled replicas of leaders (current ones) and followers (new ones)."""
     lists: dict[str, dict[str, list[str]]] = {}
     for partition, replicas in plan.items():
         here = current.get(partition, ())
@@ -44,11 +43,11 @@ def throttled_replicas(
 
 async def set_throttles(
     client: RawClient,
-    current: Mapping[Partition, Sequence[int]],
-    plan: Mapping[Partition, Sequence[int]],
+    current: Mapping[TopicPartition, Sequence[int]],
+    plan: Mapping[TopicPartition, Sequence[int]],
     bytes_per_second: int,
 ) -> None:
-    """Throttle what the plan copies. Raises CommandFailed, perhaps with a part of it set."""
+    """Throttle the plan's new replicas. Raises CommandFailed, some throttles possibly set."""
     lists = throttled_replicas(current, plan)
     changes = [config_change(TOPIC, topic, values) for topic, values in sorted(lists.items())]
     rates = dict.fromkeys(RATES, str(bytes_per_second))
@@ -60,9 +59,9 @@ async def set_throttles(
 
 
 async def clear_throttles(client: RawClient) -> list[str]:
-    """Take all throttles of replication away; tells of which topics.
+    """Remove all replication throttles; return the topics that had one.
 
-    A broker that is gone keeps its rate, which does nothing without the topics' lists.
+    An offline broker keeps its rate, which has no effect without the topics' lists.
     """
     metadata = await client.metadata(None)
     for broker in metadata.brokers:

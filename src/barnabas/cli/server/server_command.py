@@ -1,4 +1,4 @@
-"""`barnabas server` on the command line: its options, and nothing heavy until it runs."""
+"""`barnabas server`: its options for typer; imports nothing heavy until it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,15 +19,15 @@ def server(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect; port 0 takes a free one. 127.0.0.1:9092 without it.",
+            help="Listen address; port 0 picks a free one. Default: 127.0.0.1:9092.",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", "-d", metavar="DIR", help="Where the log is kept; ./barnabas-data."),
+        typer.Option("--data", "-d", metavar="DIR", help="Log directory; default: barnabas-data."),
     ] = None,
     node_id: Annotated[
-        int | None, typer.Option("--node-id", "-n", min=0, help="The broker's id; 0.")
+        int | None, typer.Option("--node-id", "-n", min=0, help="Broker id; default: 0.")
     ] = None,
     zookeeper: Annotated[
         str | None,
@@ -35,7 +35,7 @@ def server(
             "--zookeeper",
             "-z",
             metavar="HOST:PORT[,...][/CHROOT]",
-            help="Where the brokers of a cluster meet; without it this broker is alone.",
+            help="ZooKeeper of the cluster; default: a single broker without one.",
         ),
     ] = None,
     metrics: Annotated[
@@ -44,18 +44,20 @@ def server(
             "--metrics",
             "-m",
             metavar="HOST:PORT",
-            help="Serve metrics for Prometheus there, on /metrics; nowhere without it.",
+            help="Serve Prometheus metrics on /metrics at this address.",
         ),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("--override", "-o", metavar="KEY=VALUE", help="Above all; may be repeated."),
+        typer.Option(
+            "--override", "-o", metavar="KEY=VALUE", help="Override a config; repeatable."
+        ),
     ] = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Prints `ready ... listening on HOST:PORT` once clients can use it. Properties have Kafka's
-    names; an option is above the file, and --override above both.
+    Prints `ready ... listening on HOST:PORT` once clients can connect. Configs have Kafka's
+    names; options override the file, and --override overrides both.
 
     \b
     Examples:

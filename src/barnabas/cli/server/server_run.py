@@ -1,4 +1,4 @@
-"""`barnabas server`: one broker in this process, until SIGTERM or Ctrl-C."""
+"""One broker in this process, until SIGTERM or Ctrl-C: configs, logging, signals."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from barnabas.znodes.tree import ZnodeError
 log = logging.getLogger("barnabas.server")
 
 _SLOW_S = 1.0
-# After which what the start left out is loaded, and how long clients have the loop in between.
+# Lazy modules are loaded after this time, with pauses in which the loop serves clients.
 _LATER_S = 2.0
 _PAUSE_S = 0.05
 STOPPED = 0
@@ -42,15 +42,15 @@ def server(
     overrides: Sequence[str],
     metrics: str | None = None,
 ) -> int:
-    """Run a broker; returns the exit code. Raises ConfigError for what was typed wrong."""
+    """Run a broker; return the exit code. Raises ConfigError for an invalid config."""
     properties = gather_properties(config, listen, data, node_id, zookeeper, overrides, metrics)
     broker_config = BrokerConfig.from_properties(properties)
-    metrics_address(broker_config)  # so that a wrong one is told before anything begins
+    metrics_address(broker_config)  # raises ConfigError before anything starts
     _log_to_stderr()
     for warning in broker_config.warnings:
         log.warning("config %s", warning)
     if idle := broker_config.not_acted_on():
-        log.warning("config accepted, but nothing acts on it yet: %s", ", ".join(idle))
+        log.warning("configs without effect yet: %s", ", ".join(idle))
     try:
         import uvloop
     except ImportError:  # not on every platform
@@ -59,7 +59,7 @@ def server(
 
 
 def _log_to_stderr() -> None:
-    """One line per event, its time in UTC as everywhere else."""
+    """Log one line per event, with UTC timestamps."""
     form = logging.Formatter(
         "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S"
     )
@@ -78,7 +78,7 @@ def gather_properties(
     overrides: Sequence[str],
     metrics: str | None = None,
 ) -> dict[str, str]:
-    """What the file says, above it the options, above them the overrides."""
+    """The file's configs, overridden by the options, overridden by --override."""
     properties: dict[str, str] = {}
     if config is not None:
         properties.update(read_properties(config))
@@ -88,10 +88,10 @@ def gather_properties(
         properties["listeners"] = "PLAINTEXT://127.0.0.1:9092"
     if data is not None:
         if data.exists() and not data.is_dir():
-            raise ConfigError(f"--data {data}: this is a file, a folder is needed")
+            raise ConfigError(f"--data {data}: not a directory")
         if (data / "broker-0" / "server.properties").exists():
             raise ConfigError(
-                f"{data} is the folder of a cluster; start one of its brokers"
+                f"{data} is the directory of a cluster; start one of its brokers"
                 f" with --config {data}/broker-N/server.properties"
             )
         properties["log.dirs"] = str(data)
@@ -116,34 +116,34 @@ def gather_properties(
 
 
 def _listeners(listen: str) -> str:
-    """The property for --listen; every interface if the host is left out, 0.0.0.0 or [::]."""
+    """The listeners config for --listen; no host, 0.0.0.0 and [::] mean every interface."""
     found = re.fullmatch(r"(\[[0-9a-fA-F:.%]*\]|[^\[\]:/]*):(\d{1,5})", listen)
     if found is None:
         raise ConfigError(
-            f"--listen {listen}: expected HOST:PORT, as in 127.0.0.1:9092, [::1]:9092 or :9092"
+            f"--listen {listen}: expected HOST:PORT such as 127.0.0.1:9092, [::1]:9092 or :9092"
         )
     if int(found[2]) > 65535:
-        raise ConfigError(f"--listen {listen}: there is no port {found[2]}, only 0 to 65535")
+        raise ConfigError(f"--listen {listen}: port {found[2]} is out of range 0 to 65535")
     host = "" if found[1] in ("0.0.0.0", "[::]", "*") else found[1]
     return f"PLAINTEXT://{host}:{found[2]}"
 
 
 def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
-    """A broker must not look as if it were protected when it is not."""
+    """Raises ConfigError for security configs without effect: a broker must not look secured."""
     if properties.get("authorizer.class.name"):
         raise ConfigError(
-            "authorizer.class.name is set, but authorization is not served yet: "
-            "leave it out to run a broker that everybody may use"
+            "authorizer.class.name is set, but authorization is not supported yet: "
+            "remove it to run a broker that is open to everyone"
         )
     for listener in properties.get("listeners", "").split(","):
         if listener.strip().startswith(("SSL://", "SASL_SSL://", "SASL_PLAINTEXT://")):
             raise ConfigError(
-                f"listeners: {listener.strip()}: TLS and SASL are not served yet, only PLAINTEXT"
+                f"listeners: {listener.strip()}: TLS and SASL are not supported yet, only PLAINTEXT"
             )
 
 
 def _raise_open_files_limit() -> None:
-    """Take as many open files as the system allows: an active partition needs three."""
+    """Raise the open files limit to its maximum: an active partition needs three files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
@@ -151,52 +151,52 @@ def _raise_open_files_limit() -> None:
 
 
 def _shown(listener: Listener) -> str:
-    """Where it listens, in the form that a client's bootstrap takes."""
+    """The address as a client's bootstrap server."""
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{host or '0.0.0.0'}:{listener.port}"
 
 
-def _told(error: Exception) -> str:
-    """What kept the broker from starting, and what to do about it where that is known."""
+def _explain(error: Exception) -> str:
+    """Why the broker did not start, with a remedy where one is known."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
-        return f"{error}; stop who uses it, or choose another with --listen or --metrics"
-    # The root is about the tree as a whole: its path tells nobody anything.
+        return f"{error}; stop that process, or use another port with --listen or --metrics"
+    # An error of the root is one of the whole tree: leave out its path.
     return str(error).removeprefix("/: ") if isinstance(error, ZnodeError) else str(error)
 
 
-def _tell_if_slow(config: BrokerConfig) -> asyncio.TimerHandle:
-    """Whoever looks on shall know what a start may be waiting for; to be cancelled once it ends."""
+def _log_if_slow(config: BrokerConfig) -> asyncio.TimerHandle:
+    """Log what a slow start waits for, unless the returned timer is cancelled before."""
     zookeeper = config.optional_str("zookeeper.connect")
     loop = asyncio.get_running_loop()
-    what = f"for ZooKeeper at {zookeeper}, or " if zookeeper else ""
-    return loop.call_later(_SLOW_S, log.info, "waiting %suntil the logs are loaded", what)
+    what = f"ZooKeeper at {zookeeper} or " if zookeeper else ""
+    return loop.call_later(_SLOW_S, log.info, "waiting for %slog loading", what)
 
 
 async def _load_the_rest() -> None:
-    """Import what nobody asked for yet, bit by bit, so that few have to wait.
+    """Import the remaining modules one by one, so that no request waits long.
 
-    The schema of an older version of a request is still read when the first of its kind comes.
+    The schema of an older request version is still loaded with the first such request.
     """
     await asyncio.sleep(_LATER_S)
     for module in api_handlers.LATE_MODULES:
         try:
             import_module(module)
         except (ImportError, OSError) as e:
-            log.warning("not loaded module=%s why=%s", module, e)
+            log.warning("module not loaded module=%s error=%s", module, e)
         await asyncio.sleep(_PAUSE_S)
     gc.freeze()
 
 
 async def _run(config: BrokerConfig) -> int:
     _raise_open_files_limit()
-    # Compaction computes in a thread: the loop shall get its turn within a millisecond, not five.
+    # Compaction runs in a thread: the loop gets its turn within a millisecond, not five.
     sys.setswitchinterval(0.001)
-    waiting = _tell_if_slow(config)
+    waiting = _log_if_slow(config)
     try:
         running = await start(config)
     except (BarnabasError, OSError) as e:
-        print(f"barnabas: {_told(e)}", file=sys.stderr)
+        print(f"barnabas: {_explain(e)}", file=sys.stderr)
         return FAILED
     finally:
         waiting.cancel()
@@ -205,7 +205,7 @@ async def _run(config: BrokerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     running.failed.add_done_callback(lambda _: stop.set())
-    # What start-up made stays: the collector need not look at it again.
+    # Objects made at startup live forever: keep the garbage collector from scanning them.
     gc.collect()
     gc.freeze()
     where = ", ".join(_shown(listener) for listener in running.endpoints)
@@ -216,7 +216,7 @@ async def _run(config: BrokerConfig) -> int:
     log.info("stopping broker=%d", running.broker.broker_id)
     await running.stop()
     if running.failed.done():
-        log.critical("stopped because of a failure: %s", running.failed.result())
+        log.critical("stopped after failure: %s", running.failed.result())
         return FAILED
     log.info("stopped broker=%d", running.broker.broker_id)
     return STOPPED

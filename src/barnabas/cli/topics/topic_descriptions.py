@@ -1,4 +1,4 @@
-"""What is told of topics: their partitions, how well each is replicated, and the configs set."""
+"""Descriptions of topics: partitions with leaders, replicas, ISR and offsets; configs set."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
 Topic = dict[str, Any]
-# A leader that just died must not keep one from seeing that it did.
+# Short, so that a dead leader does not hide its own failure.
 _OFFSETS_TIMEOUT_S: Final = 5.0
 _CONFIGS_TIMEOUT_S: Final = 5.0
 _ATTEMPTS: Final = 6
@@ -25,7 +25,7 @@ _COLUMNS: Final = ("partition", "leader", "replicas", "isr", "earliest", "latest
 def describe_topics(
     client: "AdminClient", metadata: "ClusterMetadata", names: list[str]
 ) -> list[Topic]:
-    """A description of each topic; offsets are None where no leader tells them."""
+    """A description of each topic; offsets are None if the leader does not answer."""
     partitions = [
         TopicPartition(name, partition)
         for name in names
@@ -81,14 +81,14 @@ def states(
     *,
     answers: bool = True,
 ) -> list[str]:
-    """What is not as it should be, in the words of the options that look for it.
+    """The problems of a partition, named as the options that filter by them.
 
-    `answers` tells whether the leader told its offsets.
+    `answers` is whether the leader returned its offsets.
     """
     in_sync = len(partition.isrs)
     replicas = len(partition.replicas)
     is_led = partition.leader in brokers
-    # As the leader does: nobody can ask for more replicas in sync than there are.
+    # As the leader does: min.insync.replicas is limited to the number of replicas.
     enough = min(min_isr, replicas)
     found = {
         "unavailable": not is_led,
@@ -101,7 +101,7 @@ def states(
 
 
 def keep_only(topics: Sequence[Topic], wanted: Sequence[str]) -> list[Topic]:
-    """The topics with only the partitions in one of these states, if they have any."""
+    """The topics with partitions in one of these states, with only those partitions."""
     kept = []
     for topic in topics:
         partitions = [p for p in topic["partitions"] if any(s in p["states"] for s in wanted)]
@@ -125,18 +125,18 @@ def show_topic(topic: Topic) -> None:
 
 def _row(partition: Mapping[str, Any]) -> list[object]:
     leader = partition["leader"]
-    told = {
+    cells = {
         **partition,
         "leader": leader if leader >= 0 else None,
         "replicas": ",".join(map(str, partition["replicas"])),
         "isr": ",".join(map(str, partition["isr"])),
         "state": state_words(partition),
     }
-    return [told[column] for column in _COLUMNS]
+    return [cells[column] for column in _COLUMNS]
 
 
 def state_words(partition: Mapping[str, Any]) -> str:
-    """`ok`, or what is wrong; that as few are in sync as must be is not, if all are."""
+    """`ok`, or the problems; `at min isr` is none if all replicas are in sync."""
     is_whole = len(partition["isr"]) == len(partition["replicas"])
     words = [s for s in partition["states"] if not (is_whole and s == "at min isr")]
     if partition["offline"]:
@@ -145,7 +145,7 @@ def state_words(partition: Mapping[str, Any]) -> str:
 
 
 def _configs(client: "AdminClient", resources: list[admin.ConfigResource]) -> list[Any]:
-    """The properties of each; librdkafka asks the controller, which may just have died."""
+    """The configs of each; retries, since librdkafka asks a controller that may have died."""
     for _ in range(_ATTEMPTS):
         asked = client.describe_configs(resources, request_timeout=_CONFIGS_TIMEOUT_S)
         try:
@@ -153,8 +153,8 @@ def _configs(client: "AdminClient", resources: list[admin.ConfigResource]) -> li
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError._TIMED_OUT:
                 fail(failure.args[0], "the topics' configs")
-        client.list_topics(timeout=_CONFIGS_TIMEOUT_S)  # which tells who is the controller now
-    raise CommandFailed("no controller answers; `barnabas controller` tells more")
+        client.list_topics(timeout=_CONFIGS_TIMEOUT_S)  # refreshes the controller
+    raise CommandFailed("the controller does not answer; see `barnabas controller`")
 
 
 def _offsets(asked: "Mapping[TopicPartition, Future[Any]]") -> dict[tuple[str, int], int]:
@@ -164,7 +164,7 @@ def _offsets(asked: "Mapping[TopicPartition, Future[Any]]") -> dict[tuple[str, i
             offset = future.result().offset
         except KafkaException:
             continue
-        if offset >= 0:  # else its leader did not answer
+        if offset >= 0:  # negative if the leader did not answer
             found[partition.topic, partition.partition] = offset
     return found
 
@@ -175,7 +175,6 @@ def _is_set(entry: Any) -> bool:
 
 
 def _topic_ids(client: "AdminClient", names: list[str]) -> dict[str, str]:
-    """The id of each topic, as far as the broker gives ids."""
+    """The id of each topic, in Kafka's URL-safe base64."""
     answers = await_all(client.describe_topics(TopicCollection(names)))
-    # Kafka writes ids in the alphabet that is safe in names of files.
     return {a.name: str(a.topic_id).replace("+", "-").replace("/", "_") for a in answers}

@@ -29,12 +29,12 @@ app = command_group(
     """
 )
 
-_MOST: Final = 100_000  # partitions that the client can ask for at once
+_MOST: Final = 100_000  # partitions in one request of the client
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", callback=check_topics)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Topic name.", callback=check_topics)]
 Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated."),
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; repeatable."),
 ]
 
 
@@ -42,15 +42,15 @@ Configs = Annotated[
 def create(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, max=_MOST, help="Else the broker's.")
+        int | None, typer.Option("--partitions", "-p", min=1, max=_MOST, help="Default: broker.")
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, max=10_000, help="Copies of each."),
+        typer.Option("--replication-factor", "-r", min=1, max=10_000, help="Default: broker."),
     ] = None,
     config: Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
@@ -68,9 +68,9 @@ def create(
     client, metadata = Cluster(bootstrap, properties).admin()
     if name in metadata.topics:
         if if_not_exists:
-            print(f"topic {name} exists")
+            print(f"topic {name} already exists")
             return
-        raise CommandFailed(f"topic {name} exists already; --if-not-exists makes that no error")
+        raise CommandFailed(f"topic {name} already exists; use --if-not-exists to ignore")
     # -1 leaves the choice to the broker's num.partitions and default.replication.factor.
     topic = admin.NewTopic(
         name,
@@ -85,13 +85,13 @@ def create(
 @app.command("list")
 def list_topics(
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Also internal ones, whose names begin with __.")
+        bool, typer.Option("--all", "-a", help="Include internal topics (__*).")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """List the topics, one name a line.
+    """List topics, one name per line.
 
     \b
     Examples:
@@ -113,30 +113,28 @@ def list_topics(
 def describe(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Topics; all without one.", callback=check_topics),
+        typer.Argument(metavar="[NAME]...", help="Topics; default: all.", callback=check_topics),
     ] = None,
-    show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Without NAME, also internal ones.")
-    ] = False,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include internal topics.")] = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only partitions with replicas out of sync.")
+        bool, typer.Option("--under-replicated", help="Only partitions with out-of-sync replicas.")
     ] = False,
     unavailable: Annotated[
         bool, typer.Option("--unavailable", help="Only partitions without a live leader.")
     ] = False,
     at_min_isr: Annotated[
-        bool, typer.Option("--at-min-isr", help="Only those that can lose no replica more.")
+        bool, typer.Option("--at-min-isr", help="Only partitions with exactly min.insync.replicas.")
     ] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr", help="Only those that refuse acks=all.")
+        bool, typer.Option("--under-min-isr", help="Only partitions that reject acks=all.")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Show partitions with leaders, replicas and offsets, and the configs that were set.
+    """Show partitions with leaders, replicas, ISR and offsets, and the configs set.
 
-    With one of the `Only` options, or several, those partitions that fit any of them.
+    Several filters show the partitions that match any of them.
 
     \b
     Examples:
@@ -172,17 +170,17 @@ def alter(
     name: Name,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, max=_MOST, help="The new, greater number."),
+        typer.Option("--partitions", "-p", min=1, max=_MOST, help="New total; can only grow."),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", "-d", metavar="KEY", help="Back to the default."),
+        typer.Option("--delete-config", "-d", metavar="KEY", help="Reset to the default."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Add partitions, or change configs.
+    """Add partitions or change configs.
 
     \b
     Examples:
@@ -194,14 +192,14 @@ def alter(
 
     to_set = parse_pairs(config, "--config")
     if not (partitions or to_set or delete_config):
-        raise Misused("nothing to alter: give --partitions, --config or --delete-config")
+        raise Misused("nothing to alter: specify --partitions, --config or --delete-config")
     client, metadata = Cluster(bootstrap, properties).admin()
     existing = len(find_topic(metadata, name).partitions)
     if partitions is not None and partitions <= existing:
         raise CommandFailed(
-            f"topic {name} has {counted(existing, 'partition')}, and can only get more"
+            f"topic {name} has {counted(existing, 'partition')}; the number can only grow"
         )
-    # First what the broker may refuse, so that a refusal leaves all as it was.
+    # Configs first: the broker may reject them, and then nothing has changed.
     if to_set or delete_config:
         alter_configs(client, admin.ResourceType.TOPIC, name, to_set, delete_config or [])
     if partitions is not None:
@@ -212,13 +210,13 @@ def alter(
 @app.command()
 def delete(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="The topics.", callback=check_topics)
+        list[str], typer.Argument(metavar="NAME...", help="Topic names.", callback=check_topics)
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Delete topics and all that is in them; asks first when it is run on a terminal.
+    """Delete topics and their data. Asks for confirmation on a terminal.
 
     \b
     Examples:
@@ -230,9 +228,9 @@ def delete(
     client, metadata = Cluster(bootstrap, properties).admin()
     for name in names:
         find_topic(metadata, name, "; nothing was deleted")
-    question = f"Delete {', '.join(names)} with all messages?"
+    question = f"Delete {', '.join(names)} and all messages?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("nothing was deleted")
+        raise CommandFailed("aborted; nothing was deleted")
     for name, future in delete_topics(client, list(dict.fromkeys(names))).items():
         await_one(future, name)
         print(f"deleted topic {name}")

@@ -1,1 +1,1 @@
-"""Checkers: the history of a run against the promises."""
+"""Checkers: compare the history of a run with the cluster's guarantees."""

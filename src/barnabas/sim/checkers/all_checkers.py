@@ -1,29 +1,29 @@
-"""Judges a run: whether a history, and what is there at its end, keep every promise."""
+"""The verdict on a run: all checkers over its history and final state."""
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final as Constant
+from typing import Final
 
 from barnabas.sim.checkers.group_checkers import check_groups
-from barnabas.sim.checkers.history import History
+from barnabas.sim.checkers.history import OperationHistory
 from barnabas.sim.checkers.log_checkers import check_log
 from barnabas.sim.checkers.replica_checkers import check_replicas
 from barnabas.sim.checkers.topic_checkers import check_topics
-from barnabas.sim.checkers.violations import Final, Kind, Violation
+from barnabas.sim.checkers.violations import FinalState, Violation, ViolationKind
 
 __all__ = ["check"]
 
-MOST_OF_A_KIND: Constant = 3
-# A broker answers so only where something failed that it did not think of.
+MOST_OF_A_KIND: Final = 3
+# A broker returns this error only for a failure it does not handle.
 _UNTHOUGHT = "unknown_server_error"
 
 
-def check(history: History, final: Final) -> list[Violation]:
-    """Every promise that was broken, the same for the same history; empty if all were kept.
+def check(history: OperationHistory, final: FinalState) -> list[Violation]:
+    """Every violation, in a deterministic order; empty if there is none.
 
-    Of each kind no more than a few, with how many more there are.
+    Lists only a few of each kind, and the number of the others.
     """
-    found: dict[Kind, list[Violation]] = {}
+    found: dict[ViolationKind, list[Violation]] = {}
     for violation in chain(
         check_log(history, final),
         check_replicas(final),
@@ -35,7 +35,7 @@ def check(history: History, final: Final) -> list[Violation]:
     return [each for kind, all_of_it in found.items() for each in _shortened(kind, all_of_it)]
 
 
-def _shortened(kind: Kind, found: list[Violation]) -> list[Violation]:
+def _shortened(kind: ViolationKind, found: list[Violation]) -> list[Violation]:
     if len(found) <= MOST_OF_A_KIND:
         return found
     return [
@@ -44,7 +44,7 @@ def _shortened(kind: Kind, found: list[Violation]) -> list[Violation]:
     ]
 
 
-def _check_errors(history: History) -> Iterator[Violation]:
+def _check_errors(history: OperationHistory) -> Iterator[Violation]:
     for operation in history.operations:
         if operation.why == _UNTHOUGHT:
-            yield Violation(Kind.UNEXPECTED, str(operation))
+            yield Violation(ViolationKind.UNEXPECTED, str(operation))

@@ -1,4 +1,4 @@
-"""Checks consumer groups: who owns what, how far they have read, and that they read all of it."""
+"""Checks of consumer groups: ownership, committed offsets, and records skipped."""
 
 import uuid
 from collections import defaultdict
@@ -11,12 +11,12 @@ from barnabas.sim.checkers.history import (
     COMPACTED,
     FADING,
     NO_OFFSET,
+    ClientOperation,
     Commit,
     Delete,
-    History,
     Hold,
-    Operation,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Own,
     Owned,
     Poll,
@@ -24,7 +24,7 @@ from barnabas.sim.checkers.history import (
     Recall,
     Recalled,
 )
-from barnabas.sim.checkers.violations import Kind, Violation
+from barnabas.sim.checkers.violations import Violation, ViolationKind
 
 _Where = tuple[str, TopicPartition]  # group and partition
 _Held = tuple[TopicPartition, uuid.UUID]  # and the topic's id
@@ -32,24 +32,24 @@ _Held = tuple[TopicPartition, uuid.UUID]  # and the topic's id
 
 @dataclass(order=True, slots=True)
 class _Span:
-    """A time in which a member surely owned something."""
+    """A period in which a member certainly owned a partition."""
 
     since: float
     until: float
     member: str
 
 
-def check_groups(history: History) -> Iterator[Violation]:
+def check_groups(history: OperationHistory) -> Iterator[Violation]:
     yield from _check_owners(history)
     yield from _check_holders(history)
     yield from _check_commits(history)
     yield from _check_coverage(history)
 
 
-def _check_owners(history: History) -> Iterator[Violation]:
-    """Generations only grow, and within one each partition has one member."""
+def _check_owners(history: OperationHistory) -> Iterator[Violation]:
+    """Generations only increase, and in each a partition has one owner."""
     owners: dict[tuple[str, int, TopicPartition], str] = {}
-    groups: dict[str, list[tuple[Operation, Owned]]] = defaultdict(list)
+    groups: dict[str, list[tuple[ClientOperation, Owned]]] = defaultdict(list)
     for operation, own in history.of(Own):
         if not isinstance(operation.got, Owned):
             continue
@@ -59,13 +59,13 @@ def _check_owners(history: History) -> Iterator[Violation]:
             other = owners.setdefault(key, operation.got.member)
             if other != operation.got.member:
                 facts = f"{at} by {other} and {operation.got.member}: {operation}"
-                yield Violation(Kind.OWNED_TWICE, facts)
+                yield Violation(ViolationKind.OWNED_TWICE, facts)
     for told in groups.values():
         yield from _check_generations(told)
 
 
-def _check_generations(told: list[tuple[Operation, Owned]]) -> Iterator[Violation]:
-    """Whoever joined after another was told a generation is not told an older one."""
+def _check_generations(told: list[tuple[ClientOperation, Owned]]) -> Iterator[Violation]:
+    """A member that joins after another got a generation does not get an older one."""
     by_end = sorted(told, key=lambda each: each[0].ended)
     highest, done = -1, 0
     for operation, owned in told:
@@ -74,14 +74,14 @@ def _check_generations(told: list[tuple[Operation, Owned]]) -> Iterator[Violatio
             done += 1
         if owned.generation < highest:
             facts = f"{owned.generation} after {highest}: {operation}"
-            yield Violation(Kind.GENERATION_WENT_BACK, facts)
+            yield Violation(ViolationKind.GENERATION_WENT_BACK, facts)
 
 
-def _check_holders(history: History) -> Iterator[Violation]:
-    """Where members keep what they own from one epoch to the next, times tell who owned it.
+def _check_holders(history: OperationHistory) -> Iterator[Violation]:
+    """No two members own a partition at the same time, and a member's epoch only increases.
 
-    Whoever said that it owns something and was not contradicted owned it then; and if it says so
-    again, also in between. A member's epoch only grows.
+    Consumer group members keep partitions across epochs, so ownership is checked by time: a
+    member owns what it claims in an accepted heartbeat, and between two such heartbeats.
     """
     before: dict[str, tuple[int, list[_Held]]] = {}
     spans: dict[tuple[str, _Held], list[_Span]] = defaultdict(list)
@@ -91,7 +91,7 @@ def _check_holders(history: History) -> Iterator[Violation]:
         epoch, had = before.get(hold.member, (0, []))
         if operation.got.generation < epoch:
             facts = f"{operation.got.generation} after {epoch}: {operation}"
-            yield Violation(Kind.GENERATION_WENT_BACK, facts)
+            yield Violation(ViolationKind.GENERATION_WENT_BACK, facts)
         holds = list(zip(hold.partitions, hold.topic_ids, strict=True))
         before[hold.member] = operation.got.generation, holds
         for held in holds:
@@ -105,12 +105,12 @@ def _check_holders(history: History) -> Iterator[Violation]:
         found.sort()
         for one, two in combinations(found, 2):
             if two.since < one.until and one.member != two.member:
-                yield Violation(Kind.OWNED_TWICE, f"{at}: {one} and {two}")
+                yield Violation(ViolationKind.OWNED_TWICE, f"{at}: {one} and {two}")
 
 
-def _check_commits(history: History) -> Iterator[Violation]:
-    """Members only go forward, so what was acknowledged is the least that is remembered."""
-    commits: dict[_Where, list[tuple[Operation, int]]] = defaultdict(list)
+def _check_commits(history: OperationHistory) -> Iterator[Violation]:
+    """A group's offsets only increase, so a fetched offset is no less than any acknowledged."""
+    commits: dict[_Where, list[tuple[ClientOperation, int]]] = defaultdict(list)
     for operation, commit in history.of(Commit):
         for at, offset in commit.offsets:
             commits[commit.group, at].append((operation, offset))
@@ -126,27 +126,30 @@ def _check_commits(history: History) -> Iterator[Violation]:
 
 
 def _check_recalled(
-    recall: Operation, at: TopicPartition, offset: int, known: list[tuple[Operation, int]]
+    recall: ClientOperation,
+    at: TopicPartition,
+    offset: int,
+    known: list[tuple[ClientOperation, int]],
 ) -> Iterator[Violation]:
     promised = [
         committed
         for commit, committed in known
-        if commit.outcome is Outcome.OK and commit.ended < recall.began
+        if commit.outcome is OperationOutcome.OK and commit.ended < recall.began
     ]
     if promised and offset < max(promised):
-        facts = f"{at} is at {offset}, {max(promised)} was committed: {recall}"
-        yield Violation(Kind.COMMIT_WENT_BACK, facts)
+        facts = f"{at} is at {offset}, but {max(promised)} was committed: {recall}"
+        yield Violation(ViolationKind.COMMIT_WENT_BACK, facts)
     possible = [
         committed
         for commit, committed in known
-        if commit.outcome is not Outcome.FAILED and commit.began < recall.ended
+        if commit.outcome is not OperationOutcome.FAILED and commit.began < recall.ended
     ]
     if offset not in (NO_OFFSET, *possible):
-        yield Violation(Kind.COMMIT_INVENTED, f"{at} is at {offset}: {recall}")
+        yield Violation(ViolationKind.COMMIT_INVENTED, f"{at} is at {offset}: {recall}")
 
 
-def _check_coverage(history: History) -> Iterator[Violation]:
-    """What a group says it has read, some member has read, unless it may be gone."""
+def _check_coverage(history: OperationHistory) -> Iterator[Violation]:
+    """Some member has read every record below a committed offset, unless it may be deleted."""
     seen: dict[_Where, set[int]] = defaultdict(set)
     for operation, poll in history.of(Poll):
         if poll.group and isinstance(operation.got, Polled):
@@ -155,10 +158,10 @@ def _check_coverage(history: History) -> Iterator[Violation]:
     ends: dict[_Where, int] = defaultdict(int)
     for operation, commit in history.of(Commit):
         for at, offset in commit.offsets:
-            if operation.outcome is Outcome.OK and at.topic not in unsure:
+            if operation.outcome is OperationOutcome.OK and at.topic not in unsure:
                 ends[commit.group, at] = max(ends[commit.group, at], offset)
     for (group, at), end in ends.items():
         missed = [offset for offset in range(end) if offset not in seen[group, at]]
         if missed:
-            facts = f"{group} has read {at} up to {end}, but never {missed[:5]}"
-            yield Violation(Kind.GROUP_SKIPPED, facts)
+            facts = f"{group} committed {end} of {at}, but never read {missed[:5]}"
+            yield Violation(ViolationKind.GROUP_SKIPPED, facts)

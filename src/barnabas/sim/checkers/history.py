@@ -1,9 +1,9 @@
-"""What clients asked of the cluster and what came of it: every operation, in the order begun.
+"""The history of a run: every operation of every client with its outcome, in order of start.
 
-An operation has one of three ends. *ok*: it happened, and what it gave is known. *failed*: it did
-not happen and never will. *unknown*: nobody answered in time, or the answer leaves it open; it may
-have happened, or may yet. So is every operation that has not ended. Checkers rest on the
-difference: what failed must never be seen, what was promised must always be.
+An operation has one of three outcomes. *ok*: it happened, and its result is known. *failed*: it
+did not happen and never will. *unknown*: there was no answer in time, or the answer leaves it
+open; it may have happened, or may still happen. An operation that has not ended is unknown, too.
+Checkers rely on the difference: a failed write must never be seen, an acknowledged one always.
 """
 
 import uuid
@@ -15,19 +15,19 @@ from typing import Final, TypeVar
 
 from barnabas.base.ids import TopicPartition
 
-# In place of a value, for bytes that no producer of ours can have sent.
+# Stands for bytes that no producer of the run has sent.
 NOT_OURS: Final = -1
 NO_OFFSET: Final = -1
 _LONGEST_PADDING: Final = 160
-# Of what is sent to this topic only the last record of each key is sure to stay.
+# A compacted topic: only the last record of each key is certain to stay.
 COMPACTED: Final = "accounts"
-# Of what is sent to this topic the oldest goes: by size, and when someone deletes it.
+# A topic whose oldest records are deleted: by size, and by DeleteRecords.
 FADING: Final = "events"
 RETAINED_BYTES: Final = 12_288
 _KEYS: Final = 6
 
 
-class Outcome(Enum):
+class OperationOutcome(Enum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
@@ -35,7 +35,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One batch for one partition, as one producer numbers it. Gives Sent."""
+    """Produce one batch to one partition. Result: Sent."""
 
     at: TopicPartition
     values: tuple[int, ...]
@@ -47,14 +47,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    base_offset: int  # NO_OFFSET, if the broker only knows that it has the batch
+    base_offset: int  # NO_OFFSET for a duplicate whose offset the broker no longer knows
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Read on from a position, which a former poll led to. Gives Polled; empty ones are not kept.
+    """Fetch from a position, where the previous poll ended. Result: Polled, never empty.
 
-    `topic_id` tells a topic from one that had its name before; `group` is whom the reader is for.
+    `topic_id` distinguishes topics of the same name; `group` is the reader's group, if any.
     """
 
     at: TopicPartition
@@ -72,7 +72,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Become a member of a group and be told what to read. Gives Owned."""
+    """Join a classic group and get an assignment. Result: Owned."""
 
     group: str
 
@@ -86,9 +86,9 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Say what a member owns, and be told what it shall own from now on. Gives Owned.
+    """Send a consumer group heartbeat with the owned partitions. Result: Owned, the new ones.
 
-    `topic_ids` tell, partition by partition, a topic from one that had its name before.
+    `topic_ids` distinguish, per partition, topics of the same name.
     """
 
     group: str
@@ -100,7 +100,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Remember how far the group has read. Gives nothing."""
+    """Commit offsets of a group. No result."""
 
     group: str
     member: str
@@ -110,7 +110,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Ask how far the group has read. Gives Recalled."""
+    """Fetch the committed offsets of a group. Result: Recalled."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -118,7 +118,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    offsets: tuple[tuple[TopicPartition, int], ...]  # NO_OFFSET where nothing was committed
+    offsets: tuple[tuple[TopicPartition, int], ...]  # NO_OFFSET without a commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
-    """Move a partition to other brokers; without any, cancel such a move."""
+    """Reassign a partition; None cancels its reassignment."""
 
     at: TopicPartition
     replicas: tuple[int, ...] | None
@@ -149,14 +149,14 @@ class Reassign:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Let the preferred replica lead."""
+    """Elect the preferred leader."""
 
     at: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Delete all records before an offset. Gives nothing."""
+    """Delete all records before an offset. No result."""
 
     at: TopicPartition
     before: int
@@ -170,15 +170,15 @@ A = TypeVar("A", Send, Poll, Own, Hold, Commit, Recall, Create, Delete, Grow, Re
 
 
 @dataclass(slots=True)
-class Operation:
-    """One operation of one client, between the two times that the client knows of."""
+class ClientOperation:
+    """One operation of one client, with the times of its request and its answer."""
 
     number: int
     client: str
     asked: Asked
     began: float
     ended: float = inf
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: OperationOutcome = OperationOutcome.UNKNOWN
     got: Got | None = None
     why: str = ""
 
@@ -189,54 +189,58 @@ class Operation:
 
 
 @dataclass(slots=True)
-class History:
-    """Grows only; `now` is the time of whoever looks at all clients, so theirs can be compared."""
+class OperationHistory:
+    """All operations of a run; `now` is one clock for all clients."""
 
     now: Callable[[], float]
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[ClientOperation] = field(default_factory=list)
     _last_value: int = 0
 
     def new_value(self) -> int:
-        """A value that nobody has sent yet."""
+        """A value that no producer has sent yet."""
         self._last_value += 1
         return self._last_value
 
-    def begin(self, client: str, asked: Asked, began: float | None = None) -> Operation:
-        """An operation that is under way, from `began` or now on."""
+    def begin(self, client: str, asked: Asked, began: float | None = None) -> ClientOperation:
+        """Start an operation, at `began` or now."""
         since = self.now() if began is None else began
-        operation = Operation(len(self.operations), client, asked, since)
+        operation = ClientOperation(len(self.operations), client, asked, since)
         self.operations.append(operation)
         return operation
 
     def end(
-        self, operation: Operation, outcome: Outcome, got: Got | None = None, why: str = ""
+        self,
+        operation: ClientOperation,
+        outcome: OperationOutcome,
+        got: Got | None = None,
+        why: str = "",
     ) -> None:
         operation.ended = self.now()
         operation.outcome, operation.got, operation.why = outcome, got, why
 
-    def of(self, kind: type[A]) -> Iterator[tuple[Operation, A]]:
-        """All operations of one kind, with what they asked."""
+    def of(self, kind: type[A]) -> Iterator[tuple[ClientOperation, A]]:
+        """All operations of one kind, with their requests."""
         for operation in self.operations:
             if isinstance(operation.asked, kind):
                 yield operation, operation.asked
 
     def lines(self) -> Iterator[str]:
-        """The whole history as text, the same for the same history."""
+        """The history as text; equal histories have equal texts."""
         return map(str, self.operations)
 
 
 def payload(value: int) -> bytes:
-    """The bytes of a record that carries `value`; of many lengths, so that segments differ."""
+    """The record value that carries `value`; its length varies, so that segments differ."""
     return b"%d:" % value + b"." * (value * 7919 % _LONGEST_PADDING)
 
 
 def key_of(value: int) -> bytes:
-    """The key of the record that carries `value`: one of a few."""
+    """The key of the record that carries `value`; there are only a few keys."""
     return b"key-%d" % (value % _KEYS)
 
 
 def value_of(payload_read: bytes | None) -> int:
-    """The value that a record carries, NOT_OURS if a byte of it is not as it was sent."""
+    """The value that a record carries; NOT_OURS if a byte differs from what was sent."""
     digits = (payload_read or b"").partition(b":")[0]
     if not digits.isdigit():
         return NOT_OURS

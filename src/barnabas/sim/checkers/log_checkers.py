@@ -1,4 +1,4 @@
-"""Checks records: none lost, doubled, invented, moved or read too early, and each poll goes on."""
+"""Checks of records: none lost, duplicated, invented, moved, reordered or read uncommitted."""
 
 import uuid
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from barnabas.sim.checkers.history import (
     NO_OFFSET,
     NOT_OURS,
     RETAINED_BYTES,
+    ClientOperation,
     Delete,
-    History,
-    Operation,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Poll,
     Polled,
     Send,
@@ -24,17 +24,17 @@ from barnabas.sim.checkers.history import (
     key_of,
     payload,
 )
-from barnabas.sim.checkers.violations import Final, FinalPartition, Kind, Violation
+from barnabas.sim.checkers.violations import FinalPartition, FinalState, Violation, ViolationKind
 
 _ALL = -1  # acks
-# What a batch, and each of its records, takes besides the records' own bytes, at the most.
+# The maximal overhead of a batch and of each of its records, in bytes.
 _BATCH_BYTES, _RECORD_BYTES = 70, 30
 _Log = tuple[uuid.UUID, int]
 
 
 @dataclass(slots=True)
 class _Places:
-    """Which value is at which offset of one log, from all who claim to know."""
+    """The value at each offset of one log, according to all clients and the final state."""
 
     at: TopicPartition
     values: dict[int, int] = field(default_factory=dict)
@@ -44,20 +44,20 @@ class _Places:
         was = self.values.setdefault(offset, value)
         if was != value:
             facts = f"{self.at} offset {offset} has value {was}, and {value} says {who}"
-            yield Violation(Kind.INCONSISTENT, facts)
+            yield Violation(ViolationKind.INCONSISTENT, facts)
         if value == NOT_OURS:
-            return  # damaged records are no duplicates of each other
+            return  # damaged records are not duplicates of each other
         before = self.offsets.setdefault(value, offset)
         if before != offset:
             facts = f"{self.at} value {value} is at offset {before}, and at {offset} says {who}"
-            yield Violation(Kind.DUPLICATE, facts)
+            yield Violation(ViolationKind.DUPLICATE, facts)
 
 
-def check_log(history: History, final: Final) -> Iterator[Violation]:
-    """What producers were told, consumers read, and is there at the end must be one log each.
+def check_log(history: OperationHistory, final: FinalState) -> Iterator[Violation]:
+    """Producers' acknowledgements, consumers' reads and the final state must form one log each.
 
-    Of topics that someone wanted deleted, what was sent may be gone; what was read must still
-    have been one log as long as the topic's id was the same.
+    Records of topics with a DeleteTopics request may be gone; reads of one topic id must still
+    form one log.
     """
     deleted = {delete.topic for _, delete in history.of(Delete)}
     ends = {(each.topic_id, each.at.partition): each for each in final.partitions}
@@ -71,7 +71,7 @@ def check_log(history: History, final: Final) -> Iterator[Violation]:
     yield from _check_sequences(history, final, deleted)
 
 
-def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation]:
+def _check_ends(final: FinalState, places: dict[_Log, _Places]) -> Iterator[Violation]:
     for end in final.partitions:
         for offset, value in end.records:
             yield from places[end.topic_id, end.at.partition].claim(offset, value, "the end")
@@ -79,11 +79,11 @@ def _check_ends(final: Final, places: dict[_Log, _Places]) -> Iterator[Violation
         yield from _check_steps(end.at, end.log_start, offsets, "the end")
 
 
-def _check_starts(history: History, final: Final) -> Iterator[Violation]:
-    """What goes first is what someone wanted deleted, or what is more than is retained.
+def _check_starts(history: OperationHistory, final: FinalState) -> Iterator[Violation]:
+    """The log start advances only by DeleteRecords or by retention.bytes.
 
-    As in Kafka, what a past leader had alone counted until it was cut off. That deleted records
-    stay away is not promised: brokers that start anew may not know yet.
+    As in Kafka, records that only a past leader had count for retention until they are truncated.
+    Deleted records may reappear: a restarted broker may not know the log start offset yet.
     """
     for end in final.partitions:
         asked = max((trim.before for _, trim in history.of(Trim) if trim.at == end.at), default=0)
@@ -95,12 +95,12 @@ def _check_starts(history: History, final: Final) -> Iterator[Violation]:
             _most_bytes(send)
             for operation, send in history.of(Send)
             if send.at == end.at
-            and not (operation.outcome is Outcome.OK and send.acks == _ALL)
+            and not (operation.outcome is OperationOutcome.OK and send.acks == _ALL)
             and not present.issuperset(send.values)
         )
         if kept + cut_off < RETAINED_BYTES:
-            facts = f"{end.at} begins at {end.log_start}, {asked} was asked, {kept} bytes are left"
-            yield Violation(Kind.DELETED, facts)
+            facts = f"{end.at} starts at {end.log_start}, not {asked}, with {kept} bytes left"
+            yield Violation(ViolationKind.DELETED, facts)
 
 
 def _most_bytes(send: Send) -> int:
@@ -108,12 +108,12 @@ def _most_bytes(send: Send) -> int:
 
 
 def _check_acknowledged(
-    history: History, final: Final, places: dict[_Log, _Places], deleted: set[str]
+    history: OperationHistory, final: FinalState, places: dict[_Log, _Places], deleted: set[str]
 ) -> Iterator[Violation]:
     ends = {end.at: end for end in final.partitions}
     present = {end.at: {value for _, value in end.records} for end in final.partitions}
     for operation, send in history.of(Send):
-        is_promised = operation.outcome is Outcome.OK and send.acks == _ALL
+        is_promised = operation.outcome is OperationOutcome.OK and send.acks == _ALL
         if not is_promised or send.at.topic in deleted:
             continue
         there = present.get(send.at, set())
@@ -123,7 +123,7 @@ def _check_acknowledged(
         elif send.at.topic == FADING:
             lost = list(_not_faded(operation, send, lost, ends.get(send.at)))
         if lost:
-            yield Violation(Kind.LOST, f"{lost} of {operation}")
+            yield Violation(ViolationKind.LOST, f"{lost} of {operation}")
         elif isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:
             log = places[ends[send.at].topic_id, send.at.partition]
             for offset, value in enumerate(send.values, operation.got.base_offset):
@@ -131,9 +131,9 @@ def _check_acknowledged(
 
 
 def _not_superseded(
-    operation: Operation, send: Send, absent: list[int], end: FinalPartition | None
+    operation: ClientOperation, send: Send, absent: list[int], end: FinalPartition | None
 ) -> Iterator[int]:
-    """The values for whose key there is no later record either."""
+    """The values whose keys have no later record either."""
     last = {key_of(value): offset for offset, value in end.records} if end else {}
     base = operation.got.base_offset if isinstance(operation.got, Sent) else NO_OFFSET
     for value in absent:
@@ -143,9 +143,9 @@ def _not_superseded(
 
 
 def _not_faded(
-    operation: Operation, send: Send, absent: list[int], end: FinalPartition | None
+    operation: ClientOperation, send: Send, absent: list[int], end: FinalPartition | None
 ) -> Iterator[int]:
-    """The values that are not before the beginning of the log, as far as their place is known."""
+    """The values at or after the log start, as far as their offsets are known."""
     base = operation.got.base_offset if isinstance(operation.got, Sent) else NO_OFFSET
     for value in absent:
         if end is None or (base != NO_OFFSET and base + send.values.index(value) >= end.log_start):
@@ -153,14 +153,16 @@ def _not_faded(
 
 
 def _check_polls(
-    history: History,
+    history: OperationHistory,
     places: dict[_Log, _Places],
     ends: dict[_Log, FinalPartition],
     deleted: set[str],
 ) -> Iterator[Violation]:
     for operation, poll in history.of(Poll):
-        # A group's position may be of a topic that had the same name.
-        if operation.outcome is Outcome.FAILED and not (poll.group and poll.at.topic in deleted):
+        # A group's position may be one of an earlier topic of the same name.
+        if operation.outcome is OperationOutcome.FAILED and not (
+            poll.group and poll.at.topic in deleted
+        ):
             end = ends.get((poll.topic_id, poll.at.partition))
             yield from _check_refused(operation, poll, end)
         if not isinstance(operation.got, Polled):
@@ -169,57 +171,61 @@ def _check_polls(
         offsets = [offset for offset, _ in operation.got.records]
         yield from _check_steps(poll.at, poll.position, offsets, operation.client)
         if offsets and offsets[-1] >= operation.got.high_watermark:
-            yield Violation(Kind.UNCOMMITTED, f"{operation}")
+            yield Violation(ViolationKind.UNCOMMITTED, f"{operation}")
         for offset, value in operation.got.records:
             yield from log.claim(offset, value, operation.client)
         end = ends.get((poll.topic_id, poll.at.partition))
         if end is not None and offsets and offsets[-1] >= end.high_watermark:
             facts = f"{poll.at} ends at {end.high_watermark}, yet {operation}"
-            yield Violation(Kind.UNCOMMITTED, facts)
+            yield Violation(ViolationKind.UNCOMMITTED, facts)
 
 
 def _check_refused(
-    operation: Operation, poll: Poll, end: FinalPartition | None
+    operation: ClientOperation, poll: Poll, end: FinalPartition | None
 ) -> Iterator[Violation]:
-    """A position that was read up to stays one, unless the oldest records go.
+    """A position that was read up to stays in range, unless the oldest records are deleted.
 
-    Whoever takes over another's may still ask the leader before the one that had given it: as
-    Kafka's, that one does not know of a later one while it is cut off.
+    A group member that takes over a position may still ask a past leader that is partitioned
+    away and, as in Kafka, does not know of its successor.
     """
     is_there = end is not None and poll.position <= end.high_watermark
     may_be_refused = is_there and (poll.group or poll.at.topic == FADING)
     if operation.why == "offset_out_of_range" and not may_be_refused:
-        facts = f"{poll.at} was read up to {poll.position}, which is out of range: {operation}"
-        yield Violation(Kind.UNCOMMITTED, facts)
+        facts = f"{poll.at} was read up to {poll.position}, now out of range: {operation}"
+        yield Violation(ViolationKind.UNCOMMITTED, facts)
     elif operation.why == "corrupt":
-        yield Violation(Kind.DAMAGED, str(operation))
+        yield Violation(ViolationKind.DAMAGED, str(operation))
 
 
 def _check_steps(
     at: TopicPartition, position: int, offsets: list[int], who: str
 ) -> Iterator[Violation]:
-    """Offsets are dense unless compaction takes some, and a poll gives what comes next."""
+    """Offsets are dense, except after compaction, and each poll continues the one before."""
     for before, offset in pairwise([position - 1, *offsets]):
         if offset > before + 1 and at.topic != COMPACTED:
-            yield Violation(Kind.SKIPPED, f"{at} {who} got {offset} after {before}")
+            yield Violation(ViolationKind.SKIPPED, f"{at} {who} got {offset} after {before}")
         elif offset <= before:
-            yield Violation(Kind.NON_MONOTONE, f"{at} {who} got {offset} after {before}")
+            yield Violation(ViolationKind.NON_MONOTONE, f"{at} {who} got {offset} after {before}")
 
 
-def _check_origins(history: History, places: dict[_Log, _Places]) -> Iterator[Violation]:
-    """Whatever was seen was sent, to that partition, and not refused."""
+def _check_origins(history: OperationHistory, places: dict[_Log, _Places]) -> Iterator[Violation]:
+    """Every record seen was sent to that partition, and not rejected."""
     sends = {value: each for each in history.of(Send) for value in each[1].values}
     for log in places.values():
         for offset, value in log.values.items():
             operation, send = sends.get(value, (None, None))
             if operation is None or send is None or send.at != log.at:
-                yield Violation(Kind.PHANTOM, f"{log.at} has {value} at {offset}, from {operation}")
-            elif operation.outcome is Outcome.FAILED:
-                yield Violation(Kind.ABORTED, f"{log.at} has {value} at {offset}: {operation}")
+                yield Violation(
+                    ViolationKind.PHANTOM, f"{log.at} has {value} at {offset}, from {operation}"
+                )
+            elif operation.outcome is OperationOutcome.FAILED:
+                yield Violation(
+                    ViolationKind.ABORTED, f"{log.at} has {value} at {offset}: {operation}"
+                )
 
 
-def _check_order(history: History, final: Final) -> Iterator[Violation]:
-    """What a producer numbers within an epoch stays in its order."""
+def _check_order(history: OperationHistory, final: FinalState) -> Iterator[Violation]:
+    """Records of one producer epoch stay in their order."""
     numbered = {
         value: ((send.producer_id, send.producer_epoch), send.sequence + n)
         for _, send in history.of(Send)
@@ -233,17 +239,18 @@ def _check_order(history: History, final: Final) -> Iterator[Violation]:
             producer, sequence = numbered[value]
             if sequence < last.get(producer, -1):
                 facts = f"{end.at} offset {offset}: {sequence} after {last[producer]} of {producer}"
-                yield Violation(Kind.REORDERED, facts)
+                yield Violation(ViolationKind.REORDERED, facts)
             last[producer] = sequence
 
 
-def _check_sequences(history: History, final: Final, deleted: set[str]) -> Iterator[Violation]:
-    """A producer that wants to be sure of each batch is not told that one was missing.
+def _check_sequences(
+    history: OperationHistory, final: FinalState, deleted: set[str]
+) -> Iterator[Violation]:
+    """An idempotent producer with acks=all gets no out-of-order error for its next batch.
 
-    But it may be told so of a batch that is there with a later one of its own: a broker that was
-    started again knows, as Kafka's, only the last of each producer. What was there and is deleted
-    by now nobody can tell.
-    Nor does anybody know a later epoch of a producer than the producer itself.
+    Exceptions: a batch that is in the log before a later one of the producer, since a restarted
+    broker, as in Kafka, knows only the last batch of each producer; and batches that may have
+    been deleted. No broker knows a later epoch of a producer than the producer itself.
     """
     unsure: set[tuple[int, int, TopicPartition]] = set()
     last = _last_sequences(history, final)
@@ -253,7 +260,7 @@ def _check_sequences(history: History, final: Final, deleted: set[str]) -> Itera
         producer = (send.producer_id, send.producer_epoch, send.at)
         if isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:
             next_offset[producer] = operation.got.base_offset + len(send.values)
-        if operation.outcome is Outcome.OK or send.at.topic in deleted:
+        if operation.outcome is OperationOutcome.OK or send.at.topic in deleted:
             continue
         is_first = producer not in unsure
         unsure.add(producer)
@@ -264,11 +271,13 @@ def _check_sequences(history: History, final: Final, deleted: set[str]) -> Itera
             "invalid_producer_epoch",
             "unknown_producer_id",
         ):
-            yield Violation(Kind.FORGOTTEN, str(operation))
+            yield Violation(ViolationKind.FORGOTTEN, str(operation))
 
 
-def _last_sequences(history: History, final: Final) -> dict[tuple[int, int, TopicPartition], int]:
-    """The last number of each producer's that is in a log at the end."""
+def _last_sequences(
+    history: OperationHistory, final: FinalState
+) -> dict[tuple[int, int, TopicPartition], int]:
+    """The last sequence of each producer in the final logs."""
     there = {value for end in final.partitions for _, value in end.records}
     return {
         (send.producer_id, send.producer_epoch, send.at): send.sequence

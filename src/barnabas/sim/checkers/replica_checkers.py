@@ -1,21 +1,21 @@
-"""Checks that a partition has all its replicas, the same byte by byte as far as is committed.
+"""Checks of replicas: all exist, and are equal byte for byte up to the high watermark.
 
-Those of a compacted topic are not the same: each broker compacts when it comes to it.
+Replicas of a compacted topic differ: each broker compacts at its own time.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
 
 from barnabas.sim.checkers.history import COMPACTED
-from barnabas.sim.checkers.violations import Final, FinalPartition, Kind, Violation
+from barnabas.sim.checkers.violations import FinalPartition, FinalState, Violation, ViolationKind
 from barnabas.wire.records.batch import headers
 
 
-def check_replicas(final: Final) -> Iterator[Violation]:
+def check_replicas(final: FinalState) -> Iterator[Violation]:
     for end in final.partitions:
         for broker in end.assigned:
             if broker not in end.replicas:
-                yield Violation(Kind.MISSING, f"{end.at} on broker {broker}")
+                yield Violation(ViolationKind.MISSING, f"{end.at} on broker {broker}")
         if end.at.topic != COMPACTED:
             yield from _check_same(end)
 
@@ -27,7 +27,7 @@ def _check_same(end: FinalPartition) -> Iterator[Violation]:
             one, two = _batches(end.replicas[first]), _batches(end.replicas[other])
             differ = sorted(one.items() ^ two.items())
             facts = f"{end.at} of brokers {first} and {other}, first at offset {differ[0][0]}"
-            yield Violation(Kind.DIVERGED, facts)
+            yield Violation(ViolationKind.DIVERGED, facts)
 
 
 def _batches(log: bytes) -> dict[int, bytes]:

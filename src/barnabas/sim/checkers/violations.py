@@ -1,4 +1,4 @@
-"""What checkers compare a history with, and what they tell when the two do not agree."""
+"""The final state that checkers compare a history with, and the violations they report."""
 
 import uuid
 from collections.abc import Mapping
@@ -8,37 +8,37 @@ from enum import Enum
 from barnabas.base.ids import TopicPartition
 
 
-class Kind(Enum):
-    """Each promise that a history can break."""
+class ViolationKind(Enum):
+    """The guarantees that a history can violate."""
 
-    LOST = "lost write"  # acknowledged by all in sync, and not there at the end
+    LOST = "lost write"  # acknowledged with acks=all, but missing at the end
     DUPLICATE = "duplicate"  # one value at two offsets
-    PHANTOM = "phantom read"  # a value that nobody sent there
-    ABORTED = "aborted read"  # a value of which its sender was told that it was refused
+    PHANTOM = "phantom read"  # a value that was never sent to the partition
+    ABORTED = "aborted read"  # a value whose write was rejected
     INCONSISTENT = "inconsistent offsets"  # two values at one offset
-    REORDERED = "reordered writes"  # of one producer, in another order than it sent them
-    FORGOTTEN = "producer forgotten"  # what comes next in its order was refused
+    REORDERED = "reordered writes"  # of one producer
+    FORGOTTEN = "producer forgotten"  # its next batch was rejected as out of order
     NON_MONOTONE = "non-monotone poll"
     SKIPPED = "skipped poll"
     UNCOMMITTED = "read before committed"  # above the high watermark, or gone later
     DAMAGED = "damaged batch"
-    DELETED = "deleted too early"  # by nobody's wish, and not by size either
-    MISSING = "replica missing"  # where the partition is assigned, when all brokers serve
+    DELETED = "deleted too early"  # neither by DeleteRecords nor by size
+    MISSING = "replica missing"  # on an assigned broker, when all brokers serve
     DIVERGED = "replicas differ"
     OWNED_TWICE = "partition owned twice"
     GENERATION_WENT_BACK = "generation went back"
     COMMIT_WENT_BACK = "committed offset went back"
-    COMMIT_INVENTED = "committed offset that nobody committed"
+    COMMIT_INVENTED = "committed offset that no member committed"
     GROUP_SKIPPED = "record skipped by a group"
     TOPIC_LOST = "topic lost"
     TOPIC_BACK = "deleted topic is back"
-    MISPLACED = "partition is not where it was moved to"
+    MISPLACED = "partition is not on its reassigned brokers"
     UNEXPECTED = "unexpected error"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    kind: Kind
+    kind: ViolationKind
     facts: str
 
     def __str__(self) -> str:
@@ -47,21 +47,20 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class FinalPartition:
-    """One partition when all faults are over and the cluster is whole again."""
+    """One partition after all faults, when the cluster is healthy again."""
 
     at: TopicPartition
     topic_id: uuid.UUID
     high_watermark: int
-    records: tuple[tuple[int, int], ...]  # offset and value of all a consumer can read
-    log_start: int = 0  # the first that it could
-    assigned: tuple[int, ...] = ()  # the brokers that shall have it
-    # By broker that has a log of it, the batches up to the high watermark, byte by byte; from
-    # where all have some.
+    records: tuple[tuple[int, int], ...]  # offset and value of all that a consumer reads
+    log_start: int = 0
+    assigned: tuple[int, ...] = ()  # broker ids
+    # The bytes of each broker's log, from the highest log start to the high watermark.
     replicas: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
-    """All partitions of the topics that the workloads made."""
+class FinalState:
+    """All partitions of the topics that the workloads created."""
 
     partitions: tuple[FinalPartition, ...] = ()

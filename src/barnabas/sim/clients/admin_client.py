@@ -1,4 +1,4 @@
-"""An administrator: makes, deletes, grows, moves and trims topics; writes down what came of it."""
+"""A simulated admin client: topics, partitions, reassignments, elections, DeleteRecords."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -8,13 +8,13 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.sim.checkers.history import (
     Asked,
+    ClientOperation,
     Create,
     Delete,
     Elect,
     Grow,
-    History,
-    Operation,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Reassign,
     Trim,
 )
@@ -25,8 +25,8 @@ from barnabas.wire.schema import duration
 TIMEOUT: Final = duration(3_000)
 _E = ErrorCode
 _PREFERRED: Final = 0
-# With these the cluster says that it has done nothing, and will not. A controller that is none
-# any more may say so in the middle of what was asked.
+# Errors after which nothing happened and nothing will. NOT_CONTROLLER is not one: a controller
+# may lose its office in the middle of an operation.
 _REFUSED: Final = (
     _E.topic_already_exists,
     _E.unknown_topic_or_partition,
@@ -42,10 +42,10 @@ _REFUSED: Final = (
 
 
 class Admin:
-    """One administrator, who asks whoever was said to be controller; one task uses it."""
+    """One admin client, which sends requests to the known controller; used by one task."""
 
     def __init__(
-        self, name: str, bootstrap: Sequence[Address], random: Random, history: History
+        self, name: str, bootstrap: Sequence[Address], random: Random, history: OperationHistory
     ) -> None:
         self.connections = Connections(name, bootstrap, random)
         self._history = history
@@ -59,7 +59,7 @@ class Admin:
         partitions: int,
         replication_factor: int,
         config: Mapping[str, str] | None = None,
-    ) -> Operation:
+    ) -> ClientOperation:
         wanted = parts(
             name=topic,
             num_partitions=partitions,
@@ -70,19 +70,21 @@ class Admin:
         asked = Create(topic, partitions, replication_factor)
         return await self._perform(asked, asking, lambda answer: answer.topics[0])
 
-    async def delete(self, topic: str) -> Operation:
+    async def delete(self, topic: str) -> ClientOperation:
         wanted = parts(name=topic, topic_id=None)
         asking = self._ask(ApiKey.DELETE_TOPICS, topics=(wanted,), timeout=TIMEOUT)
         return await self._perform(Delete(topic), asking, lambda answer: answer.responses[0])
 
-    async def grow(self, topic: str, partitions: int) -> Operation:
+    async def grow(self, topic: str, partitions: int) -> ClientOperation:
         wanted = parts(name=topic, count=partitions, assignments=None)
         asking = self._ask(ApiKey.CREATE_PARTITIONS, topics=(wanted,), timeout=TIMEOUT)
         return await self._perform(
             Grow(topic, partitions), asking, lambda answer: answer.results[0]
         )
 
-    async def reassign(self, at: TopicPartition, replicas: tuple[int, ...] | None) -> Operation:
+    async def reassign(
+        self, at: TopicPartition, replicas: tuple[int, ...] | None
+    ) -> ClientOperation:
         wanted = parts(partition_index=at.partition, replicas=replicas)
         asking = self._ask(
             ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -95,7 +97,7 @@ class Admin:
 
         return await self._perform(Reassign(at, replicas), asking, found)
 
-    async def elect(self, at: TopicPartition) -> Operation:
+    async def elect(self, at: TopicPartition) -> ClientOperation:
         wanted = parts(topic=at.topic, partitions=(at.partition,))
         asking = self._ask(
             ApiKey.ELECT_LEADERS,
@@ -110,7 +112,7 @@ class Admin:
 
         return await self._perform(Elect(at), asking, found)
 
-    async def trim(self, at: TopicPartition, before: int) -> Operation:
+    async def trim(self, at: TopicPartition, before: int) -> ClientOperation:
         wanted = parts(partition_index=at.partition, offset=before)
         asking = self._ask_leader(
             at,
@@ -135,19 +137,19 @@ class Admin:
 
     async def _perform(
         self, asked: Asked, asking: Coroutine[Any, Any, Any], found: Callable[[Any], Any]
-    ) -> Operation:
-        """Ask once; `found` is the part of the answer that has the error."""
+    ) -> ClientOperation:
+        """Send the request once; `found` returns the part of the response with the error."""
         operation = self._history.begin(self.connections.name, asked)
         try:
             error = found(await asking).error_code
         except PeerGone as gone:
-            self._history.end(operation, Outcome.UNKNOWN, why=str(gone))
+            self._history.end(operation, OperationOutcome.UNKNOWN, why=str(gone))
             await self.connections.refresh()
             return operation
         if error in (_E.none, _E.election_not_needed):
-            self._history.end(operation, Outcome.OK)
+            self._history.end(operation, OperationOutcome.OK)
         else:
-            outcome = Outcome.FAILED if error in _REFUSED else Outcome.UNKNOWN
+            outcome = OperationOutcome.FAILED if error in _REFUSED else OperationOutcome.UNKNOWN
             self._history.end(operation, outcome, why=error.name)
             await self.connections.refresh()
         return operation

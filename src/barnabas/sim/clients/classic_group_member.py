@@ -1,6 +1,6 @@
-"""A member of a classic group: joins, is given partitions, tells how far it has read, and leaves.
+"""A simulated member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-What the group's leader assigns is only relayed by the coordinator, so it is written as plain text.
+The coordinator only relays assignments, so the group leader writes them as plain text.
 """
 
 from struct import Struct
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers.history import Outcome, Own, Owned
+from barnabas.sim.checkers.history import OperationOutcome, Own, Owned
 from barnabas.sim.clients.client_connections import partitions, parts, topics
 from barnabas.sim.clients.group_membership import Membership, MustJoin
 from barnabas.wire.apis import ApiKey
@@ -23,11 +23,11 @@ _NO_USER_DATA: Final = b"\xff\xff\xff\xff"
 _E = ErrorCode
 
 
-class Member(Membership):
-    """One that joins each generation anew."""
+class SimClassicMember(Membership):
+    """A member that joins every generation."""
 
     async def join(self) -> Owned:
-        """Become a member of the next generation. Raises MustJoin"""
+        """Join the next generation. Raises MustJoin"""
         self.owned = None
         operation = self._history.begin(self.connections.name, Own(self.group))
         try:
@@ -44,11 +44,11 @@ class Member(Membership):
             )
             self._check(synced.error_code)
         except MustJoin as must:
-            self._history.end(operation, Outcome.UNKNOWN, why=str(must))
+            self._history.end(operation, OperationOutcome.UNKNOWN, why=str(must))
             raise
         partitions = _read_assignment(synced.assignment)
         self.owned = Owned(self._member_id, joined.generation_id, partitions)
-        self._history.end(operation, Outcome.OK, self.owned)
+        self._history.end(operation, OperationOutcome.OK, self.owned)
         return self.owned
 
     async def _join(self) -> Any:
@@ -68,13 +68,13 @@ class Member(Membership):
                 return joined
 
     def _subscription(self) -> bytes:
-        """To all topics, as far as this member knows them; in version 0 of Kafka's form."""
+        """A subscription to all known topics, in version 0 of Kafka's format."""
         names = [topic.encode() for topic in topics(self.connections)]
         listed = b"".join(_LENGTH.pack(len(name)) + name for name in names)
         return _VERSION_COUNT.pack(0, len(names)) + listed + _NO_USER_DATA
 
     async def _assigned(self, joined: Any) -> tuple[Any, ...]:
-        """What each member is to read, if this one leads the group: partitions in turn."""
+        """The assignments, round robin, if this member leads the group; else empty."""
         if joined.leader != self._member_id:
             return ()
         if not await self.connections.refresh():
@@ -87,7 +87,7 @@ class Member(Membership):
         )
 
     async def heartbeat(self) -> None:
-        """Raises MustJoin, also if the group is about to have another generation"""
+        """Send a heartbeat. Raises MustJoin, also while the group rebalances"""
         owned = self._owned()
         answer = await self._ask(
             ApiKey.HEARTBEAT,
@@ -98,7 +98,7 @@ class Member(Membership):
         self._check(answer.error_code)
 
     async def leave(self) -> None:
-        """Tell the group that this member goes; if that is not heard, it finds out by itself."""
+        """Leave the group; if the request is lost, the member's session times out."""
         member, self.owned = parts(member_id=self._member_id), None
         try:
             await self._ask(ApiKey.LEAVE_GROUP, group_id=self.group, members=(member,))

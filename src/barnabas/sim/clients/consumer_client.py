@@ -1,4 +1,4 @@
-"""A consumer of partitions that it was given: reads on where it stopped, as far as is committed."""
+"""A simulated consumer of assigned partitions, which records every fetch in the history."""
 
 import asyncio
 import uuid
@@ -15,7 +15,14 @@ from barnabas.client.follower_fetch_codec import (
     write_fetch_request,
 )
 from barnabas.client.requests import MalformedResponse
-from barnabas.sim.checkers.history import History, Operation, Outcome, Poll, Polled, value_of
+from barnabas.sim.checkers.history import (
+    ClientOperation,
+    OperationHistory,
+    OperationOutcome,
+    Poll,
+    Polled,
+    value_of,
+)
 from barnabas.sim.clients.client_connections import REQUEST_S, Address, Connections, Leader, parts
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
@@ -25,7 +32,7 @@ from barnabas.wire.records.records import read_records
 MAX_WAIT_MS: Final = 500
 _EARLIEST: Final = -2
 _E = ErrorCode
-# Whom to ask is to be found out again; nothing is wrong with what was asked.
+# Errors that need fresh metadata.
 _LOOK_AGAIN: Final = (
     _E.not_leader_or_follower,
     _E.fenced_leader_epoch,
@@ -41,20 +48,20 @@ _LOOK_AGAIN: Final = (
 
 
 class Consumer:
-    """Positions in some partitions, and the polls that move them; one task uses it."""
+    """Positions in some partitions, and the polls that advance them; used by one task."""
 
     def __init__(
         self,
         name: str,
         bootstrap: Sequence[Address],
         random: Random,
-        history: History,
+        history: OperationHistory,
         group: str = "",
         *,
         by_name: bool = False,
     ) -> None:
-        """With `by_name` it asks as librdkafka does, always in the same words: only for topics
-        whose names are never used again."""
+        """With `by_name` it fetches by topic name, as librdkafka does: only for topics whose
+        names are never reused."""
         self.connections = Connections(name, bootstrap, random)
         self.positions: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -63,21 +70,21 @@ class Consumer:
         self._history = history
         self._group = group
         self._by_name = by_name
-        # Partitions that have to be read from their beginning, wherever that is.
+        # Partitions to read from their log start.
         self._begins_anew: dict[TopicPartition, None] = {}
 
     def close(self) -> None:
         self.connections.close()
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these positions on, and no others."""
+        """Read exactly these partitions, from these positions."""
         self.positions = dict(positions)
         self.high_watermarks.clear()
 
     async def poll(self) -> int:
-        """Ask each leader once for what comes next; how many records came.
+        """Fetch once from each leader; return the number of records.
 
-        A partition of which nothing came, for whatever reason, is asked for again next time.
+        A partition without records, for whatever reason, is fetched again by the next poll.
         """
         for at in list(self._begins_anew):
             await self._find_beginning(at)
@@ -103,13 +110,13 @@ class Consumer:
         return found
 
     def _begin_anew_if_another(self, at: TopicPartition, topic_id: uuid.UUID) -> None:
-        """A topic that was deleted and made again is another one, with other offsets."""
+        """Start at 0 if the topic was deleted and created again."""
         if self._topic_ids.setdefault(at, topic_id) != topic_id:
             self._topic_ids[at] = topic_id
             self.positions[at] = 0
 
     async def _find_beginning(self, at: TopicPartition) -> None:
-        """Go to the first offset that its leader has; if nobody tells, try again next time."""
+        """Seek to the leader's log start offset; without an answer, retry in the next poll."""
         leader = self.connections.leader(at)
         if leader is None or at not in self.positions:
             del self._begins_anew[at]
@@ -133,7 +140,7 @@ class Consumer:
         del self._begins_anew[at]
 
     async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
-        """The number of records that came; -1, if someone else should be asked."""
+        """The number of records; -1 if another broker should be asked."""
         began = self._history.now()
         asked = {
             at: Poll(at, leader.topic_id, self.positions[at], self._group)
@@ -161,7 +168,7 @@ class Consumer:
     def _request(self, wanted: Mapping[TopicPartition, Leader]) -> FollowerFetch:
         topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
         for at, leader in wanted.items():
-            # Sometimes less than a batch: one is given whole all the same.
+            # Sometimes less than a batch: the broker returns a whole one all the same.
             most = 1 << (5 + (9 if self._by_name else self._random.below(10)))
             of_topic = topics.setdefault((at.topic, leader.topic_id), [])
             of_topic.append(FetchPartition(at.partition, self.positions[at], most, leader.epoch))
@@ -175,39 +182,44 @@ class Consumer:
         )
 
     def _take(self, asked: Poll, fetched: FetchedPartition, began: float) -> int:
-        """Keep what came in the history and move on; as `_fetch` counts."""
+        """Record a fetched partition in the history and advance; returns as `_fetch` does."""
         if fetched.error in _LOOK_AGAIN:
             return -1
         if self.positions.get(asked.at) != asked.position:
-            return 0  # assigned anew since
+            return 0  # reassigned since
         if fetched.error is not _E.none:
-            self._note(asked, began, Outcome.FAILED, why=fetched.error.name)
+            self._note(asked, began, OperationOutcome.FAILED, why=fetched.error.name)
             if fetched.error is _E.offset_out_of_range:
                 self._begins_anew[asked.at] = None
             return -1
         self.high_watermarks[asked.at] = fetched.high_watermark
         decoded = decode(fetched.records, asked.position)
         if decoded is None:
-            self._note(asked, began, Outcome.FAILED, why="corrupt")
+            self._note(asked, began, OperationOutcome.FAILED, why="corrupt")
             return -1
         records, self.positions[asked.at] = decoded
         if records:
             got = Polled(tuple(records), fetched.high_watermark, fetched.log_start_offset)
-            self._note(asked, began, Outcome.OK, got)
+            self._note(asked, began, OperationOutcome.OK, got)
         return len(records)
 
     def _note(
-        self, asked: Poll, began: float, outcome: Outcome, got: Polled | None = None, why: str = ""
-    ) -> Operation:
+        self,
+        asked: Poll,
+        began: float,
+        outcome: OperationOutcome,
+        got: Polled | None = None,
+        why: str = "",
+    ) -> ClientOperation:
         operation = self._history.begin(self.connections.name, asked, began)
         self._history.end(operation, outcome, got, why)
         return operation
 
 
 def decode(buffer: memoryview, position: int) -> tuple[list[tuple[int, int]], int] | None:
-    """Offset and value of each record from `position` on, and where to go on from.
+    """Offset and value of each record from `position` on, and the next position.
 
-    That is after the last batch, which compaction may have emptied. None, if a batch is damaged.
+    That is after the last batch, which compaction may have emptied. None if a batch is damaged.
     """
     found, next_position = [], position
     for start, header in headers(buffer):

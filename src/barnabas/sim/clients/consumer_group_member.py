@@ -1,10 +1,10 @@
-"""A member of a consumer group (KIP-848): heartbeats tell what it owns, answers what it shall."""
+"""A simulated member of a consumer group (KIP-848): heartbeats with owned partitions."""
 
 import uuid
 from typing import Any, Final
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers.history import Hold, Outcome, Owned
+from barnabas.sim.checkers.history import Hold, OperationOutcome, Owned
 from barnabas.sim.clients.client_connections import parts, topics
 from barnabas.sim.clients.group_membership import Membership, MustJoin
 from barnabas.wire.apis import ApiKey
@@ -15,17 +15,17 @@ _JOINING: Final = 0
 _LEAVING: Final = -1
 
 
-class ConsumerMember(Membership):
-    """One whose assignment changes while it is a member, with no generation in between.
+class SimConsumerMember(Membership):
+    """A member whose assignment changes incrementally, without generations.
 
-    It gives up at once what it shall not own any more, and says so with the next heartbeat.
+    It revokes partitions at once, and acknowledges that with its next heartbeat.
     """
 
     _joined = 0
     _topic_ids: dict[TopicPartition, uuid.UUID]
 
     async def join(self) -> Owned:
-        """Become another member, which owns what it is told at once. Raises MustJoin"""
+        """Join as a new member and get its first assignment. Raises MustJoin"""
         self.forget()
         if not await self.connections.refresh() or not topics(self.connections):
             raise MustJoin("the topics are not known")
@@ -37,7 +37,7 @@ class ConsumerMember(Membership):
         return self._owned()
 
     async def heartbeat(self) -> None:
-        """Hear what to own; if nothing is heard, nothing changes. Raises MustJoin"""
+        """Send a heartbeat; without an answer nothing changes. Raises MustJoin"""
         owned = self._owned()
         topic_ids = tuple(self._topic_ids[at] for at in owned.partitions)
         asked = Hold(self.group, owned.member, owned.generation, owned.partitions, topic_ids)
@@ -51,17 +51,17 @@ class ConsumerMember(Membership):
             )
             self._check(answer.error_code)
         except MustJoin as must:
-            self._history.end(operation, Outcome.UNKNOWN, why=str(must))
+            self._history.end(operation, OperationOutcome.UNKNOWN, why=str(must))
             if not self._member_id:
                 raise
             self.owned = owned
             return
         partitions = await self._assigned(answer.assignment, owned)
         self.owned = Owned(owned.member, answer.member_epoch, partitions)
-        self._history.end(operation, Outcome.OK, self.owned)
+        self._history.end(operation, OperationOutcome.OK, self.owned)
 
     async def leave(self) -> None:
-        """Tell the group that this member goes; if that is not heard, it finds out by itself."""
+        """Leave the group; if the request is lost, the member's session times out."""
         try:
             if self._member_id:
                 await self._beat(_LEAVING, topic_partitions=None)
@@ -89,7 +89,7 @@ class ConsumerMember(Membership):
         )
 
     async def _assigned(self, assignment: Any, owned: Owned) -> tuple[TopicPartition, ...]:
-        """What is assigned, as far as it is known by name; else all will be told again."""
+        """The assigned partitions whose topic names are known; others follow later."""
         if assignment is None:
             return owned.partitions
         if any(each.topic_id not in self.connections.names for each in assignment.topic_partitions):

@@ -1,7 +1,7 @@
-"""What members of any group share: finding the coordinator, and how far the group has read.
+"""The common part of group members: coordinator lookup, offset fetch and commit.
 
-A commit of which nothing was heard may still arrive, so nothing else is committed by that member
-in its generation: it has to join again, and the coordinator refuses what is older.
+An unanswered commit may still arrive, so the member commits nothing else in its generation: it
+must join again, and the coordinator fences older generations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from barnabas.base.randomness import Random
 from barnabas.sim.checkers.history import (
     NO_OFFSET,
     Commit,
-    History,
-    Outcome,
+    OperationHistory,
+    OperationOutcome,
     Owned,
     Recall,
     Recalled,
@@ -31,19 +31,18 @@ _FORGOTTEN: Final = (
     _E.fenced_member_epoch,
     _E.stale_member_epoch,
 )
-# With these nothing was written: someone else has taken over, or the group is between two
-# generations.
+# Errors after which nothing was committed: the member is fenced, or the group rebalances.
 _REFUSED: Final = (*_FORGOTTEN, _E.rebalance_in_progress)
 
 
 class MustJoin(BarnabasError):
-    """The member is none any more, or not in this generation, or its coordinator is not found."""
+    """The member is fenced, the group rebalances, or the coordinator is not found."""
 
 
 class Membership:
-    """One member, as far as its coordinator is concerned; one task uses it.
+    """One member and its coordinator; used by one task.
 
-    Whatever raises MustJoin leaves it outside of the group: joining is what can be done next.
+    After MustJoin the member is outside of the group and must call `join`.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Membership:
         group: str,
         bootstrap: Sequence[Address],
         random: Random,
-        history: History,
+        history: OperationHistory,
     ) -> None:
         self.connections = Connections(name, bootstrap, random)
         self.group = group
@@ -65,13 +64,13 @@ class Membership:
         self.connections.close()
 
     def forget(self) -> None:
-        """Be another member from now on; the group finds out by itself that the former is gone."""
+        """Drop the member id without leaving; the old member's session times out."""
         self._member_id, self.owned = "", None
 
     async def recall(
         self, wanted: tuple[TopicPartition, ...] | None = None
     ) -> dict[TopicPartition, int]:
-        """How far the group has read these, or all that this member owns. Raises MustJoin"""
+        """Committed offsets of these or of all owned partitions. Raises MustJoin"""
         owned = self._owned().partitions if wanted is None else wanted
         operation = self._history.begin(self.connections.name, Recall(self.group, owned))
         topics = tuple(
@@ -92,16 +91,16 @@ class Membership:
             for partition in offsets.values():
                 self._check(partition.error_code)
         except MustJoin as must:
-            self._history.end(operation, Outcome.UNKNOWN, why=str(must))
+            self._history.end(operation, OperationOutcome.UNKNOWN, why=str(must))
             raise
         recalled = {
             at: offsets[at].committed_offset if at in offsets else NO_OFFSET for at in owned
         }
-        self._history.end(operation, Outcome.OK, Recalled(tuple(recalled.items())))
+        self._history.end(operation, OperationOutcome.OK, Recalled(tuple(recalled.items())))
         return recalled
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises MustJoin, if it was refused, or nobody knows"""
+        """Commit offsets. Raises MustJoin if the commit was rejected or its outcome is unknown"""
         owned = self._owned()
         asked = Commit(self.group, owned.member, owned.generation, tuple(offsets.items()))
         operation = self._history.begin(self.connections.name, asked)
@@ -125,13 +124,17 @@ class Membership:
                 topics=topics,
             )
         except MustJoin as must:
-            self._history.end(operation, Outcome.UNKNOWN, why=str(must))
+            self._history.end(operation, OperationOutcome.UNKNOWN, why=str(must))
             raise
         errors = [p.error_code for topic in answer.topics for p in topic.partitions]
         if all(error is _E.none for error in errors):
-            self._history.end(operation, Outcome.OK)
+            self._history.end(operation, OperationOutcome.OK)
             return
-        outcome = Outcome.FAILED if all(e in _REFUSED for e in errors) else Outcome.UNKNOWN
+        outcome = (
+            OperationOutcome.FAILED
+            if all(e in _REFUSED for e in errors)
+            else OperationOutcome.UNKNOWN
+        )
         worst = next(error for error in errors if error is not _E.none)
         self._history.end(operation, outcome, why=worst.name)
         self._check(worst)

@@ -1,10 +1,10 @@
-"""A producer that numbers what it sends, and tells of each batch whether the log has it.
+"""A simulated idempotent producer, which records the outcome of each batch in the history.
 
-Theory of operation. Some batches of one partition go out together, on one connection; those that
-were not acknowledged are sent again, unchanged and one by one, until the time for it is over. Then
-it is told of each what is known, and the producer takes a new epoch, or another id: the sequence
-of a batch whose fate is unknown must not be used for another. A broker that knows nothing of a
-producer takes whatever sequence comes first, so the first batch of an epoch goes out alone.
+Theory of operation. Several batches of one partition are sent together on one connection. Those
+that were not acknowledged are sent again, unchanged and one by one, until the delivery timeout.
+Then the history gets the outcome of each, and the producer takes a new epoch or a new id: the
+sequence of a batch whose outcome is unknown must not be reused. A broker that does not know a
+producer accepts any first sequence, so the first batch of an epoch is sent alone.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from barnabas.base.randomness import Random
 from barnabas.client.requests import write_request
 from barnabas.sim.checkers.history import (
     NO_OFFSET,
-    History,
-    Operation,
-    Outcome,
+    ClientOperation,
+    OperationHistory,
+    OperationOutcome,
     Send,
     Sent,
     key_of,
@@ -37,13 +37,13 @@ from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import Message, duration
 
-MOST_IN_FLIGHT: Final = 5  # how many batches a broker can recognize, so as many as may be retried
+MOST_IN_FLIGHT: Final = 5  # the number of batches that a broker recognizes as duplicates
 DELIVERY_S: Final = 10.0
 PRODUCE_TIMEOUT_MS: Final = 3_000
-EPOCH_MS: Final = 1_790_000_000_000  # when time begins, for the records' timestamps
+EPOCH_MS: Final = 1_790_000_000_000  # start of time, for the records' timestamps
 _E = ErrorCode
 
-# With these, the batch was refused before anything was written.
+# Errors after which the batch was not appended.
 NOT_APPENDED: Final = (
     _E.not_enough_replicas,
     _E.out_of_order_sequence_number,
@@ -55,7 +55,7 @@ NOT_APPENDED: Final = (
     _E.invalid_record,
     _E.corrupt_message,
 )
-# With these, sending it again would not help.
+# Errors that are not retriable.
 HOPELESS: Final = (
     _E.invalid_producer_epoch,
     _E.unknown_producer_id,
@@ -69,23 +69,23 @@ HOPELESS: Final = (
 
 @dataclass(slots=True)
 class _InFlight:
-    operation: Operation
+    operation: ClientOperation
     send: Send
     message: Message
-    may_be_there: bool = False  # an attempt ended without saying that the batch was refused
-    is_hopeless: bool = False  # sending it again would not help
+    may_be_there: bool = False  # an attempt ended without a rejection
+    is_hopeless: bool = False  # the last error is not retriable
     why: str = ""
 
 
 class Producer:
-    """One producer; one task uses it."""
+    """One producer; used by one task."""
 
     def __init__(
         self,
         name: str,
         bootstrap: Sequence[Address],
         random: Random,
-        history: History,
+        history: OperationHistory,
         *,
         acks: int,
     ) -> None:
@@ -101,10 +101,10 @@ class Producer:
         self.connections.close()
 
     async def send(self, at: TopicPartition, counts: Sequence[int]) -> bool:
-        """Send batches of so many new values each; return when the fate of all is decided.
+        """Send batches with this many new values each; return when the outcome of all is final.
 
-        False, if not all were acknowledged: those after the first that was not may be missing too.
-        Batches with acks=0 are sent once, and their fate stays unknown.
+        False if not all were acknowledged: those after the first failure may be missing, too.
+        Batches with acks=0 are sent once, and their outcome stays unknown.
         """
         if self._producer_id < 0 and not await self._identify():
             return False
@@ -115,7 +115,7 @@ class Producer:
             waiting = await self._deliver(at, waiting)
             is_done = not waiting
         for each in waiting:
-            outcome = Outcome.UNKNOWN if each.may_be_there else Outcome.FAILED
+            outcome = OperationOutcome.UNKNOWN if each.may_be_there else OperationOutcome.FAILED
             self._history.end(each.operation, outcome, why=each.why)
         if not is_done:
             self._renew()
@@ -132,18 +132,20 @@ class Producer:
     # -- with answers --------------------------------------------------------
 
     async def _deliver(self, at: TopicPartition, waiting: list[_InFlight]) -> list[_InFlight]:
-        """Send until all are acknowledged, or one cannot be, or time is over; what is left.
+        """Send until all are acknowledged, one fails for good, or the timeout; return the rest.
 
-        A topic that has gone is not waited for.
+        Stops at once if the topic is deleted.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + DELIVERY_S
         together = 1 if waiting[0].send.sequence == 0 else len(waiting)
         while True:
             await self._attempt(at, waiting[:together])
-            waiting = [each for each in waiting if each.operation.outcome is not Outcome.OK]
+            waiting = [
+                each for each in waiting if each.operation.outcome is not OperationOutcome.OK
+            ]
             for behind in waiting[1:]:
-                behind.why = ""  # what it was told was for the sake of the one before it
+                behind.why = ""  # its error was caused by the batch before it
             if not waiting or waiting[0].is_hopeless or loop.time() >= until:
                 return waiting
             together = 1
@@ -153,7 +155,7 @@ class Producer:
                     return waiting
 
     async def _attempt(self, at: TopicPartition, batches: Sequence[_InFlight]) -> None:
-        """Send each once, without waiting for one's answer before the next."""
+        """Send each batch once, pipelined."""
         try:
             peer = await self._leader(at)
         except PeerGone as gone:
@@ -181,9 +183,9 @@ class Producer:
         (partition,) = topic.partition_responses
         error, each.why = partition.error_code, partition.error_code.name
         if error is _E.none:
-            self._history.end(each.operation, Outcome.OK, Sent(partition.base_offset))
+            self._history.end(each.operation, OperationOutcome.OK, Sent(partition.base_offset))
         elif error is _E.duplicate_sequence_number:
-            self._history.end(each.operation, Outcome.OK, Sent(NO_OFFSET))
+            self._history.end(each.operation, OperationOutcome.OK, Sent(NO_OFFSET))
         else:
             each.may_be_there |= error not in NOT_APPENDED
             each.is_hopeless = error in HOPELESS
@@ -202,7 +204,7 @@ class Producer:
             return False
         return True
 
-    # -- who the producer is -------------------------------------------------
+    # -- the producer id -----------------------------------------------------
 
     async def _identify(self) -> bool:
         try:
@@ -219,8 +221,7 @@ class Producer:
         return True
 
     def _renew(self) -> None:
-        """As Kafka's producers: the epoch after this one, without asking; or, as if the program
-        had been started again, another id."""
+        """Bump the epoch locally, as Kafka's producers do; or take a new id, as after a restart."""
         self._sequences.clear()
         self._producer_epoch += 1
         if self._random.below(2):

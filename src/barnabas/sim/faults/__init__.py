@@ -1,1 +1,1 @@
-"""The faults of a simulation, and the safeguards they test."""
+"""Fault injection: random faults, and scripted faults for one safeguard each."""

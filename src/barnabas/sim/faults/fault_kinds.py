@@ -1,4 +1,4 @@
-"""Every kind of fault: whom it befalls, what it does, and how it ends."""
+"""Every kind of fault: its victim, its effect, and its end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.sim.world.machine import Machine, logs_in
 from barnabas.sim.world.sim_disk import FAILING
-from barnabas.sim.world.sim_world import World
+from barnabas.sim.world.sim_world import SimWorld
 
 BIT_ROT: Final = "bit rot"
 STOPS_WITHIN_S: Final = 60.0
@@ -18,69 +18,69 @@ LONGEST_JUMP_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`act` returns when the fault has ended; or False, if there was nothing it could befall."""
+    """One kind of fault. `act` returns when it has ended; False if there was no victim."""
 
     kind: str
     weight: int
-    act: Callable[[World, Random], Awaitable[bool]]
+    act: Callable[[SimWorld, Random], Awaitable[bool]]
     befalls_brokers: bool = True
 
 
 # -- processes and machines --------------------------------------------------
 
 
-def _victim(world: World, random: Random) -> Machine | None:
-    """A broker that serves: often the controller, on whom most depends."""
+def _victim(world: SimWorld, random: Random) -> Machine | None:
+    """A serving broker: often the controller, which matters most."""
     serving = [each for each in world.machines if each.broker is not None and not each.is_paused]
     if not serving:
         return None
     if random.random() < 0.3:
-        controller = world.onlooker.controller
+        controller = world.observer.controller
         serving = [each for each in serving if each.broker_id == controller] or serving
     return random.choice(serving)
 
 
-async def _kill(world: World, random: Random) -> bool:
+async def _kill(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
-    world.story.tell(victim.name, "is killed")
+    world.trace.add(victim.name, "is killed")
     victim.kill()
     await asyncio.sleep(random.choice([0.1, 1.0, random.uniform(0, 12)]))
     victim.start()
     return True
 
 
-async def _lose_power(world: World, random: Random, *, rots: bool = False) -> bool:
+async def _lose_power(world: SimWorld, random: Random, *, rots: bool = False) -> bool:
     victim = _victim(world, random)
-    # Where a bit rots, also what was flushed may be gone.
-    is_delicate = rots or not world.setting.flushes_each
+    # With bit rot, flushed records may be lost, too.
+    is_delicate = rots or not world.settings.flushes_each
     if victim is None or (is_delicate and not _may_lose(world, victim)):
         return False
     world.is_delicate |= is_delicate
-    world.story.tell(victim.name, "loses power")
+    world.trace.add(victim.name, "loses power")
     victim.power_off()
     if rots and (rotten := _rot_somewhere(victim, random)) is not None:
-        world.story.tell(victim.name, f"a bit has rotted in {rotten}")
+        world.trace.add(victim.name, f"a bit has rotted in {rotten}")
     await asyncio.sleep(random.choice([0.5, random.uniform(0, 12)]))
-    world.story.tell(victim.name, "has power again")
+    world.trace.add(victim.name, "has power again")
     victim.start()
     if is_delicate:
-        await world.until(lambda: world.onlooker.is_in_sync(victim), CAUGHT_UP_WITHIN_S)
+        await world.until(lambda: world.observer.is_in_sync(victim), CAUGHT_UP_WITHIN_S)
         world.is_delicate = False
     return True
 
 
-def _may_lose(world: World, victim: Machine) -> bool:
-    return world.disturbances == 1 and world.onlooker.may_lose(victim)
+def _may_lose(world: SimWorld, victim: Machine) -> bool:
+    return world.disturbances == 1 and world.observer.may_lose(victim)
 
 
-async def _rot(world: World, random: Random) -> bool:
+async def _rot(world: SimWorld, random: Random) -> bool:
     return await _lose_power(world, random, rots=True)
 
 
 def _rot_somewhere(victim: Machine, random: Random) -> str | None:
-    """Let a bit flip in the last segment of some log: what a broker reads when it starts after a
-    crash. Of earlier ones it relies on what was flushed, as Kafka's do."""
+    """Flip a bit in the last segment of some log, which a broker scans after a crash. As in
+    Kafka, earlier segments are trusted because they were flushed."""
     disk = victim.disks[random.choice(list(victim.disks))]
     segments = [
         f"{folder}/{names[-1]}"
@@ -90,15 +90,15 @@ def _rot_somewhere(victim: Machine, random: Random) -> str | None:
     return disk.rot(random.choice(segments)) if segments else None
 
 
-async def _restart(world: World, random: Random) -> bool:
+async def _restart(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
     await _stop_and_start(world, victim, random.uniform(0, 5))
     return True
 
 
-async def _stop_and_start(world: World, victim: Machine, down_s: float) -> None:
-    world.story.tell(victim.name, "is told to stop")
+async def _stop_and_start(world: SimWorld, victim: Machine, down_s: float) -> None:
+    world.trace.add(victim.name, "is told to stop")
     victim.is_taken_down = True
     victim.stop()
     await world.until(lambda: not victim.is_running, STOPS_WITHIN_S)
@@ -106,15 +106,15 @@ async def _stop_and_start(world: World, victim: Machine, down_s: float) -> None:
     victim.start()
 
 
-async def _pause(world: World, random: Random) -> bool:
+async def _pause(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
-    lasts_s = random.uniform(0.2, 3 * world.setting.session_timeout_s)
-    world.story.tell(victim.name, f"stands still for {lasts_s:.1f} s")
+    lasts_s = random.uniform(0.2, 3 * world.settings.session_timeout_s)
+    world.trace.add(victim.name, f"stands still for {lasts_s:.1f} s")
     victim.pause()
     await asyncio.sleep(lasts_s)
     if victim.is_paused:
-        world.story.tell(victim.name, "goes on")
+        world.trace.add(victim.name, "goes on")
         victim.resume()
     return True
 
@@ -122,15 +122,15 @@ async def _pause(world: World, random: Random) -> bool:
 # -- the network -------------------------------------------------------------
 
 
-def _two(world: World, random: Random) -> tuple[str, str]:
-    """Two hosts, of which one is a broker at least."""
+def _two(world: SimWorld, random: Random) -> tuple[str, str]:
+    """Two hosts, at least one of them a broker."""
     one = random.choice(world.machines).name
     others = [each.name for each in world.machines if each.name != one]
     return one, random.choice([*others, *others, *(each.name for each in world.clients)])
 
 
-async def _cut(world: World, random: Random, *, both: bool) -> bool:
-    """Cut one broker off from some others, and now and then from all, clients too."""
+async def _cut(world: SimWorld, random: Random, *, both: bool) -> bool:
+    """Partition one broker from another, from all brokers, or also from all clients."""
     one, other = _two(world, random)
     others = [other]
     if random.random() < 0.4:
@@ -140,85 +140,85 @@ async def _cut(world: World, random: Random, *, both: bool) -> bool:
     cut = dict.fromkeys(others)
     outward = random.random() < 0.5
     how = "do not hear each other" if both else "hear only one side"
-    world.story.tell("network", f"{one} and {', '.join(cut)} {how}")
+    world.trace.add("network", f"{one} and {', '.join(cut)} {how}")
     for name in cut:
         world.network.cut(*((one, name) if outward else (name, one)), both=both)
     await asyncio.sleep(random.choice([random.uniform(0.1, 2), random.uniform(1, 20)]))
-    world.story.tell("network", f"{one} and {', '.join(cut)} hear each other again")
+    world.trace.add("network", f"{one} and {', '.join(cut)} hear each other again")
     for name in cut:
         world.network.join(one, name)
     return True
 
 
-async def _cut_both_ways(world: World, random: Random) -> bool:
+async def _cut_both_ways(world: SimWorld, random: Random) -> bool:
     return await _cut(world, random, both=True)
 
 
-async def _cut_one_way(world: World, random: Random) -> bool:
+async def _cut_one_way(world: SimWorld, random: Random) -> bool:
     return await _cut(world, random, both=False)
 
 
-async def _slow_link(world: World, random: Random) -> bool:
+async def _slow_link(world: SimWorld, random: Random) -> bool:
     one, other = _two(world, random)
     bytes_per_s = random.choice([500, 5_000, 50_000])
-    world.story.tell("network", f"{one} and {other} have only {bytes_per_s} bytes/s")
+    world.trace.add("network", f"{one} and {other} have only {bytes_per_s} bytes/s")
     world.network.slow(one, other, bytes_per_s)
     await asyncio.sleep(random.uniform(1, 15))
     world.network.join(one, other)
     return True
 
 
-async def _lose_packets(world: World, random: Random) -> bool:
+async def _lose_packets(world: SimWorld, random: Random) -> bool:
     one, other = _two(world, random)
     share = random.choice([0.02, 0.1, 0.4])
-    world.story.tell("network", f"{one} and {other} lose {share:.0%} of what they send")
+    world.trace.add("network", f"{one} and {other} lose {share:.0%} of what they send")
     world.network.lose(one, other, share)
     await asyncio.sleep(random.uniform(1, 15))
     world.network.join(one, other)
     return True
 
 
-async def _reset(world: World, random: Random) -> bool:
+async def _reset(world: SimWorld, random: Random) -> bool:
     one, other = _two(world, random)
     broken = world.network.reset(one, other)
     if broken:
-        world.story.tell("network", f"{broken} connections of {one} and {other} are reset")
+        world.trace.add("network", f"{broken} connections of {one} and {other} are reset")
     return broken > 0
 
 
 # -- the coordination tree ---------------------------------------------------
 
 
-async def _expire(world: World, random: Random) -> bool:
+async def _expire(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
-    world.story.tell(victim.name, "its session is expired")
+    world.trace.add(victim.name, "its session is expired")
     world.ensemble.expire(victim.name)
     return True
 
 
-async def _disconnect(world: World, random: Random) -> bool:
+async def _disconnect(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
-    world.story.tell(victim.name, "its connection to the tree breaks")
+    world.trace.add(victim.name, "its connection to the tree breaks")
     world.ensemble.disconnect(victim.name)
     return True
 
 
-async def _cut_from_tree(world: World, random: Random) -> bool:
+async def _cut_from_tree(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
-    lasts_s = random.uniform(0.2, 2.5 * world.setting.session_timeout_s)
-    world.story.tell(victim.name, f"does not reach the tree for {lasts_s:.1f} s")
+    lasts_s = random.uniform(0.2, 2.5 * world.settings.session_timeout_s)
+    world.trace.add(victim.name, f"does not reach the tree for {lasts_s:.1f} s")
     world.ensemble.cut(victim.name)
     await asyncio.sleep(lasts_s)
     world.ensemble.heal(victim.name)
     return True
 
 
-async def _stop_tree(world: World, random: Random) -> bool:
-    lasts_s = random.uniform(0.2, 2 * world.setting.session_timeout_s)
-    world.story.tell("tree", f"serves nobody for {lasts_s:.1f} s")
+async def _stop_tree(world: SimWorld, random: Random) -> bool:
+    lasts_s = random.uniform(0.2, 2 * world.settings.session_timeout_s)
+    world.trace.add("tree", f"serves nobody for {lasts_s:.1f} s")
     world.ensemble.stop()
     await asyncio.sleep(lasts_s)
     world.ensemble.start()
@@ -228,50 +228,50 @@ async def _stop_tree(world: World, random: Random) -> bool:
 # -- disks and clocks --------------------------------------------------------
 
 
-async def _fill_disk(world: World, random: Random) -> bool:
+async def _fill_disk(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
     folder = random.choice(list(victim.disks))
-    world.story.tell(victim.name, f"its disk {folder} is full")
+    world.trace.add(victim.name, f"its disk {folder} is full")
     victim.disks[folder].is_full = True
     await asyncio.sleep(random.uniform(0.5, 8))
     await _repair(world, victim)
     return True
 
 
-async def _fail_disk(world: World, random: Random) -> bool:
+async def _fail_disk(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
     folder, operation = random.choice(list(victim.disks)), random.choice(FAILING)
-    world.story.tell(victim.name, f"its disk {folder} fails at the next {operation}")
+    world.trace.add(victim.name, f"its disk {folder} fails at the next {operation}")
     victim.disks[folder].fail_next(operation, random.choice([1, 1, 3]))
     await asyncio.sleep(random.uniform(0.5, 8))
     await _repair(world, victim)
     return True
 
 
-async def _repair(world: World, victim: Machine) -> None:
-    """Mend its disks; a broker that goes on without one of them is started again."""
+async def _repair(world: SimWorld, victim: Machine) -> None:
+    """Repair the disks, and restart a broker that has an offline log directory."""
     victim.mend()
     if victim.broker is not None and victim.broker.logs.offline:
         await _stop_and_start(world, victim, 0)
 
 
-async def _slow_disk(world: World, random: Random) -> bool:
+async def _slow_disk(world: SimWorld, random: Random) -> bool:
     if (victim := _victim(world, random)) is None:
         return False
     most_ms = random.choice([50, 400, 3_000])
-    world.story.tell(victim.name, f"its disks take up to {most_ms} ms")
+    world.trace.add(victim.name, f"its disks take up to {most_ms} ms")
     victim.offload.most_ms = most_ms
     await asyncio.sleep(random.uniform(1, 10))
     victim.mend()
     return True
 
 
-async def _jump(world: World, random: Random) -> bool:
+async def _jump(world: SimWorld, random: Random) -> bool:
     victim = random.choice(world.machines)
     by_ms = random.choice([-1, 1]) * random.choice([50, 5_000, LONGEST_JUMP_MS])
-    world.story.tell(victim.name, f"its clock is set by {by_ms} ms")
+    world.trace.add(victim.name, f"its clock is set by {by_ms} ms")
     victim.clock.jump(by_ms)
     return True
 

@@ -1,9 +1,9 @@
-"""The faults of one run: which, when, and what they must not be together with.
+"""The faults of one run: kinds, times, and which may overlap.
 
-Each fault chooses whom it befalls when its time comes, lasts a while and ends by itself; several
-may be under way. All leave the promises standing. Only a power failure could not: what was not
-flushed is gone, so it befalls a broker only while all that was promised is on another in-sync
-replica that lives, and until the broker has caught up nothing befalls the others.
+Each fault picks its victim when it starts, lasts a while and ends by itself; faults may overlap.
+Guarantees hold under all of them, with one condition: a power failure loses unflushed records. It
+therefore hits a broker only while all committed records are on another live in-sync replica, and
+no other broker is hit until the broker has caught up.
 """
 
 import asyncio
@@ -11,25 +11,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.sim.faults.fault_kinds import BIT_ROT, KINDS, Fault
-from barnabas.sim.world.sim_world import World
+from barnabas.sim.world.sim_world import SimWorld
 
 FIRST_AFTER_S: Final = 1.5
-# From one fault to the next.
+# Time between the starts of two faults.
 APART_S: Final = (0.1, 3.0)
 
 
-class Faults:
-    """One after another and side by side, as the seed decides."""
+class FaultPlan:
+    """Starts faults at times and of kinds that the seed decides."""
 
-    def __init__(self, world: World, kinds: Sequence[Fault] = KINDS) -> None:
+    def __init__(self, world: SimWorld, kinds: Sequence[Fault] = KINDS) -> None:
         self._world = world
         self._random = world.chance("faults")
-        rots = world.setting.bits_rot
+        rots = world.settings.bits_rot
         self._kinds = [each for each in kinds if rots or each.kind != BIT_ROT]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, duration_s: float) -> None:
-        """Return when the time is over; faults under way end then, as far as they do at once."""
+        """Inject faults for `duration_s`; then cancel those in progress."""
         loop = self._world.loop
         until = loop.time() + duration_s
         await asyncio.sleep(FIRST_AFTER_S)
@@ -47,9 +47,9 @@ class Faults:
     async def _befall(self, fault: Fault) -> None:
         world = self._world
         world.disturbances += fault.befalls_brokers
-        # Counted first, and taken back: what is cancelled in the middle has happened.
+        # Counted first, and uncounted without a victim: a cancelled fault has happened.
         world.injected[fault.kind] += 1
-        world.loop.call_soon(world.look)  # after what the fault does at once
+        world.loop.call_soon(world.look)  # after the fault's immediate effect
         try:
             if not await fault.act(world, self._random):
                 world.injected[fault.kind] -= 1

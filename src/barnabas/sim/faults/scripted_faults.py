@@ -1,8 +1,8 @@
-"""Faults that come in the one order in which a safeguard is all that stands between it and harm.
+"""Scripted faults: sequences in which only one safeguard prevents a broken law.
 
-Each is an ordeal for one rule of base/safeguards.py. Chance alone would find most of them after
-many hours; that they do no harm while the rule is in force is checked as for any other fault.
-One ordeal at a time: the next begins when all have recovered from the one before.
+Each script targets one rule of base/safeguards.py. Random faults would take many hours to find
+most of them. With the rule enabled, a script must break no law, like any other fault. Scripts run
+one at a time: the next starts when the cluster has recovered.
 """
 
 import asyncio
@@ -14,29 +14,29 @@ from barnabas.base.ids import TopicPartition
 from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.faults.fault_kinds import Fault
 from barnabas.sim.workloads.admin_workload import CONFIG
+from barnabas.sim.world.cluster_observer import ObservedPartition
 from barnabas.sim.world.machine import Machine
-from barnabas.sim.world.onlooker import Seen
 from barnabas.sim.world.seed_settings import broker_stream
-from barnabas.sim.world.sim_world import World
+from barnabas.sim.world.sim_world import SimWorld
 
-# How long something may take that is waited for; if it does not come, the ordeal is over.
+# Time limit for each condition that a script waits for; after it, the script ends.
 COMES_WITHIN_S: Final = 20.0
 LOOK_S: Final = 0.01
 TOPIC: Final = "ordeal"
 
-Act = Callable[[World, Random], Awaitable[bool]]
+Act = Callable[[SimWorld, Random], Awaitable[bool]]
 
 
 def _alone(act: Act) -> Act:
-    """An ordeal with nothing beside it: it begins when no other fault is under way, the cluster is
-    whole, and ends with all that it did. If that does not come, nothing happens."""
+    """A script that runs alone: it starts when no other fault is active and the cluster is
+    healthy, and heals everything at its end. Without such a moment it does nothing."""
 
-    async def acts(world: World, random: Random) -> bool:
+    async def acts(world: SimWorld, random: Random) -> bool:
         if world.is_delicate:
             return False
         world.is_delicate = True
         try:
-            if not await _comes(lambda: world.disturbances == 1 and _is_whole(world)):
+            if not await _comes(lambda: world.disturbances == 1 and _is_healthy(world)):
                 return False
             try:
                 return await act(world, random)
@@ -48,12 +48,12 @@ def _alone(act: Act) -> Act:
     return acts
 
 
-def _is_whole(world: World) -> bool:
-    return world.onlooker.what_is_missing() is None
+def _is_healthy(world: SimWorld) -> bool:
+    return world.observer.why_unhealthy() is None
 
 
 async def _comes(condition: Callable[[], bool], within_s: float = COMES_WITHIN_S) -> bool:
-    """Whether something comes to be in time; noticed almost at once."""
+    """Wait for a condition with a fine resolution; return whether it held in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     while not condition():
@@ -63,50 +63,50 @@ async def _comes(condition: Callable[[], bool], within_s: float = COMES_WITHIN_S
     return True
 
 
-def _partition(world: World, random: Random) -> Seen | None:
-    """A partition of some topic of the clients, with all its replicas on three brokers."""
+def _partition(world: SimWorld, random: Random) -> ObservedPartition | None:
+    """A partition of a client's topic with three replicas."""
     found = [
         seen
-        for seen in world.onlooker.partitions()
+        for seen in world.observer.partitions()
         if not seen.topic_partition.topic.startswith("__") and len(seen.replicas) == 3
     ]
     return random.choice(found) if found else None
 
 
-def _seen(world: World, at: TopicPartition) -> Seen | None:
-    """None, if somebody has deleted it."""
-    found = (seen for seen in world.onlooker.partitions() if seen.topic_partition == at)
+def _seen(world: SimWorld, at: TopicPartition) -> ObservedPartition | None:
+    """The partition in the tree; None if it was deleted."""
+    found = (seen for seen in world.observer.partitions() if seen.topic_partition == at)
     return next(found, None)
 
 
-def _leader(world: World, at: TopicPartition) -> int:
+def _leader(world: SimWorld, at: TopicPartition) -> int:
     seen = _seen(world, at)
     return -1 if seen is None or seen.state is None else seen.state.leader
 
 
-def _others(world: World, *but: Machine) -> list[Machine]:
+def _others(world: SimWorld, *but: Machine) -> list[Machine]:
     return [machine for machine in world.machines if machine not in but]
 
 
 # -- epoch truncation --------------------------------------------------------
 
 
-async def _two_leaders_die(world: World, random: Random) -> bool:
-    """A leader dies; of the next one a follower hears only that it leads; then that one dies."""
+async def _two_leaders_die(world: SimWorld, random: Random) -> bool:
+    """A leader dies; a follower learns of the next leader but cannot fetch; that one dies, too."""
     seen = _partition(world, random)
     if seen is None or seen.state is None:
         return False
     at, first = seen.topic_partition, world.machines[seen.state.leader]
     second, third = (world.machines[each] for each in seen.replicas if each != first.broker_id)
-    world.story.tell("ordeal", f"{at} loses its leaders {first.name} and {second.name}")
+    world.trace.add("ordeal", f"{at} loses its leaders {first.name} and {second.name}")
     world.network.cut(third.name, second.name, both=False)
-    # A follower learns later than clients what is committed, which now are told.
+    # Wait until the follower's high watermark is behind the leader's.
     await _comes(lambda: _committed(first, at) > _committed(third, at) >= 0, 5)
     await asyncio.sleep(LOOK_S)
     first.kill()
     before = _end(third, at)
     if await _comes(lambda: _leader(world, at) == second.broker_id):
-        # Where it truncates by leader epochs, it has nothing to truncate.
+        # With truncation by leader epochs, it has nothing to truncate.
         await _comes(lambda: _end(third, at) < before, random.uniform(0.1, 3.0))
         second.kill()
         await _comes(lambda: _leader(world, at) == third.broker_id)
@@ -115,13 +115,13 @@ async def _two_leaders_die(world: World, random: Random) -> bool:
 
 
 def _committed(machine: Machine, at: TopicPartition) -> int:
-    """How far a broker knows the partition to be committed."""
+    """The high watermark of a broker's replica; -1 without one."""
     replica = None if machine.broker is None else machine.broker.replicas.get(at)
     return -1 if replica is None else replica.high_watermark
 
 
 def _end(machine: Machine, at: TopicPartition) -> int:
-    """How far a broker's log of the partition reaches."""
+    """The log end offset of a broker's replica; -1 without one."""
     log = None if machine.broker is None else machine.broker.logs.get(at)
     return -1 if log is None else log.log_end_offset
 
@@ -129,16 +129,16 @@ def _end(machine: Machine, at: TopicPartition) -> int:
 # -- the version of the in-sync replicas -------------------------------------
 
 
-async def _deposed_unheard(world: World, random: Random) -> bool:
-    """A partition is moved away from its leader, which does not hear of it, and lives on."""
+async def _deposed_unheard(world: SimWorld, random: Random) -> bool:
+    """A partition is reassigned away from its leader, which gets no request and keeps running."""
     seen = _partition(world, random)
-    controller = world.onlooker.controller
+    controller = world.observer.controller
     if seen is None or seen.state is None or seen.state.leader == controller:
         return False
     at, old = seen.topic_partition, world.machines[seen.state.leader]
     others = [machine.broker_id for machine in _others(world, old)]
     random.shuffle(others)
-    world.story.tell("ordeal", f"{at} is moved away from {old.name}, which does not hear of it")
+    world.trace.add("ordeal", f"{at} is moved away from {old.name}, which does not hear of it")
     world.network.cut(f"broker-{controller}", old.name, both=False)
     await _administer(world, lambda admin: admin.reassign(at, tuple(others)))
     if await _comes(lambda: _leader(world, at) not in (-1, old.broker_id)):
@@ -149,12 +149,12 @@ async def _deposed_unheard(world: World, random: Random) -> bool:
 
 
 async def _administer(
-    world: World, ask: Callable[[Admin], Awaitable[object]], but: Machine | None = None
+    world: SimWorld, ask: Callable[[Admin], Awaitable[object]], but: Machine | None = None
 ) -> None:
-    """Let an administrator ask for something, from a machine of their own; not told by `but`."""
-    random = broker_stream(world.setting.seed, f"ordeal {len(world.clients)}")
+    """Send an admin request from a new client host, which does not know the broker `but`."""
+    random = broker_stream(world.settings.seed, f"ordeal {len(world.clients)}")
     name = f"admin-{len(world.clients)}"
-    known = [each for each in world.setting.bootstrap if but is None or each[0] != but.name]
+    known = [each for each in world.settings.bootstrap if but is None or each[0] != but.name]
     admin = Admin(name, known, random, world.history)
 
     async def asking() -> None:
@@ -168,12 +168,12 @@ async def _administer(
 # -- the controller's epoch --------------------------------------------------
 
 
-async def _order_of_the_past(world: World, random: Random) -> bool:
-    """A controller orders a deletion, loses its office, and is heard when the name is in use again.
+async def _order_of_the_past(world: SimWorld, random: Random) -> bool:
+    """A past controller's StopReplica arrives after its topic was created again.
 
-    What it ordered reaches one broker only then; it does not know yet that it was replaced.
+    The request reaches one broker only then; the controller does not know yet that it was replaced.
     """
-    controller = world.onlooker.controller
+    controller = world.observer.controller
     if controller is None:
         return False
     old = world.machines[controller]
@@ -181,31 +181,31 @@ async def _order_of_the_past(world: World, random: Random) -> bool:
     replicas = (deaf.broker_id, other.broker_id)
     if not await _make(world, replicas):
         return False
-    world.story.tell("ordeal", f"{deaf.name} does not hear {old.name}, which deletes {TOPIC}")
+    world.trace.add("ordeal", f"{deaf.name} does not hear {old.name}, which deletes {TOPIC}")
     world.network.cut(old.name, deaf.name)
     await _administer(world, lambda admin: admin.delete(TOPIC))
     world.ensemble.cut(old.name)
     if await _comes(lambda: not _exists(world)) and await _make(world, replicas, but=old):
         await asyncio.sleep(random.uniform(0.5, 2))
-        world.story.tell("ordeal", f"{deaf.name} hears {old.name} again")
+        world.trace.add("ordeal", f"{deaf.name} hears {old.name} again")
         world.network.join(old.name, deaf.name)
         await asyncio.sleep(random.uniform(3, 5))
     return True
 
 
-async def _make(world: World, replicas: tuple[int, ...], but: Machine | None = None) -> bool:
-    """Whether a topic of one partition could be made, and brought to these brokers."""
+async def _make(world: SimWorld, replicas: tuple[int, ...], but: Machine | None = None) -> bool:
+    """Create a topic with one partition on these brokers; return whether that worked."""
     at = TopicPartition(TOPIC, 0)
     await _administer(world, lambda admin: admin.create(TOPIC, 1, len(replicas), CONFIG), but)
     await _administer(world, lambda admin: admin.reassign(at, replicas), but)
     return await _comes(lambda: _is_settled(world, at, replicas))
 
 
-def _exists(world: World) -> bool:
-    return any(seen.topic_partition.topic == TOPIC for seen in world.onlooker.partitions())
+def _exists(world: SimWorld) -> bool:
+    return any(seen.topic_partition.topic == TOPIC for seen in world.observer.partitions())
 
 
-def _is_settled(world: World, at: TopicPartition, replicas: tuple[int, ...]) -> bool:
+def _is_settled(world: SimWorld, at: TopicPartition, replicas: tuple[int, ...]) -> bool:
     seen = _seen(world, at)
     if seen is None or seen.state is None:
         return False
@@ -216,22 +216,22 @@ def _is_settled(world: World, at: TopicPartition, replicas: tuple[int, ...]) -> 
 # -- min.insync.replicas -----------------------------------------------------
 
 
-async def _alone_and_then_dark(world: World, random: Random) -> bool:
-    """A leader is left alone, takes what clients send, and loses power.
+async def _alone_and_then_dark(world: SimWorld, random: Random) -> bool:
+    """A leader is partitioned from all followers, appends records, and loses power.
 
-    All that it had until it was alone is on the medium, so nothing that was promised is lost.
+    All that it had before was flushed, so no committed record is lost.
     """
     seen = _partition(world, random)
     if seen is None or seen.state is None:
         return False
     lone = world.machines[seen.state.leader]
-    world.story.tell("ordeal", f"{lone.name} is left alone, and then loses power")
+    world.trace.add("ordeal", f"{lone.name} is left alone, and then loses power")
     for other in _others(world, lone):
         world.network.cut(lone.name, other.name)
     if await _comes(lambda: _is_alone(world, lone)):
         for disk in lone.disks.values():
             disk.write_back()
-        # Where the rule is in force, nothing is ever promised by one that is alone.
+        # With the rule enabled, a leader alone in the ISR commits nothing.
         before = _all_committed(lone)
         await _comes(lambda: _all_committed(lone) > before + random.randrange(2, 12), 5)
         lone.power_off()
@@ -239,15 +239,15 @@ async def _alone_and_then_dark(world: World, random: Random) -> bool:
     return True
 
 
-def _is_alone(world: World, lone: Machine) -> bool:
-    """Whether nobody is in sync with it any more, wherever it leads; and that it knows."""
+def _is_alone(world: SimWorld, lone: Machine) -> bool:
+    """Whether the broker's leaders all have an ISR of only this broker."""
     if lone.broker is None:
         return False
     return all(leader.isr == (lone.broker_id,) for leader in lone.broker.replicas)
 
 
 def _all_committed(machine: Machine) -> int:
-    """How many records a broker that leads says are committed."""
+    """The sum of the high watermarks of the broker's leaders."""
     return sum(leader.high_watermark for leader in machine.broker.replicas) if machine.broker else 0
 
 

@@ -1,25 +1,31 @@
-"""An administrator at work: makes the topics that others use, and changes them all the time."""
+"""The workload of an administrator: creates the topics of a run, and keeps changing them."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers.history import COMPACTED, FADING, RETAINED_BYTES, History, Outcome
+from barnabas.sim.checkers.history import (
+    COMPACTED,
+    FADING,
+    RETAINED_BYTES,
+    OperationHistory,
+    OperationOutcome,
+)
 from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.clients.client_connections import Address, partitions
 from barnabas.sim.workloads.workloads import Workload
 
 REPLICATION_FACTOR: Final = 3
-# Partitions of topics that nobody deletes.
+# Partition counts of topics that are never deleted.
 LASTING: Final = {"orders": 2, FADING: 1, COMPACTED: 1}
 MOST_PARTITIONS: Final = 4
-MOST_PASSING: Final = 2  # topics that come and go
+MOST_PASSING: Final = 2  # temporary topics at a time
 MOST_PAUSE_MS: Final = 4_000
 MOST_TRIMMED: Final = 30
-# Nothing but a deletion may take records away.
+# No retention: only DeleteTopics removes records.
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-# But for these.
+# Configs of the exceptions.
 CONFIGS: Final = {
     COMPACTED: {
         "cleanup.policy": "compact",
@@ -34,10 +40,10 @@ CONFIGS: Final = {
 }
 
 
-class Administering(Workload):
-    """First makes the lasting topics, then changes something every few seconds.
+class AdminWorkload(Workload):
+    """Creates the permanent topics, then changes something every few seconds.
 
-    With `is_quiet` it only makes them.
+    With `is_quiet` it only creates them.
     """
 
     def __init__(
@@ -45,7 +51,7 @@ class Administering(Workload):
         name: str,
         bootstrap: Sequence[Address],
         random: Random,
-        history: History,
+        history: OperationHistory,
         *,
         is_quiet: bool = False,
     ) -> None:
@@ -78,12 +84,12 @@ class Administering(Workload):
         while not self.is_over and topic not in self._admin.connections.topics:
             config = CONFIGS.get(topic, CONFIG)
             made = await self._admin.create(topic, count, REPLICATION_FACTOR, config)
-            if made.outcome is not Outcome.OK:
+            if made.outcome is not OperationOutcome.OK:
                 await self._admin.connections.back_off()
             await self._admin.connections.refresh()
 
     async def _create(self) -> None:
-        """A topic that is not to last; also one with the name of one that was deleted."""
+        """Create a temporary topic, possibly with the name of a deleted one."""
         number = self.random.below(self._made + 1)
         if len(self._passing) < MOST_PASSING:
             topic = f"passing-{number}"
@@ -103,7 +109,7 @@ class Administering(Workload):
             await self._admin.grow("orders", len(known) + 1)
 
     async def _move(self) -> None:
-        """To two or three brokers, in any order: the first is preferred to lead."""
+        """Reassign a partition to two or three brokers; the first is the preferred leader."""
         at = self._any()
         brokers = sorted(self._admin.connections.brokers)
         if at is not None and len(brokers) >= 2:
@@ -120,10 +126,10 @@ class Administering(Workload):
             await self._admin.elect(at)
 
     async def _trim(self) -> None:
-        """A little more than the last time; refused, if so much is not committed."""
+        """Delete a few more records; rejected if the offset is above the high watermark."""
         before = self._trimmed + 1 + self.random.below(MOST_TRIMMED)
         trimmed = await self._admin.trim(TopicPartition(FADING, 0), before)
-        if trimmed.outcome is Outcome.OK:
+        if trimmed.outcome is OperationOutcome.OK:
             self._trimmed = before
 
     def _any(self) -> TopicPartition | None:

@@ -1,46 +1,56 @@
-"""Which clients a run has, as chance says."""
+"""The random choice of a run's clients."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers.history import FADING, History
+from barnabas.sim.checkers.history import FADING, OperationHistory
 from barnabas.sim.clients.client_connections import Address
-from barnabas.sim.clients.consumer_group_member import ConsumerMember
-from barnabas.sim.workloads.admin_workload import Administering
-from barnabas.sim.workloads.group_workload import Belonging
-from barnabas.sim.workloads.workloads import Producing, Reading, Tailing, Workload
+from barnabas.sim.clients.consumer_group_member import SimConsumerMember
+from barnabas.sim.workloads.admin_workload import AdminWorkload
+from barnabas.sim.workloads.group_workload import GroupWorkload
+from barnabas.sim.workloads.workloads import (
+    ProducingWorkload,
+    ReadingWorkload,
+    TailingWorkload,
+    Workload,
+)
 
 _ALL, _LEADER, _NONE = -1, 1, 0  # acks
 ACKS: Final = (_ALL, _ALL, _ALL, _LEADER, _NONE)
 TAILED: Final = (TopicPartition("orders", 0), TopicPartition(FADING, 0))
 
 
-def choose(bootstrap: Sequence[Address], random: Random, history: History) -> list[Workload]:
-    """The clients of one run; at least one producer wants to be sure of what it sends."""
+def choose(
+    bootstrap: Sequence[Address], random: Random, history: OperationHistory
+) -> list[Workload]:
+    """The clients of one run; at least one producer uses acks=all."""
 
     def own() -> Random:
-        return Random(random.below(1 << 30))  # so that none changes what others draw
+        return Random(random.below(1 << 30))  # own stream: clients do not affect each other
 
     quiet = not random.below(4)
     chosen: list[Workload] = [
-        Administering("admin", bootstrap, own(), history, is_quiet=quiet),
-        Producing("producer-0", bootstrap, own(), history, _ALL),
+        AdminWorkload("admin", bootstrap, own(), history, is_quiet=quiet),
+        ProducingWorkload("producer-0", bootstrap, own(), history, _ALL),
     ]
     chosen += [
-        Producing(f"producer-{n}", bootstrap, own(), history, ACKS[random.below(len(ACKS))])
+        ProducingWorkload(f"producer-{n}", bootstrap, own(), history, ACKS[random.below(len(ACKS))])
         for n in range(1, 2 + random.below(2))
     ]
     chosen += [
-        Reading(f"reader-{n}", bootstrap, own(), history) for n in range(1 + random.below(2))
+        ReadingWorkload(f"reader-{n}", bootstrap, own(), history)
+        for n in range(1 + random.below(2))
     ]
     if tailed := random.below(len(TAILED) + 1):
-        chosen.append(Tailing("tail", bootstrap, own(), history, TAILED[tailed - 1]))
+        chosen.append(TailingWorkload("tail", bootstrap, own(), history, TAILED[tailed - 1]))
     members = random.below(4)
-    chosen += [Belonging(f"member-{n}", bootstrap, own(), history, "group") for n in range(members)]
     chosen += [
-        Belonging(f"newer-{n}", bootstrap, own(), history, "newer group", ConsumerMember)
+        GroupWorkload(f"member-{n}", bootstrap, own(), history, "group") for n in range(members)
+    ]
+    chosen += [
+        GroupWorkload(f"newer-{n}", bootstrap, own(), history, "newer group", SimConsumerMember)
         for n in range(random.below(4))
     ]
     return chosen

@@ -1,15 +1,15 @@
-"""A member of a group at work: reads what it is given, tells how far it is, and goes at times."""
+"""The workload of a group member: joins, reads, commits, leaves or vanishes."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers.history import History
-from barnabas.sim.clients.classic_group_member import Member
+from barnabas.sim.checkers.history import OperationHistory
+from barnabas.sim.clients.classic_group_member import SimClassicMember
 from barnabas.sim.clients.client_connections import Address
 from barnabas.sim.clients.consumer_client import Consumer
-from barnabas.sim.clients.consumer_group_member import ConsumerMember
+from barnabas.sim.clients.consumer_group_member import SimConsumerMember
 from barnabas.sim.clients.group_membership import MustJoin
 from barnabas.sim.workloads.workloads import Workload
 
@@ -19,17 +19,17 @@ _ONE_IN_LEAVES: Final = 60
 _ONE_IN_VANISHES: Final = 60
 
 
-class Belonging(Workload):
-    """Joins, reads, commits; leaves or vanishes now and then, and comes back as someone else."""
+class GroupWorkload(Workload):
+    """Joins, reads and commits; sometimes leaves or vanishes, and rejoins as a new member."""
 
     def __init__(
         self,
         name: str,
         bootstrap: Sequence[Address],
         random: Random,
-        history: History,
+        history: OperationHistory,
         group: str,
-        member: type[Member] | type[ConsumerMember] = Member,
+        member: type[SimClassicMember] | type[SimConsumerMember] = SimClassicMember,
     ) -> None:
         super().__init__(name, random)
         self._member = member(name, group, bootstrap, random, history)
@@ -56,7 +56,7 @@ class Belonging(Workload):
         await self._take_over()
 
     async def _take_over(self) -> None:
-        """Read what is owned now and nothing else; what is new, from where the group is."""
+        """Read exactly the owned partitions; new ones from their committed offsets."""
         owned = self._member.owned.partitions if self._member.owned else ()
         new = tuple(at for at in owned if at not in self._committed)
         recalled = await self._member.recall(new) if new else {}

@@ -1,4 +1,4 @@
-"""What clients do during a run: each workload goes on until it is told to stop."""
+"""Workloads of producers and consumers; each runs until it is stopped."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.sim.checkers.history import History
+from barnabas.sim.checkers.history import OperationHistory
 from barnabas.sim.clients.client_connections import Address, partitions
 from barnabas.sim.clients.consumer_client import Consumer
 from barnabas.sim.clients.producer_client import MOST_IN_FLIGHT, Producer
@@ -19,7 +19,7 @@ _ONE_IN_REREADS: Final = 40
 
 
 class Workload(ABC):
-    """One client at work; its name is also the name of its machine."""
+    """One client; its name is also the name of its host."""
 
     def __init__(self, name: str, random: Random) -> None:
         self.name = name
@@ -28,7 +28,7 @@ class Workload(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Work until `stop` was called and what was begun is decided."""
+        """Work until `stop` is called and all started operations have ended."""
 
     @property
     def is_over(self) -> bool:
@@ -38,18 +38,23 @@ class Workload(ABC):
         self._over.set()
 
     async def rest(self, most_ms: int = MOST_PAUSE_MS) -> None:
-        """Be idle for a while, half the time for none."""
+        """Pause for a random time; half of the time for none."""
         idle_ms = max(0, self.random.below(2 * most_ms) - most_ms)
         with suppress(TimeoutError):
             async with asyncio.timeout(idle_ms / 1000):
                 await self._over.wait()
 
 
-class Producing(Workload):
-    """Sends batches to partitions chosen at random, some together and some alone."""
+class ProducingWorkload(Workload):
+    """Sends one or several batches at a time to random partitions."""
 
     def __init__(
-        self, name: str, bootstrap: Sequence[Address], random: Random, history: History, acks: int
+        self,
+        name: str,
+        bootstrap: Sequence[Address],
+        random: Random,
+        history: OperationHistory,
+        acks: int,
     ) -> None:
         super().__init__(name, random)
         self._producer = Producer(name, bootstrap, random, history, acks=acks)
@@ -69,15 +74,15 @@ class Producing(Workload):
         return [1 + self.random.below(MOST_RECORDS) for _ in range(batches)]
 
 
-class Tailing(Workload):
-    """Reads one partition as fast as it grows, always by the same request but for the offset."""
+class TailingWorkload(Workload):
+    """Reads one partition as it grows, with requests that differ only in the offset."""
 
     def __init__(
         self,
         name: str,
         bootstrap: Sequence[Address],
         random: Random,
-        history: History,
+        history: OperationHistory,
         at: TopicPartition,
     ) -> None:
         super().__init__(name, random)
@@ -90,11 +95,11 @@ class Tailing(Workload):
         self._consumer.close()
 
 
-class Reading(Workload):
-    """Reads all partitions; now and then from the beginning again."""
+class ReadingWorkload(Workload):
+    """Reads all partitions; sometimes from the start again."""
 
     def __init__(
-        self, name: str, bootstrap: Sequence[Address], random: Random, history: History
+        self, name: str, bootstrap: Sequence[Address], random: Random, history: OperationHistory
     ) -> None:
         super().__init__(name, random)
         self._consumer = Consumer(name, bootstrap, random, history)
@@ -107,7 +112,7 @@ class Reading(Workload):
         self._consumer.close()
 
     def _look_around(self) -> None:
-        """Read partitions that are new, too; all from their beginning, if chance says so."""
+        """Assign new partitions, too; at random, restart all from offset 0."""
         is_reread = not self.random.below(_ONE_IN_REREADS)
         before = {} if is_reread else self._consumer.positions
         known = partitions(self._consumer.connections)

@@ -1,1 +1,1 @@
-"""The simulated machine room: loop, hosts, network, disks, clocks, coordination tree."""
+"""The simulated environment: event loop, hosts, network, disks, clocks, znode tree."""

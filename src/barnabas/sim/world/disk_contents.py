@@ -1,17 +1,17 @@
-"""What a simulated disk holds, and what a power failure leaves of it.
+"""The contents of a simulated disk, and what a power failure leaves of them.
 
-The fault model. A file's bytes and its name reach the medium apart from each other:
+The fault model. A file's bytes and its name reach the disk independently:
 
-    bytes   what was there when the file was last synced is safe. Of the writes and truncations
-            after that, the first few have happened, as many as the seed picks. If the next one is
-            a write, it is torn: it reaches up to some sector, and if it spans several, each of
-            them may hold zeros instead. A write inside one sector happens or does not.
-    memory  of a mapped file, each page is as it was synced last or as it was at the crash.
-    names   creating, renaming and removing happen in order, and those before the last one that a
-            synced folder saw are safe. Of the others the first few have happened. Syncing a file
-            says nothing of its name, nor a name of its bytes.
+    bytes   the contents at the last fsync are safe. Of the later writes and truncations, a
+            prefix survives, whose length the seed picks. The next write is torn: it survives up
+            to some sector, and if it spans several, each of them may hold zeros instead. A write
+            inside one sector is atomic.
+    memory  each page of a mapped file is as of its last fsync or as of the crash.
+    names   creations, renames and removals happen in order. Those up to the last one in an
+            fsynced directory are safe; of the others, a prefix survives. Fsync of a file does
+            not cover its name, nor the other way round.
 
-Whatever was not read or written since the machine came up is cold: only there bits may rot.
+Pages that were not accessed since the machine started are cold: only these can have bit rot.
 """
 
 import errno
@@ -27,45 +27,45 @@ PAGE: Final = 4096
 
 
 class Write(NamedTuple):
-    """Bytes were put into a file at a position."""
+    """A write at a position of a file."""
 
     position: int
     data: bytes
 
 
 class Resize(NamedTuple):
-    """A file was cut, or grew by zeros."""
+    """A file was truncated, or extended with zeros."""
 
     size: int
 
 
 class Put(NamedTuple):
-    """A name was given to a new file, or to a folder."""
+    """A file or directory was created."""
 
     path: str
     file: "File | None"
 
 
 class Move(NamedTuple):
-    """A file, or a folder with all in it, was renamed."""
+    """A file, or a directory with its contents, was renamed."""
 
     path: str
     new_path: str
 
 
 class Drop(NamedTuple):
-    """A file, or a folder with all in it, was removed."""
+    """A file, or a directory with its contents, was removed."""
 
     path: str
 
 
 Naming = Put | Move | Drop
-Names = dict[str, "File | None"]  # a folder is a name without a file
+Names = dict[str, "File | None"]  # None for a directory
 
 
 @dataclass(slots=True, eq=False)
 class File:
-    """Bytes as a process sees them, those that are safe, and how the ones came from the others."""
+    """Bytes as a process sees them, the fsynced bytes, and the changes between the two."""
 
     data: bytearray = field(default_factory=bytearray)
     safe: bytes = b""
@@ -82,7 +82,7 @@ class File:
         self.unsynced.append(Resize(size))
         try:
             _perform(self.data, self.unsynced[-1])
-        except BufferError:  # it is mapped: whoever has that memory is about to map it anew
+        except BufferError:  # mapped: the owner of the mapping is about to renew it
             self.data = bytearray(self.data)
             _perform(self.data, self.unsynced[-1])
 
@@ -124,12 +124,12 @@ def _perform(data: bytearray, change: Write | Resize) -> None:
         return
     if change.position > len(data):
         data.extend(bytes(change.position - len(data)))
-    # Only what grows cannot be done to mapped memory, and what grows is not mapped.
+    # A mapped buffer cannot grow, but mapped files do not grow.
     data[change.position : change.position + len(change.data)] = change.data
 
 
 def _tear(data: bytearray, torn: Write, random: Random) -> None:
-    """Let the first sectors of a write arrive, some of them as zeros."""
+    """Apply the first sectors of a write, some of them as zeros."""
     start, end = torn.position, torn.position + len(torn.data)
     borders = [*range(start - start % SECTOR + SECTOR, end, SECTOR)]
     borders = borders[: random.below(len(borders) + 1)]
@@ -146,8 +146,8 @@ def _mix(left: bytearray, latest: bytearray, random: Random) -> None:
             left[start:end] = latest[start:end]
 
 
-class Medium:
-    """The names and files of one disk; every OSError is the caller's to raise as a DiskFault."""
+class DiskContents:
+    """The names and files of one disk. Raises OSError, which callers turn into DiskFault."""
 
     def __init__(self, names: Names | None = None) -> None:
         self.names: Names = names or {}
@@ -163,7 +163,7 @@ class Medium:
         return file
 
     def file_or_new(self, path: str) -> File:
-        """Raises FileNotFoundError if there is no folder for it."""
+        """Raises FileNotFoundError if its directory does not exist."""
         if path not in self.names:
             self.put(path, File())
         return self.file(path)
@@ -184,10 +184,10 @@ class Medium:
             self._do(Drop(path))
 
     def below(self, folder: str) -> Iterator[str]:
-        """The paths of what is directly in a folder, in no useful order."""
+        """The paths directly in a directory, in no particular order."""
         return (path for path in self.names if path and _folder_of(path) == folder)
 
-    def sync_folder(self, folder: str) -> None:
+    def sync_dir(self, folder: str) -> None:
         seen = [n for n, naming in enumerate(self._unsynced) if folder in _folders_of(naming)]
         count = seen[-1] + 1 if seen else 0
         for naming in self._unsynced[:count]:
@@ -201,12 +201,12 @@ class Medium:
             if file is not None:
                 file.sync()
 
-    def after_power_failure(self, random: Random) -> "Medium":
-        """What the machine finds when it comes up again; this one is of no use any more."""
+    def after_power_failure(self, random: Random) -> "DiskContents":
+        """The contents after a power failure; this object must not be used any more."""
         names = dict(self._safe)
         for naming in self._unsynced[: random.below(len(self._unsynced) + 1)]:
             _rename(names, naming)
-        return Medium(
+        return DiskContents(
             {
                 path: None if (file := names[path]) is None else file.after_power_failure(random)
                 for path in sorted(names)
@@ -214,7 +214,7 @@ class Medium:
         )
 
     def rot(self, random: Random, suffix: str) -> str | None:
-        """Flip one bit where nobody has looked yet, in a file of such a name; returns its path."""
+        """Flip one bit in a cold page of a file with this suffix; return its path."""
         rotten = [
             (path, file, sorted(file.cold))
             for path, file in sorted(self.names.items())

@@ -1,4 +1,4 @@
-"""A broker's machine over all its lives: started, stopped, killed, powered off, paused."""
+"""The machine of one broker: start, stop, kill, power off, pause."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,28 +11,28 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.compose import Environment, RunningBroker, start
-from barnabas.sim.trace import Story
 from barnabas.sim.world.sim_clocks import SimClock, SimStopwatch
 from barnabas.sim.world.sim_disk import SimDisk, SimOffload
 from barnabas.sim.world.sim_loop import Host, SimLoop
-from barnabas.sim.world.sim_network import Network
+from barnabas.sim.world.sim_network import SimNetwork
 from barnabas.sim.world.sim_tree import Ensemble
+from barnabas.sim.world.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all machines of a world share; `on_broken` is told of laws that did not hold."""
+class MachineEnvironment:
+    """The environment shared by all machines; `on_broken` reports a broken law."""
 
     loop: SimLoop
-    network: Network
+    network: SimNetwork
     ensemble: Ensemble
-    story: Story
+    trace: Trace
     safeguards: Safeguards
     on_broken: Callable[[str], None]
 
 
 @dataclass(slots=True)
-class _Life:
+class _Process:
     host: Host
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     running: RunningBroker | None = None
@@ -40,7 +40,7 @@ class _Life:
 
 
 class Machine:
-    """All methods are for the simulation itself, and do at once what they say."""
+    """One broker's host, disks and clock, across restarts. Called by the simulation only."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Machine:
         config: BrokerConfig,
         clock: SimClock,
         random: Random,
-        around: Surroundings,
+        environment: MachineEnvironment,
     ) -> None:
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
@@ -56,81 +56,86 @@ class Machine:
         self._usual_ms = self.offload.most_ms
         self.disks = {folder: SimDisk(folder, random, clock) for folder in config.log_dirs()}
         self.clock = clock
-        # Whether someone will start it again, so that nobody else does.
+        # A fault has stopped the broker and will restart it.
         self.is_taken_down = False
         self._config = config
         self._random = random
-        self._around = around
-        self._life: _Life | None = None
+        self._environment = environment
+        self._process: _Process | None = None
         self._had_failed: dict[str, DiskFault] = {}
 
-    # -- what there is -------------------------------------------------------
+    # -- state ---------------------------------------------------------------
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there, also one that is paused, or is just starting."""
-        return self._life is not None and not self._life.has_ended
+        """Whether there is a process, even if paused or starting."""
+        return self._process is not None and not self._process.has_ended
 
     @property
     def is_paused(self) -> bool:
-        return self._life is not None and self._life.host.is_paused
+        return self._process is not None and self._process.host.is_paused
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the process is on its way to its end, though its broker may serve still."""
-        return self._life is not None and self._life.stop.is_set() and not self._life.has_ended
+        """Whether the process is shutting down; its broker may still serve."""
+        return (
+            self._process is not None
+            and self._process.stop.is_set()
+            and not self._process.has_ended
+        )
 
     @property
     def broker(self) -> Broker | None:
-        """The broker inside, if there is one that serves."""
-        if self._life is None or self._life.has_ended or self._life.running is None:
+        """The broker, if it serves."""
+        if self._process is None or self._process.has_ended or self._process.running is None:
             return None
-        return self._life.running.broker
+        return self._process.running.broker
 
-    # -- what happens to it --------------------------------------------------
+    # -- events --------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin another life, unless there is one; `broker` tells when it serves."""
+        """Start a process unless there is one; `broker` is set when it serves."""
         self.is_taken_down = False
         if self.is_running:
             return
-        self._around.network.up(self.name)
+        self._environment.network.up(self.name)
         self._move_aside()
-        life = _Life(self._around.loop.boot(self.name))
-        self._life = life
-        self._around.loop.spawn(life.host, self._live(life))
+        process = _Process(self._environment.loop.boot(self.name))
+        self._process = process
+        self._environment.loop.spawn(process.host, self._run(process))
 
     def stop(self) -> None:
-        """Ask the broker to stop, as SIGTERM does; `is_running` tells when it has."""
-        if self._life is not None:
-            self._life.stop.set()
+        """Stop the broker, as SIGTERM does; `is_running` is False when it has."""
+        if self._process is not None:
+            self._process.stop.set()
 
     def kill(self) -> None:
-        """End the process, as SIGKILL does: what it wrote stays written."""
+        """Kill the process, as SIGKILL does: its writes survive."""
         self.is_taken_down = True
         self._end(silently=False)
         self._remount()
 
     def power_off(self) -> None:
-        """End the machine: what was not flushed is lost, and nobody is told."""
+        """Cut the power: unflushed writes are lost, and peers get no reset."""
         self.is_taken_down = True
         self._end(silently=True)
         self.disks = {folder: disk.crash() for folder, disk in self.disks.items()}
 
     def pause(self) -> None:
-        self._around.loop.pause(self.name)
+        self._environment.loop.pause(self.name)
 
     def resume(self) -> None:
-        self._around.loop.resume(self.name)
+        self._environment.loop.resume(self.name)
 
     def mend(self) -> None:
-        """Let its disks do what they shall, from now on."""
+        """Remove all disk faults."""
         self.offload.most_ms = self._usual_ms
         for disk in self.disks.values():
             disk.mend()
 
     def _move_aside(self) -> None:
-        """What an operator does where a broker has made anew what lies in a folder that failed."""
+        """Remove logs from a failed log directory that the broker has created elsewhere since,
+        as an operator does."""
         for folder in self._had_failed:
             elsewhere = [
                 name
@@ -147,57 +152,57 @@ class Machine:
         self.disks = {folder: disk.killed() for folder, disk in self.disks.items()}
 
     def _end(self, silently: bool) -> None:
-        if self._life is not None:
-            if self._life.running is not None:
-                self._had_failed |= self._life.running.broker.logs.offline
-            self._life.has_ended = True
-            self._around.loop.crash(self.name)
-        self._around.network.crash(self.name, silently=silently)
+        if self._process is not None:
+            if self._process.running is not None:
+                self._had_failed |= self._process.running.broker.logs.offline
+            self._process.has_ended = True
+            self._environment.loop.crash(self.name)
+        self._environment.network.crash(self.name, silently=silently)
 
     # -- on its host ---------------------------------------------------------
 
-    async def _live(self, life: _Life) -> None:
+    async def _run(self, process: _Process) -> None:
         environment = Environment(
             self.clock,
             self._random,
             self.offload,
             self.disks.__getitem__,
-            coordination=lambda: self._around.ensemble.session(self.name),
-            safeguards=self._around.safeguards,
-            stopwatch=SimStopwatch(self._around.loop),
+            coordination=lambda: self._environment.ensemble.session(self.name),
+            safeguards=self._environment.safeguards,
+            stopwatch=SimStopwatch(self._environment.loop),
         )
-        story = self._around.story
+        trace = self._environment.trace
         try:
-            life.running = await start(self._config, environment)
-            story.tell(self.name, "serves")
-            life.running.failed.add_done_callback(lambda _: life.stop.set())
-            await life.stop.wait()
-            if life.running.failed.done():
-                self._failed(life.running.failed.result())
-            await life.running.stop()
-            story.tell(self.name, "has stopped")
+            process.running = await start(self._config, environment)
+            trace.add(self.name, "serves")
+            process.running.failed.add_done_callback(lambda _: process.stop.set())
+            await process.stop.wait()
+            if process.running.failed.done():
+                self._failed(process.running.failed.result())
+            await process.running.stop()
+            trace.add(self.name, "has stopped")
         except LawBroken as broken:
             self._failed(broken)
         except BarnabasError as error:
-            story.tell(self.name, f"does not start: {error}")
-        life.has_ended = True
-        # What is left of the process goes with it, from outside: this is still running in it.
-        self._around.loop.call_soon(self._bury, life, context=Context())
+            trace.add(self.name, f"does not start: {error}")
+        process.has_ended = True
+        # Called from outside of the host: this task still runs on it.
+        self._environment.loop.call_soon(self._clean_up, process, context=Context())
 
     def _failed(self, error: BaseException) -> None:
-        self._around.story.tell(self.name, f"fails: {error}")
+        self._environment.trace.add(self.name, f"fails: {error}")
         if isinstance(error, LawBroken):
-            self._around.on_broken(f"{self.name}: {error}")
+            self._environment.on_broken(f"{self.name}: {error}")
         elif not isinstance(error, BarnabasError):
-            self._around.on_broken(f"{self.name} has a bug: {error!r}")
+            self._environment.on_broken(f"{self.name} failed: {error!r}")
 
-    def _bury(self, life: _Life) -> None:
-        if self._life is life:
+    def _clean_up(self, process: _Process) -> None:
+        if self._process is process:
             self._end(silently=False)
             self._remount()
 
 
 def logs_in(disk: SimDisk) -> list[str]:
-    """The folders of partitions on a disk."""
+    """The directories of partitions on a disk."""
     names = disk.list() if disk.status("") is not None else []
     return [name for name in names if disk.status(f"{name}/partition.metadata") is not None]

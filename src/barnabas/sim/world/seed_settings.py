@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens: the brokers' properties, and how long it lasts."""
+"""The settings of a seed: broker configs and the duration of a run."""
 
 import hashlib
 import random
@@ -10,7 +10,7 @@ from barnabas.config.broker_config import BrokerConfig
 
 PORT: Final = 9092
 
-# Short times, so that much happens in a minute, and small files, so that there are many.
+# Short timeouts, so that much happens in a minute; small segments, so that there are many.
 _PROPERTIES: Final = {
     "auto.create.topics.enable": "false",
     "connections.max.idle.ms": "20000",
@@ -44,16 +44,17 @@ _PROPERTIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One cluster. With `flushes_each`, every record is on the medium before it counts, so that
-    any power failure may be survived; without, only those that leave an in-sync replica alive."""
+class SeedSettings:
+    """The settings of one cluster. With `flushes_each`, every record is flushed before it is
+    committed, so the cluster survives any power failure; without, only those that leave another
+    in-sync replica alive."""
 
     seed: int
     duration_s: float
     session_timeout_s: float
     min_insync_replicas: int
     segment_bytes: int
-    folders: int
+    log_dirs: int
     flushes_each: bool
     bits_rot: bool
     brokers: int = 3
@@ -67,7 +68,7 @@ class Setting:
             **_PROPERTIES,
             "broker.id": str(broker),
             "listeners": f"PLAINTEXT://broker-{broker}:{PORT}",
-            "log.dirs": ",".join(f"/data-{folder}" for folder in range(self.folders)),
+            "log.dirs": ",".join(f"/data-{folder}" for folder in range(self.log_dirs)),
             "log.segment.bytes": str(self.segment_bytes),
             "min.insync.replicas": str(self.min_insync_replicas),
             "zookeeper.session.timeout.ms": str(int(self.session_timeout_s * 1000)),
@@ -76,28 +77,28 @@ class Setting:
         return BrokerConfig.from_properties(properties)
 
 
-def setting_of(seed: int, duration_s: float | None = None) -> Setting:
-    """The cluster of a seed."""
+def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
+    """The settings of a seed; `duration_s` overrides the duration."""
     chosen = stream(seed, "setting")
-    return Setting(
+    return SeedSettings(
         seed=seed,
         duration_s=chosen.uniform(10, 35) if duration_s is None else duration_s,
         session_timeout_s=chosen.choice([2.0, 3.0, 6.0]),
         min_insync_replicas=chosen.choice([1, 2, 2, 2]),
         segment_bytes=chosen.choice([4_096, 16_384, 65_536]),
-        folders=chosen.choice([1, 1, 2]),
+        log_dirs=chosen.choice([1, 1, 2]),
         flushes_each=chosen.random() < 0.25,
         bits_rot=chosen.random() < 0.1,
     )
 
 
 def stream(seed: int, name: str) -> random.Random:
-    """A source of chance of its own for each use: one that draws more does not change others."""
+    """A random stream per use: drawing more from one does not change the others."""
     return random.Random(_number(seed, name))
 
 
 def broker_stream(seed: int, name: str) -> Random:
-    """As `stream`, in the form that brokers and clients take."""
+    """As `stream`, for brokers and clients."""
     return Random(_number(seed, name))
 
 

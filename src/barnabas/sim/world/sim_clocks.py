@@ -1,19 +1,19 @@
-"""The wall clock of a simulated host: it runs a little fast or slow, and jumps."""
+"""The clocks of a simulated host: a wall clock with drift and jumps, and a stopwatch."""
 
 import asyncio
 from typing import Final
 
 from barnabas.base.randomness import Random
 
-# When the simulated world began, so that timestamps look like timestamps: 14 November 2023.
+# Start of the simulated time, for realistic timestamps: 14 November 2023.
 EPOCH_MS: Final = 1_700_000_000_000
-# The most that a crystal errs, in millionths, and what such clocks differ by from the start.
+# Maximal drift, in parts per million, and maximal initial offset.
 DRIFT_PPM: Final = 500
 OFFSET_MS: Final = 250
 
 
 class SimClock:
-    """Tells the time as this host believes it; the host's next life believes the same."""
+    """The wall clock of one host; it continues across restarts."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
         self._loop = loop
@@ -27,12 +27,12 @@ class SimClock:
         return EPOCH_MS + int((now + drift_s) * 1000 + self._ahead_ms)
 
     def jump(self, by_ms: int) -> None:
-        """Be set forward or back, as after a correction from outside."""
+        """Set the clock forward or back, as NTP does."""
         self._ahead_ms += by_ms
 
 
 class SimStopwatch:
-    """Nanoseconds of virtual time: work takes none, so that no measurement differs between runs."""
+    """Nanoseconds of virtual time: work takes none, so measurements are deterministic."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,7 +1,7 @@
-"""The disk of a simulated broker: files in memory, with the faults that a machine's disk has.
+"""The simulated disk of a broker: files in memory, with disk faults.
 
-disk_contents.py decides what a crash leaves of the files. Besides, operations can be made to fail
-(EIO), nothing more may be written (ENOSPC), bits may rot, and work that blocks takes its time.
+disk_contents.py decides what a crash leaves of the files. In addition, operations can fail (EIO),
+the disk can be full (ENOSPC), bits can rot, and blocking work takes time.
 """
 
 import asyncio
@@ -15,79 +15,79 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFault
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import Buffer, Closeable, FileStatus, Space
-from barnabas.sim.world.disk_contents import File, Medium
+from barnabas.sim.world.disk_contents import DiskContents, File
 
 T = TypeVar("T")
 
-# The operations that can be told to fail: those that a broker does while it serves.
+# The operations that can be made to fail: those of a serving broker.
 FAILING: Final = ("append", "read", "sync", "replace", "rename", "open")
 CAPACITY_BYTES: Final = 2**40
 
 
 class SimDisk:
-    """One log folder in memory, from the start of a broker to its end.
+    """One log directory in memory, for one process of a broker.
 
-    The next life of the broker gets what `crash` or `killed` returns; this one's must not run on.
+    The next process uses the disk that `crash` or `killed` returns.
     """
 
     def __init__(
-        self, folder: str, random: Random, clock: Clock, medium: Medium | None = None
+        self, folder: str, random: Random, clock: Clock, contents: DiskContents | None = None
     ) -> None:
         self.folder = folder
         self.is_full = False
         self._random = random
         self._clock = clock
-        self._medium = medium or Medium()
+        self._contents = contents or DiskContents()
         self._locks: list[str] = []
         self._failing: dict[str, int] = {}
 
     # -- faults --------------------------------------------------------------
 
     def crash(self) -> "SimDisk":
-        """The disk after a power failure: what was not synced is lost from some point on."""
-        return self._next(self._medium.after_power_failure(self._random))
+        """The disk after a power failure: writes without fsync are lost from some point on."""
+        return self._next(self._contents.after_power_failure(self._random))
 
     def killed(self) -> "SimDisk":
-        """The disk after only the process died: the machine still knows all that was written."""
-        return self._next(self._medium)
+        """The disk after the process was killed: all writes survive."""
+        return self._next(self._contents)
 
     def fail_next(self, operation: str, times: int = 1) -> None:
-        """Let the next operations of a kind (one of FAILING) end in an input/output error."""
+        """Fail the next operations of a kind (one of FAILING) with EIO."""
         self._failing[operation] = times
 
     def rot(self, suffix: str = ".log") -> str | None:
-        """Flip a bit in what nobody has read since the machine came up; returns where, if any."""
-        return self._medium.rot(self._random, suffix)
+        """Flip a bit in a page that was not read since the start; return the path, if any."""
+        return self._contents.rot(self._random, suffix)
 
     def write_back(self) -> None:
-        """Let the machine bring all that was written onto the medium, as it does when idle."""
-        self._medium.write_back()
+        """Write all dirty pages to disk, as an idle kernel does."""
+        self._contents.write_back()
 
     def mend(self) -> None:
-        """No more faults than those that have happened."""
+        """Stop failing operations."""
         self._failing.clear()
         self.is_full = False
 
-    def _next(self, medium: Medium) -> "SimDisk":
-        return SimDisk(self.folder, self._random, self._clock, medium)
+    def _next(self, contents: DiskContents) -> "SimDisk":
+        return SimDisk(self.folder, self._random, self._clock, contents)
 
     # -- files ---------------------------------------------------------------
 
     def open(self, path: str, /, *, create: bool = False) -> "SimFile":
-        with self.doing("open", writes=create and path not in self._medium.names):
-            file = self._medium.file_or_new(path) if create else self._medium.file(path)
+        with self.doing("open", writes=create and path not in self._contents.names):
+            file = self._contents.file_or_new(path) if create else self._contents.file(path)
             return SimFile(self, file)
 
     def map(self, path: str, size: int, /) -> memoryview:
         self.resize(path, size)
-        file = self._medium.file(path)
+        file = self._contents.file(path)
         file.is_mapped = True
         file.cold.clear()
         return memoryview(file.data)
 
     def resize(self, path: str, size: int, /) -> None:
         with self.doing("resize"):
-            file = self._medium.file_or_new(path)
+            file = self._contents.file_or_new(path)
             if len(file.data) < size:
                 self.check_room()
             if len(file.data) != size:
@@ -96,74 +96,74 @@ class SimDisk:
 
     def zero(self, path: str, position: int, size: int, /) -> None:
         with self.doing("zero", writes=True):
-            file = self._medium.file(path)
+            file = self._contents.file(path)
             file.write(position, bytes(size))
             self.touch(file)
 
     def load(self, path: str, /) -> bytes | None:
-        if path not in self._medium.names:
+        if path not in self._contents.names:
             return None
         with self.doing("read"):
-            file = self._medium.file(path)
+            file = self._contents.file(path)
             return file.read(0, len(file.data))
 
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
         with self.doing("replace", writes=True):
             file = File()
-            self._medium.put(f"{path}.tmp", file)
+            self._contents.put(f"{path}.tmp", file)
             file.write(0, data)
             self.touch(file)
             if sync:
                 file.sync()
-            self._medium.move(f"{path}.tmp", path)
+            self._contents.move(f"{path}.tmp", path)
         if sync:
             self.sync(os.path.dirname(path))
 
     def rename(self, path: str, new_path: str, /) -> None:
         with self.doing("rename"):
-            self._medium.move(path, new_path)
+            self._contents.move(path, new_path)
 
     def remove(self, path: str, /) -> None:
         with self.doing("remove"):
-            self._medium.drop(path)
+            self._contents.drop(path)
 
     def make_folder(self, path: str, /) -> None:
         parts = path.split("/") if path else []
         with self.doing("make_folder", writes=True):
             for count in range(len(parts) + 1):
                 above = "/".join(parts[:count])
-                if above not in self._medium.names:
-                    self._medium.put(above, None)
+                if above not in self._contents.names:
+                    self._contents.put(above, None)
 
     def list(self, path: str = "", /) -> "list[str]":
         with self.doing("list"):
-            if path not in self._medium.names:
+            if path not in self._contents.names:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            return sorted(os.path.basename(each) for each in self._medium.below(path))
+            return sorted(os.path.basename(each) for each in self._contents.below(path))
 
     def status(self, path: str, /) -> FileStatus | None:
-        if path not in self._medium.names:
+        if path not in self._contents.names:
             return None
-        file = self._medium.names[path]
+        file = self._contents.names[path]
         return FileStatus(0, 0) if file is None else FileStatus(len(file.data), file.modified_ms)
 
     def sync(self, path: str = "", /) -> None:
         with self.doing("sync"):
-            if (file := self._medium.names.get(path)) is not None:
+            if (file := self._contents.names.get(path)) is not None:
                 file.sync()
             else:
-                self._medium.sync_folder(path)
+                self._contents.sync_dir(path)
 
     def lock(self, path: str, /) -> Closeable | None:
         with self.doing("lock"):
-            self._medium.file_or_new(path)
+            self._contents.file_or_new(path)
         if path in self._locks:
             return None
         self._locks.append(path)
         return _Lock(lambda: self._locks.remove(path))
 
     def space(self) -> Space:
-        used = sum(len(file.data) for file in self._medium.names.values() if file is not None)
+        used = sum(len(file.data) for file in self._contents.names.values() if file is not None)
         return Space(CAPACITY_BYTES, 0 if self.is_full else CAPACITY_BYTES - used)
 
     def let_go(self) -> Iterator[None]:
@@ -173,7 +173,7 @@ class SimDisk:
 
     @contextmanager
     def doing(self, operation: str, *, writes: bool = False) -> Iterator[None]:
-        """Around each operation: it fails if it was told to, and every error names the folder."""
+        """Wraps each operation: injects failures, and raises DiskFault with the log directory."""
         try:
             if self._failing.get(operation):
                 self._failing[operation] -= 1
@@ -193,7 +193,7 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file of a SimDisk; it keeps its bytes when its name is gone."""
+    """An open file of a SimDisk; it survives the removal of its name."""
 
     __slots__ = ("_disk", "_file", "size")
 
@@ -225,7 +225,7 @@ class SimFile:
 
 
 class _Lock:
-    """Held until closed, or until its disk is of no use any more."""
+    """A lock file, held until closed or until the process ends."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release: Callable[[], None] | None = release
@@ -237,7 +237,7 @@ class _Lock:
 
 
 class SimOffload:
-    """Work that blocks, done by a thread that there is not: it begins and ends a while later."""
+    """Blocking work in virtual time: it starts and ends after random delays."""
 
     def __init__(self, random: Random, most_ms: int = 3) -> None:
         self._random = random

@@ -1,12 +1,12 @@
-"""An event loop in virtual time for many hosts: each can stop for a while or for ever, alone.
+"""An event loop in virtual time for many hosts, each of which can be paused or crashed.
 
-Theory of operation. Nothing waits for real: when no callback is ready, time jumps to the next
-timer. Callbacks run in the order they became ready, timers of one instant in the order they were
-set, so a run is decided by what happens in it and by nothing else. Every callback belongs to the
-host in whose context it was scheduled (`HOST`), which tasks and callbacks hand down to those they
-schedule. A host that crashed never runs again: its tasks stay where they were, referenced until
-the loop is closed, so that no `finally` of theirs acts on a world that has gone on. A paused host
-finds all that came meanwhile when it goes on.
+Theory of operation. Nothing waits in real time: when no callback is ready, time jumps to the next
+timer. Callbacks run in the order they became ready, and timers of one instant in the order they
+were set, so a run is deterministic. Every callback belongs to the host in whose context it was
+scheduled (`HOST`); tasks and callbacks pass their host on to what they schedule. A crashed host
+never runs again: its tasks stay suspended, referenced until the loop is closed, so that no
+`finally` of theirs changes the world after the crash. A paused host runs everything that became
+due meanwhile when it is resumed.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from weakref import WeakSet
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
-# Tasks that only ever yield to one another must not stop time.
+# Time advances with every turn, even if tasks only yield to each other.
 TURN_S: Final = 1e-6
-# How often a coroutine that is to be dropped may await something instead.
+# How often a coroutine may await again while it is being closed.
 MOST_WISHES: Final = 20
-# Clocks of real machines do not begin at 0.
+# Clocks of real machines do not start at 0.
 BEGIN_S: Final = 1_000.0
 
 
 class Host:
-    """One life of a machine; the life after a crash is another object of the same name."""
+    """One boot of a machine; after a crash there is another object of the same name."""
 
     __slots__ = ("context", "held", "is_dead", "is_paused", "name", "tasks")
 
@@ -42,7 +42,7 @@ class Host:
         self.is_paused = False
         self.held: list[asyncio.Handle] = []
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
-        # What is called from outside, as what comes over the network, runs in this.
+        # Callbacks from outside, such as network packets, run in this context.
         self.context = Context()
         self.context.run(HOST.set, self)
 
@@ -50,7 +50,7 @@ class Host:
         return self.name
 
 
-# Where the code that runs now lives; None is the simulation itself.
+# The host of the running code; None for the simulation itself.
 HOST: ContextVar[Host | None] = ContextVar("HOST", default=None)
 
 _Ready = tuple[Host | None, asyncio.Handle]
@@ -58,7 +58,7 @@ _Timed = tuple[float, int, Host | None, asyncio.Handle]
 
 
 class ConnectionsBetweenHosts(Protocol):
-    """The network, as the loop knows it."""
+    """The network, as the loop uses it."""
 
     async def listen(
         self,
@@ -74,7 +74,7 @@ class ConnectionsBetweenHosts(Protocol):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The loop of a whole simulated world; `network` is to be set before anyone connects."""
+    """The loop of a simulated world; set `network` before the first connection."""
 
     network: ConnectionsBetweenHosts
 
@@ -87,7 +87,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._hosts: dict[str, Host] = {}
         self._buried: list[asyncio.Task[Any]] = []
         self.steps = 0
-        # Whose callback runs now, for whoever handles exceptions.
+        # The host of the running callback, for the exception handler.
         self.running_host: Host | None = None
 
     def time(self) -> float:
@@ -96,27 +96,27 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- hosts ---------------------------------------------------------------
 
     def boot(self, name: str) -> Host:
-        """Begin the first or the next life of a host; the one before has crashed or ended."""
+        """Boot a host; a previous one of the name has crashed or ended."""
         self._hosts[name] = host = Host(name)
         return host
 
     def host(self, name: str) -> Host | None:
-        """The present life of a host, also if that is over; None if it never lived."""
+        """The latest boot of a host, even if it has ended; None if there was none."""
         return self._hosts.get(name)
 
     def crash(self, name: str) -> None:
-        """Let nothing of this life of the host ever run again."""
+        """Never run anything of this host again."""
         host = self._hosts[name]
         host.is_dead = True
         host.held.clear()
-        # Not those of others: one of which nobody holds on to tells that it failed when it goes.
+        # Unfinished tasks only: a failed task reports its exception when it is collected.
         self._buried += (task for task in host.tasks if not task.done())
 
     def pause(self, name: str) -> None:
         self._hosts[name].is_paused = True
 
     def resume(self, name: str) -> None:
-        """Run all that has become due since the host was paused, in its order."""
+        """Run everything that became due since the pause, in order."""
         host = self._hosts[name]
         host.is_paused = False
         self._due.extend((host, handle) for handle in host.held)
@@ -146,7 +146,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """There are no threads here."""
+        """As `call_soon`: there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
@@ -162,7 +162,7 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, self._timers_set, host, handle))
         return handle
 
-    def create_task(  # type: ignore[override]  # of coroutines only: nobody has others
+    def create_task(  # type: ignore[override]  # for coroutines only
         self,
         coro: Coroutine[Any, Any, T],
         *,
@@ -175,8 +175,8 @@ class SimLoop(asyncio.BaseEventLoop):
             host.tasks.add(task)
         return task
 
-    # As in asyncio, with what the brokers and their clients use of it.
-    async def create_server(  # type: ignore[override]  # no option that nobody uses
+    # As in asyncio, with the options that brokers and clients use.
+    async def create_server(  # type: ignore[override]  # only the used options
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
@@ -187,13 +187,13 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.AbstractServer:
         return await self.network.listen(protocol_factory, host, port, start_serving)
 
-    async def create_connection(  # type: ignore[override]  # no option that nobody uses
+    async def create_connection(  # type: ignore[override]  # only the used options
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         return await self.network.connect(protocol_factory, host, port)
 
     def _run_once(self) -> None:
-        """One turn: all that is ready now, after time has jumped to when something is."""
+        """Jump to the next timer if nothing is ready, then run everything that is ready."""
         due, timers = self._due, self._timers
         self._now += TURN_S
         while timers and (timers[0][0] <= self._now or not due):
@@ -217,12 +217,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self.running_host = None
 
     def close(self) -> None:
-        """End the world: what still waits in it is dropped without a word."""
+        """Drop all pending tasks and callbacks silently."""
         if self.is_closed():
             return
         self.set_exception_handler(lambda _, context: None)
         heard, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        # What ends may begin something, which asyncio would make a loop for that nobody closes.
+        # A closing coroutine may use asyncio, which must not create another loop for it.
         running = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
@@ -251,7 +251,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def _drop(work: Coroutine[Any, Any, Any]) -> None:
-    """End a coroutine where it stands; it may want to wait for something first, or fail."""
+    """Close a coroutine, even if it awaits again or fails."""
     for _ in range(MOST_WISHES):
         with suppress(Exception):
             work.close()

@@ -1,11 +1,11 @@
 """The network between simulated hosts: latency, loss, slow links, partitions, crashed machines.
 
-The fault model, as an application sees TCP. Bytes of one connection arrive whole, in order and
-after a while, cut into pieces anywhere; connections do not wait for one another. A lost packet is
-one that comes later. What is sent into a partition stalls: it comes once that is healed, unless the
-sender's kernel has given up, which ends its side of the connection only; the other side learns
-of it when it sends something. A process that dies resets its connections; a machine that dies is
-silent, and resets them when it is up again.
+The fault model, as an application sees TCP. Bytes of one connection arrive complete, in order,
+delayed and split anywhere; connections do not block each other. A lost packet arrives later. Data
+sent into a partition stalls: it arrives after the partition heals, unless the sender's kernel has
+given up. That closes the sender's side only; the other side learns of it when it sends. A process
+that dies resets its connections; a machine that dies is silent, and resets them when it is up
+again.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from random import Random
 from typing import Any, Final
 
 from barnabas.sim.world.sim_loop import HOST, Host, SimLoop
-from barnabas.sim.world.sim_transport import Address, End, Listening
+from barnabas.sim.world.sim_transport import Address, SimServer, SimTransport
 
-# Who connects from no host at all.
+# The name of the simulation itself as a peer.
 OUTSIDE: Final = "simulation"
 FIRST_PORT: Final = 40_000
-# How long a kernel sends again what is not acknowledged, and how long it tries to connect.
+# How long a kernel retransmits, and how long it tries to connect.
 GIVEN_UP_AFTER_S: Final = (4.0, 16.0)
 NOT_CONNECTED_AFTER_S: Final = 10.0
-# A packet that was lost comes again after this.
+# The delay of a retransmission.
 SENT_AGAIN_S: Final = (0.2, 1.2)
-# This share of what is written at once arrives in two pieces.
+# The fraction of writes that arrive in two pieces.
 CUT_IN_TWO: Final = 0.1
 LATENCY_S: Final = (0.0002, 0.003)
 OWN_LATENCY_S: Final = 0.00002
@@ -36,9 +36,9 @@ OWN_LATENCY_S: Final = 0.00002
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """What happens at the other side when it arrives; `end` is the sender's, if it has one yet."""
+    """A callback at the receiver on arrival; `end` is the sender's, once it is connected."""
 
-    end: End | None
+    end: SimTransport | None
     size: int
     callback: Callable[..., object]
     args: tuple[Any, ...]
@@ -50,13 +50,13 @@ class Link:
 
     latency_s: float
     is_cut: bool = False
-    bytes_per_s: float = 0.0  # 0: as fast as can be
+    bytes_per_s: float = 0.0  # 0: unlimited
     loss: float = 0.0
     free_at: float = 0.0
     stalled: list[Packet] = field(default_factory=list)
 
     def arrival(self, now: float, size: int, random: Random) -> float:
-        """When a packet that is sent now will be there."""
+        """The arrival time of a packet sent now."""
         when = now + self.latency_s * random.uniform(0.8, 1.6)
         if self.bytes_per_s:
             self.free_at = max(self.free_at, now) + size / self.bytes_per_s
@@ -66,23 +66,23 @@ class Link:
         return when
 
 
-class Network:
-    """Carries what hosts send each other, and lets a fault plan get in between."""
+class SimNetwork:
+    """Connections between hosts, with faults on each link."""
 
     def __init__(self, loop: SimLoop, random: Random) -> None:
         self._loop = loop
         self._random = random
         self._links: dict[tuple[str, str], Link] = {}
-        self._servers: dict[Address, Listening] = {}
-        self._ends: dict[End, None] = {}
+        self._servers: dict[Address, SimServer] = {}
+        self._ends: dict[SimTransport, None] = {}
         self._silent: dict[str, None] = {}
         self._last_port = FIRST_PORT
-        self._kernel = Context()  # of no host: packets travel and arrive also if hosts stand still
+        self._kernel = Context()  # of no host: packets arrive even while hosts are paused
         self.carried_bytes = 0
-        # Told of every piece that reaches a host, for the trace of the run.
+        # Called with all data that reaches a host, for the trace.
         self.on_arrival: Callable[[str, str, bytes], None] = lambda *_: None
 
-    # -- what asyncio asks for -----------------------------------------------
+    # -- for asyncio ---------------------------------------------------------
 
     async def listen(
         self,
@@ -90,15 +90,15 @@ class Network:
         name: str,
         port: int,
         start_serving: bool,
-    ) -> Listening:
-        """Take an address. Raises OSError, if it is taken, or another host's."""
+    ) -> SimServer:
+        """Bind an address. Raises OSError if it is in use or belongs to another host."""
         host = HOST.get()
         if host is not None and host.name != name:
             raise _os_error(errno.EADDRNOTAVAIL)
         address = (name, port or self._next_port())
         if address in self._servers:
             raise _os_error(errno.EADDRINUSE)
-        self._servers[address] = server = Listening(protocol_factory, host, address, self._forget)
+        self._servers[address] = server = SimServer(protocol_factory, host, address, self._forget)
         if start_serving:
             await server.start_serving()
         return server
@@ -106,10 +106,10 @@ class Network:
     async def connect(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], name: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Raises OSError, if nobody listens there or nothing is heard."""
+        """Connect. Raises OSError if the connection is refused or times out."""
         near = HOST.get()
         own = (OUTSIDE if near is None else near.name, self._next_port())
-        connected: asyncio.Future[End] = self._loop.create_future()
+        connected: asyncio.Future[SimTransport] = self._loop.create_future()
         silence = self._loop.call_later(
             NOT_CONNECTED_AFTER_S, _refuse, connected, _os_error(errno.ETIMEDOUT)
         )
@@ -125,9 +125,13 @@ class Network:
         return end, protocol
 
     def _knock(
-        self, near: Host | None, own: Address, wanted: Address, connected: "asyncio.Future[End]"
+        self,
+        near: Host | None,
+        own: Address,
+        wanted: Address,
+        connected: "asyncio.Future[SimTransport]",
     ) -> None:
-        """A request to connect has arrived: refuse it, or make both ends."""
+        """Handle a connection request: refuse it, or create both ends."""
         if wanted[0] in self._silent:
             return
         server = self._servers.get(wanted)
@@ -135,31 +139,36 @@ class Network:
             refusal = (connected, _os_error(errno.ECONNREFUSED))
             self._carry(wanted[0], own[0], Packet(None, 0, _refuse, refusal))
             return
-        asking, asked = End(self, near, own, wanted), End(self, server.host, wanted, own)
+        asking, asked = (
+            SimTransport(self, near, own, wanted),
+            SimTransport(self, server.host, wanted, own),
+        )
         asking.other, asked.other = asked, asking
         self._ends[asking] = self._ends[asked] = None
         self.soon(server.host, server.take, asked)
         self.send(asked, _welcome, asking, connected)
 
-    # -- what ends of connections ask for ------------------------------------
+    # -- for transports ------------------------------------------------------
 
-    def send(self, end: End, callback: Callable[..., object], *args: Any, size: int = 0) -> None:
-        """Let something happen at the other side, after all that was sent there before."""
+    def send(
+        self, end: SimTransport, callback: Callable[..., object], *args: Any, size: int = 0
+    ) -> None:
+        """Call `callback` at the other side, after everything sent before."""
         source, target = end.names
         self._carry(source, target, Packet(end, size, callback, args))
         if target in self._silent or self._link(target, source).is_cut:  # no acknowledgement
             end.give_up_in(self._random.uniform(*GIVEN_UP_AFTER_S))
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """What is written at once, as it will arrive: now and then not at once."""
+        """Split one write into the pieces in which it arrives."""
         self.carried_bytes += len(data)
         if len(data) < 2 or self._random.random() >= CUT_IN_TWO:
             return [data]
         middle = self._random.randrange(1, len(data))
         return [data[:middle], data[middle:]]
 
-    def arrived(self, end: End, data: bytes) -> bool:
-        """Whether what comes to this end finds its machine up."""
+    def arrived(self, end: SimTransport, data: bytes) -> bool:
+        """Record arriving data; return whether the receiving machine is up."""
         target, source = end.names
         if target in self._silent:
             return False
@@ -173,29 +182,29 @@ class Network:
     def later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, callback, context=self._kernel)
 
-    def gone(self, end: End) -> None:
+    def gone(self, end: SimTransport) -> None:
         self._ends.pop(end, None)
 
     # -- faults --------------------------------------------------------------
 
     def cut(self, one: str, other: str, both: bool = True) -> None:
-        """Let nothing through from one host to another; and back, if `both`."""
+        """Block traffic from one host to another; and back, if `both`."""
         self._link(one, other).is_cut = True
         if both:
             self._link(other, one).is_cut = True
 
     def slow(self, one: str, other: str, bytes_per_s: float) -> None:
-        """Let no more than this through between two hosts, either way."""
+        """Limit the rate between two hosts, in both directions."""
         for link in (self._link(one, other), self._link(other, one)):
             link.bytes_per_s = bytes_per_s
 
     def lose(self, one: str, other: str, share: float) -> None:
-        """Lose this share of what is sent between two hosts, so that it comes late."""
+        """Lose a fraction of the packets between two hosts, so that they arrive late."""
         for link in (self._link(one, other), self._link(other, one)):
             link.loss = share
 
     def reset(self, one: str, other: str) -> int:
-        """Break every connection between two hosts, as a router that forgot them; how many."""
+        """Reset every connection between two hosts; return their number."""
         broken = [end for end in self._ends if end.names == (one, other)]
         for end in broken:
             end.on_reset()
@@ -203,19 +212,19 @@ class Network:
         return len(broken)
 
     def join(self, one: str, other: str) -> None:
-        """Let everything through between two hosts again; what stalled is sent again."""
+        """Remove all faults between two hosts; stalled data is retransmitted."""
         for link in (self._link(one, other), self._link(other, one)):
             self._mend(link)
         self._acknowledge()
 
     def heal(self) -> None:
-        """Let everything through between all hosts."""
+        """Remove all faults between all hosts."""
         for link in self._links.values():
             self._mend(link)
         self._acknowledge()
 
     def crash(self, name: str, *, silently: bool) -> None:
-        """The host's process has died, or its whole machine, which then says nothing."""
+        """Drop the connections of a dead process, or silently those of a dead machine."""
         if silently:
             self._silent[name] = None
         for address in [address for address in self._servers if address[0] == name]:
@@ -227,7 +236,7 @@ class Network:
                 end.reset()
 
     def up(self, name: str) -> None:
-        """The machine answers again, and knows of no connection it had."""
+        """The machine answers again, and resets its old connections."""
         self._silent.pop(name, None)
 
     # -- inside --------------------------------------------------------------
@@ -263,7 +272,7 @@ class Network:
                 self._deliver(packet, link, self._random.uniform(*SENT_AGAIN_S))
 
     def _acknowledge(self) -> None:
-        """Kernels whose machines reach each other again do not give up."""
+        """Stop the give-up timers of connections whose hosts reach each other again."""
         for end in self._ends:
             source, target = end.names
             if target not in self._silent and not (
@@ -279,15 +288,15 @@ class Network:
         self._servers.pop(address, None)
 
 
-def _welcome(end: End, connected: "asyncio.Future[End]") -> None:
-    """The answer to a request to connect is back; nobody may wait for it any more."""
+def _welcome(end: SimTransport, connected: "asyncio.Future[SimTransport]") -> None:
+    """The connection is accepted; the caller may have stopped waiting."""
     if connected.done() or end.is_gone:
         end.reset()
     else:
         connected.set_result(end)
 
 
-def _refuse(connected: "asyncio.Future[End]", error: OSError) -> None:
+def _refuse(connected: "asyncio.Future[SimTransport]", error: OSError) -> None:
     if not connected.done():
         connected.set_exception(error)
 

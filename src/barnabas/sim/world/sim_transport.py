@@ -1,4 +1,4 @@
-"""One end of a simulated connection: asyncio's transport, and what a kernel does for it."""
+"""One end of a simulated connection: asyncio's transport and the kernel's TCP behaviour."""
 
 import asyncio
 import errno
@@ -11,36 +11,36 @@ from barnabas.sim.world.sim_loop import Host
 
 Address = tuple[str, int]
 
-# What kernels hold on both sides, beyond which a sender has to wait.
+# The socket buffers of both sides, beyond which a sender is paused.
 KERNEL_BYTES: Final = 256 * 1024
 HIGH_WATER: Final = 64 * 1024
 
 
 class Carrier(Protocol):
-    """The network, as the end of a connection knows it."""
+    """The network, as a transport uses it."""
 
     def send(
-        self, end: "End", callback: Callable[..., object], *args: Any, size: int = 0
+        self, end: "SimTransport", callback: Callable[..., object], *args: Any, size: int = 0
     ) -> None: ...
 
     def pieces(self, data: bytes) -> list[bytes]: ...
 
-    def arrived(self, end: "End", data: bytes) -> bool: ...
+    def arrived(self, end: "SimTransport", data: bytes) -> bool: ...
 
     def soon(self, host: Host | None, callback: Callable[..., object], *args: Any) -> None: ...
 
     def later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle: ...
 
-    def gone(self, end: "End") -> None: ...
+    def gone(self, end: "SimTransport") -> None: ...
 
 
-class End(asyncio.Transport):
-    """What `on_...` receives comes from the network; the rest is asyncio's.
+class SimTransport(asyncio.Transport):
+    """A transport; its `on_...` methods are called by the network.
 
-    Not `begin` yet, it holds what arrives. Once `is_gone`, whoever sends to it is told so.
+    It buffers data until `begin`. Once `is_gone`, it answers data with a reset.
     """
 
-    other: "End"
+    other: "SimTransport"
 
     def __init__(
         self, network: Carrier, host: Host | None, sockname: Address, peername: Address
@@ -51,7 +51,7 @@ class End(asyncio.Transport):
         self.names = (sockname[0], peername[0])
         self.is_gone = False
         self.has_given_up = False
-        # Nothing that is sent later may arrive before this.
+        # Later packets must not arrive before this time.
         self.last_arrival = 0.0
         self._protocol: asyncio.BaseProtocol | None = None
         self._received: deque[bytes] = deque()
@@ -65,7 +65,7 @@ class End(asyncio.Transport):
         self._giving_up: asyncio.TimerHandle | None = None
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give the connection to its protocol; runs on its host."""
+        """Attach the protocol; runs on its host."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._read_soon()
@@ -118,14 +118,14 @@ class End(asyncio.Transport):
         return self._protocol
 
     def close(self) -> None:
-        """End once the kernel has all that was written."""
+        """Close once all written data is in the socket buffers."""
         if not self._is_closing:
             self._is_closing = True
             self._received.clear()
             self._finish_if_sent()
 
     def abort(self) -> None:
-        """End now; the other side may miss what was written last."""
+        """Close now; the other side may miss the last writes."""
         if not self.is_gone:
             self.reset()
             self._lose(None)
@@ -141,7 +141,7 @@ class End(asyncio.Transport):
             self._network.soon(self.host, self._read)
 
     def _read(self) -> None:
-        """Give the protocol what has arrived, as far as it takes it."""
+        """Pass received data to the protocol while it reads."""
         self._is_due = False
         taken = 0
         while self._received and self._is_reading and not (self._is_closing or self.is_gone):
@@ -173,7 +173,7 @@ class End(asyncio.Transport):
     # -- the network's side --------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
-        """Bytes have arrived at the machine; its process reads them when it runs."""
+        """Data has arrived at the machine; the process reads it when it runs."""
         if not self._network.arrived(self, data):
             return
         if self.is_gone or self._is_closing:
@@ -189,12 +189,12 @@ class End(asyncio.Transport):
             self._read_soon()
 
     def on_reset(self) -> None:
-        """The other side knows of no such connection."""
+        """The other side has no such connection."""
         if not self.is_gone:
             self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def on_read(self, size: int) -> None:
-        """The other side has taken what was written here."""
+        """The other side has read data."""
         self._unread -= size
         if self._is_write_paused and self._unread <= KERNEL_BYTES:
             self._is_write_paused = False
@@ -203,16 +203,16 @@ class End(asyncio.Transport):
         self._finish_if_sent()
 
     def reset(self) -> None:
-        """Tell the other side that there is no such connection."""
+        """Send a reset to the other side."""
         self._network.send(self, self.other.on_reset)
 
     def give_up_in(self, seconds: float) -> None:
-        """End this side if what it sent is not acknowledged by then."""
+        """Close this side after `seconds` without an acknowledgement."""
         if self._giving_up is None and not self.is_gone:
             self._giving_up = self._network.later(seconds, self._give_up)
 
     def go_on(self) -> None:
-        """What was sent is acknowledged after all."""
+        """Sent data was acknowledged: cancel the give-up timer."""
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
@@ -232,8 +232,8 @@ class End(asyncio.Transport):
             self._network.soon(self.host, self._protocol.connection_lost, error)
 
 
-class Listening(asyncio.AbstractServer):
-    """An address that a host has taken, as asyncio's servers are."""
+class SimServer(asyncio.AbstractServer):
+    """A listening socket, as asyncio's servers."""
 
     def __init__(
         self,
@@ -249,17 +249,17 @@ class Listening(asyncio.AbstractServer):
         self._is_serving = False
 
     @property
-    def sockets(self) -> "tuple[Listening, ...]":
+    def sockets(self) -> "tuple[SimServer, ...]":
         return (self,)
 
     def getsockname(self) -> Address:
         return self._address
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """As good as told: what is under way here has no limit but its link's."""
+        """Ignored: only the link limits the data in flight."""
 
-    def take(self, end: End) -> None:
-        """Serve a new connection; runs on the server's host."""
+    def take(self, end: SimTransport) -> None:
+        """Accept a connection; runs on the server's host."""
         if self._is_serving and not end.is_gone:
             end.begin(self._protocol_factory())
         else:

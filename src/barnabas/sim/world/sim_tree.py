@@ -1,12 +1,12 @@
-"""The coordination tree of a simulated cluster, and sessions with it that suffer as real ones do.
+"""The znode tree of a simulated cluster, and sessions with ZooKeeper's failures.
 
-Theory of operation. One tree serves all, on no host at all. A broker's side of its session
-(`SimSession`) and the tree's side (`Seat`) send each other messages that take time and arrive in
-order. A session lives as long as its seat hears from it: it sends a sign of life three times per
-session time-out, so it also ends, with no help, when its host is dead, paused or cut off for that
-long. Whoever hears nothing for two thirds of it knows as much as a ZooKeeper client does then: it
-is SUSPENDED, what it asked may or may not have happened, and it tries again to connect. News that
-were lost with a connection are told again on the next one.
+Theory of operation. One tree, on no host, serves all brokers. The client side of a session
+(`SimSession`) and the server side (`ServerSession`) exchange messages that take time and arrive in
+order. The client sends a heartbeat three times per session timeout; the server expires a session
+without heartbeats, so a session also expires when its host is dead, paused or partitioned for that
+long. A client without an answer for two thirds of the timeout is SUSPENDED, as a ZooKeeper client:
+its requests may or may not have happened, and it reconnects. Watch events lost with a connection
+are sent again on the next one.
 """
 
 import asyncio
@@ -15,7 +15,13 @@ from contextvars import copy_context
 from typing import Any
 
 from barnabas.base.randomness import Random
-from barnabas.sim.world.tree_sessions import Ask, Connection, Seat, Servers, Watched
+from barnabas.sim.world.tree_sessions import (
+    Ask,
+    ServerSession,
+    SessionWatch,
+    TreeConnection,
+    TreeServers,
+)
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
 from barnabas.znodes.tree import (
     ANY_VERSION,
@@ -32,73 +38,77 @@ from barnabas.znodes.tree import (
 
 
 class Ensemble:
-    """The tree, its servers, and the present session of each host, with the faults of all."""
+    """The tree, its servers, and the current session of each host, with their faults."""
 
     def __init__(self, random: Random, session_timeout_s: float = 6.0) -> None:
         self.tree = Tree()
         self.own = self.tree.session()  # for the simulation itself, which is never suspended
-        self.servers = Servers(random)
+        self.servers = TreeServers(random)
         self._timeout_s = session_timeout_s
         self._sessions: dict[str, SimSession] = {}
 
     def session(self, host: str) -> "SimSession":
-        """Begin a session for a host, on which this is called."""
-        seat = Seat(self.servers, self.tree.session(), self._timeout_s)
-        self._sessions[host] = session = SimSession(self.servers, host, seat, self._timeout_s)
+        """Open a session for the calling host."""
+        server_side = ServerSession(self.servers, self.tree.session(), self._timeout_s)
+        self._sessions[host] = session = SimSession(
+            self.servers, host, server_side, self._timeout_s
+        )
         return session
 
     def cut(self, host: str) -> None:
-        """Let nothing pass between a host and the tree; it notices after a while."""
+        """Partition a host from the tree; it notices after a while."""
         self.servers.cut_off[host] = None
         if host in self._sessions:
             self._sessions[host].connection.is_open = False
 
     def heal(self, host: str) -> None:
-        """Let it connect again, which it does at once."""
+        """End the partition; the host reconnects at once."""
         if host in self.servers.cut_off:
             del self.servers.cut_off[host]
             self.disconnect(host)
 
     def disconnect(self, host: str) -> None:
-        """Break the connection, now and for both sides; the next one may be there in no time."""
+        """Close the connection for both sides; the host reconnects at once."""
         if host in self._sessions:
             self._sessions[host].break_off()
 
     def stop(self) -> None:
-        """Serve nobody. Sessions do not expire meanwhile: there is nobody to say so."""
+        """Stop serving. Sessions do not expire meanwhile."""
         self.servers.is_down = True
         for host in self._sessions:
             self.disconnect(host)
 
     def start(self) -> None:
-        """Serve again; whoever had a session has the whole time-out to come back."""
+        """Serve again; every session gets its full timeout to reconnect."""
         self.servers.is_down = False
         for session in self._sessions.values():
-            session.seat.hear_of()
+            session.server_side.touch()
 
     def expire(self, host: str) -> None:
-        """End the host's session, as if nothing had been heard of it for too long."""
+        """Expire the host's session."""
         if host in self._sessions:
-            self.servers.do(self._sessions[host].seat.expire())
+            self.servers.do(self._sessions[host].server_side.expire())
 
 
 class SimSession:
-    """A host's side of its session: Coordination over connections that break."""
+    """The client side of a session: Coordination over connections that break."""
 
-    def __init__(self, servers: Servers, host: str, seat: Seat, timeout_s: float) -> None:
-        self.seat = seat
+    def __init__(
+        self, servers: TreeServers, host: str, server_side: ServerSession, timeout_s: float
+    ) -> None:
+        self.server_side = server_side
         self._servers = servers
         self._host = host
         self._timeout_s = timeout_s
         self._listeners: list[StateListener] = []
-        self._id = seat.session.session_id
+        self._id = server_side.session.session_id
         self._state = SessionState.CONNECTED
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._asked = 0
-        self._news = 0
+        self._last_event = 0
         self._is_closed = False
         self._context = copy_context()
-        self.connection = Connection(servers, host)
+        self.connection = TreeConnection(servers, host)
         self._connect()
         self._beat()
 
@@ -131,7 +141,9 @@ class SimSession:
         return created
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        got: tuple[bytes, Stat] = await self._ask(path, lambda s: s.get(path, self._seated(watch)))
+        got: tuple[bytes, Stat] = await self._ask(
+            path, lambda s: s.get(path, self._session_watch(watch))
+        )
         return got
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
@@ -139,11 +151,15 @@ class SimSession:
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        stat: Stat | None = await self._ask(path, lambda s: s.exists(path, self._seated(watch)))
+        stat: Stat | None = await self._ask(
+            path, lambda s: s.exists(path, self._session_watch(watch))
+        )
         return stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        names: list[str] = await self._ask(path, lambda s: s.children(path, self._seated(watch)))
+        names: list[str] = await self._ask(
+            path, lambda s: s.children(path, self._session_watch(watch))
+        )
         return names
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
@@ -159,12 +175,12 @@ class SimSession:
         return results
 
     async def renew(self) -> None:
-        """Raises ConnectionLoss, if the tree does not answer in time."""
+        """Open a new session. Raises ConnectionLoss if the tree does not answer in time."""
         if self._state is not SessionState.EXPIRED:
             return
         self._reconnect()
         number, answer = self._expect("/")
-        self.connection.up(self.seat.on_renew, self, self.connection, number)
+        self.connection.up(self.server_side.on_renew, self, self.connection, number)
         try:
             async with asyncio.timeout(self._timeout_s / 3):
                 await answer
@@ -180,7 +196,7 @@ class SimSession:
         self._is_closed = True
         self._enter(SessionState.EXPIRED)
 
-    # -- asking --------------------------------------------------------------
+    # -- requests ------------------------------------------------------------
 
     async def _ask(self, path: str, ask: Ask) -> Any:
         if self._state is SessionState.EXPIRED:
@@ -188,7 +204,7 @@ class SimSession:
         if self._state is SessionState.SUSPENDED:
             raise ConnectionLoss(path, "not connected")
         number, answer = self._expect(path)
-        self.connection.up(self.seat.on_ask, self.connection, number, ask)
+        self.connection.up(self.server_side.on_ask, self.connection, number, ask)
         return await answer
 
     def _expect(self, path: str) -> tuple[int, "asyncio.Future[Any]"]:
@@ -197,65 +213,65 @@ class SimSession:
         self._waiting[self._asked] = path, answer
         return self._asked, answer
 
-    def _seated(self, watch: Watch | None) -> Watch | None:
-        return None if watch is None else Watched(self.seat, watch)
+    def _session_watch(self, watch: Watch | None) -> Watch | None:
+        return None if watch is None else SessionWatch(self.server_side, watch)
 
-    # -- what the seat sends -------------------------------------------------
+    # -- messages from the server side ---------------------------------------
 
     def on_answer(self, number: int, answer: Any, error: Exception | None) -> None:
-        self.on_sign()
+        self.on_heartbeat()
         _, future = self._waiting.pop(number, ("", None))
         if future is None or future.done():
-            return  # who asked was cancelled
+            return  # the caller was cancelled
         if error is not None:
             future.set_exception(error)
             return
         future.set_result(answer)
-        if self._state is SessionState.EXPIRED:  # then nothing but to renew can be asked
+        if self._state is SessionState.EXPIRED:  # only `renew` can be requested then
             self._id = answer
             self._enter(SessionState.CONNECTED)
 
-    def on_news(self, number: int, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if number > self._news and self._state is not SessionState.EXPIRED:
-            self._news = number
+    def on_event(self, number: int, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if number > self._last_event and self._state is not SessionState.EXPIRED:
+            self._last_event = number
             callback(*args)
 
-    def on_sign(self) -> None:
+    def on_heartbeat(self) -> None:
         self._heard = asyncio.get_running_loop().time()
 
     def on_connected(self) -> None:
-        self.on_sign()
+        self.on_heartbeat()
         if self._state is SessionState.SUSPENDED:
             self._enter(SessionState.CONNECTED)
 
     def on_expired(self) -> None:
         self._enter(SessionState.EXPIRED)
 
-    # -- living --------------------------------------------------------------
+    # -- connection and heartbeats -------------------------------------------
 
     def break_off(self) -> None:
-        """Let both sides know that the connection is no more; called by the simulation."""
+        """Close the connection for both sides; called by the simulation."""
         self.connection.is_open = False
         loop = asyncio.get_running_loop()
         loop.call_soon(self._lost, self.connection, context=self._context)
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: TreeConnection) -> None:
         if connection is self.connection and self._state is not SessionState.EXPIRED:
             self._enter(SessionState.SUSPENDED)
             self._connect()
 
     def _reconnect(self) -> None:
         self.connection.is_open = False
-        self.connection = Connection(self._servers, self._host)
+        self.connection = TreeConnection(self._servers, self._host)
 
     def _connect(self) -> None:
-        """Go on with the session on another connection."""
+        """Continue the session on a new connection."""
         self._reconnect()
-        self.on_sign()
-        self.connection.up(self.seat.on_connect, self, self.connection, self._news)
+        self.on_heartbeat()
+        self.connection.up(self.server_side.on_connect, self, self.connection, self._last_event)
 
     def _beat(self) -> None:
-        """Give a sign of life, and see whether the tree does."""
+        """Send a heartbeat, and check that the server answers them."""
         if self._is_closed:
             return
         loop = asyncio.get_running_loop()
@@ -264,7 +280,7 @@ class SimSession:
         if not is_connected or loop.time() - self._heard > self._timeout_s * 0.6:
             self._lost(self.connection)
         else:
-            self.connection.up(self.seat.on_sign, self.connection, self._news)
+            self.connection.up(self.server_side.on_heartbeat, self.connection, self._last_event)
 
     def _enter(self, state: SessionState) -> None:
         if state is self._state:

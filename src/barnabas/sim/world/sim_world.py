@@ -1,4 +1,4 @@
-"""A whole cluster from a seed: its brokers, their network, disks, clocks and coordination tree."""
+"""A simulated cluster from a seed: brokers, network, disks, clocks and znode tree."""
 
 import asyncio
 from collections import Counter
@@ -7,100 +7,99 @@ from random import Random
 from typing import Any, Final
 
 from barnabas.base.safeguards import Safeguards
-from barnabas.sim.checkers.history import History
-from barnabas.sim.trace import Listener, Story
-from barnabas.sim.world.machine import Machine, Surroundings
-from barnabas.sim.world.onlooker import Onlooker
-from barnabas.sim.world.seed_settings import Setting, broker_stream, stream
+from barnabas.sim.checkers.history import OperationHistory
+from barnabas.sim.world.cluster_observer import ClusterObserver
+from barnabas.sim.world.machine import Machine, MachineEnvironment
+from barnabas.sim.world.seed_settings import SeedSettings, broker_stream, stream
 from barnabas.sim.world.sim_clocks import SimClock
 from barnabas.sim.world.sim_loop import Host, SimLoop
-from barnabas.sim.world.sim_network import Network
+from barnabas.sim.world.sim_network import SimNetwork
 from barnabas.sim.world.sim_tree import Ensemble
+from barnabas.sim.world.trace import Trace, TraceHandler
 
-# How often the world is looked at, and brokers that ended by themselves are started again.
+# The interval of checks, and the delay before a broker that stopped by itself is restarted.
 LOOK_S: Final = 0.25
 STARTED_AGAIN_S: Final = 1.5
 SERVES_WITHIN_S: Final = 60.0
 
 
-class World:
-    """Made of one seed; use it in a `with`, so that nothing of it outlives the run."""
+class SimWorld:
+    """The world of one seed; a context manager, so that nothing of it outlives the run."""
 
-    def __init__(self, setting: Setting, safeguards: Safeguards | None = None) -> None:
-        seed = setting.seed
-        self.setting = setting
+    def __init__(self, settings: SeedSettings, safeguards: Safeguards | None = None) -> None:
+        seed = settings.seed
+        self.settings = settings
         self.loop = SimLoop()
         self.loop.set_exception_handler(self._on_exception)
-        self.network = self.loop.network = Network(self.loop, stream(seed, "network"))
-        self.ensemble = Ensemble(broker_stream(seed, "coordination"), setting.session_timeout_s)
-        self.story = Story(self.loop.time)
-        self.network.on_arrival = self.story.arrived
-        self.history = History(self.loop.time)
+        self.network = self.loop.network = SimNetwork(self.loop, stream(seed, "network"))
+        self.ensemble = Ensemble(broker_stream(seed, "coordination"), settings.session_timeout_s)
+        self.trace = Trace(self.loop.time)
+        self.network.on_arrival = self.trace.arrived
+        self.history = OperationHistory(self.loop.time)
         self.broken: list[str] = []
         self.injected: Counter[str] = Counter()
-        # How many faults that befall brokers are under way, and whether one of them is such that
-        # no other may be.
+        # The number of active faults on brokers, and whether one of them forbids others.
         self.disturbances = 0
         self.is_delicate = False
         self._is_over = False
-        around = Surroundings(
+        environment = MachineEnvironment(
             self.loop,
             self.network,
             self.ensemble,
-            self.story,
+            self.trace,
             safeguards or Safeguards(),
             self.on_broken,
         )
-        self.machines = [self._machine(broker, around) for broker in range(setting.brokers)]
-        self.onlooker = Onlooker(self.ensemble.tree.nodes, self.machines)
+        self.machines = [self._machine(broker, environment) for broker in range(settings.brokers)]
+        self.observer = ClusterObserver(self.ensemble.tree.nodes, self.machines)
         self.clients: list[Host] = []
-        self._listener = Listener(self.story, self.on_broken)
+        self._handler = TraceHandler(self.trace, self.on_broken)
 
-    def _machine(self, broker: int, around: Surroundings) -> Machine:
-        random = broker_stream(self.setting.seed, f"broker {broker}")
+    def _machine(self, broker: int, environment: MachineEnvironment) -> Machine:
+        random = broker_stream(self.settings.seed, f"broker {broker}")
         clock = SimClock(self.loop, random)
-        return Machine(broker, self.setting.config(broker), clock, random, around)
+        return Machine(broker, self.settings.config(broker), clock, random, environment)
 
-    def __enter__(self) -> "World":
-        self._listener.__enter__()
+    def __enter__(self) -> "SimWorld":
+        self._handler.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
             self.loop.close()
         finally:
-            self._listener.__exit__()
+            self._handler.__exit__()
 
     def client(self, name: str) -> Host:
-        """A host for one more client."""
+        """Boot a host for another client."""
         self.clients.append(self.loop.boot(name))
         return self.clients[-1]
 
     def chance(self, name: str) -> Random:
-        """A source of chance for one use."""
-        return stream(self.setting.seed, name)
+        """A random stream for one use."""
+        return stream(self.settings.seed, name)
 
-    # -- what goes wrong -----------------------------------------------------
+    # -- broken laws ---------------------------------------------------------
 
     def on_broken(self, what: str) -> None:
-        """A law does not hold: the run has failed, and goes on for what else it may show."""
+        """Record a broken law; the run continues, to find others."""
         if what not in self.broken:
             self.broken.append(what)
-            self.story.tell("checks", f"LAW BROKEN: {what}")
+            self.trace.add("checks", f"LAW BROKEN: {what}")
 
     def look(self) -> None:
-        """Check what must hold at every moment."""
-        for broken in self.onlooker.broken_laws():
+        """Check the laws that must hold at every moment."""
+        for broken in self.observer.broken_laws():
             self.on_broken(broken)
 
     def _on_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.on_broken(f"{self.loop.running_host}: {context['message']}: {error!r}")
 
-    # -- what an onlooker does -----------------------------------------------
+    # -- life cycle ----------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all brokers, and return when they serve."""
+        """Start all brokers; return when they serve."""
         for machine in self.machines:
             machine.start()
         self.loop.spawn(None, self._watch())
@@ -110,7 +109,7 @@ class World:
             self.on_broken("the brokers do not start")
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:
-        """Wait for something to be so; whether it came to be in time."""
+        """Wait for a condition; return whether it held in time."""
         deadline = self.loop.time() + within_s
         while not condition():
             if self.loop.time() >= deadline:
@@ -119,12 +118,12 @@ class World:
         return True
 
     def conclude(self) -> None:
-        """End every fault for good: from now on brokers that lack a folder start again, too."""
+        """End all faults; from now on, brokers with an offline log directory are restarted."""
         self._is_over = True
         self.heal()
 
     def heal(self) -> None:
-        """End every fault, whoever caused it; brokers that are down start."""
+        """End all faults and start brokers that are down."""
         self.network.heal()
         self.ensemble.start()
         for machine in self.machines:
@@ -133,10 +132,10 @@ class World:
             if machine.is_paused:
                 machine.resume()
             machine.is_taken_down = False
-        self.story.tell("simulation", "all faults end")
+        self.trace.add("simulation", "all faults end")
 
     async def _watch(self) -> None:
-        """Look at the world again and again, and start brokers that ended by themselves."""
+        """Check the laws regularly, and restart brokers that stopped by themselves."""
         ended: dict[str, float] = {}
         while True:
             await asyncio.sleep(LOOK_S)

@@ -1,7 +1,7 @@
-"""The servers' side of the simulated coordination tree: connections that break, and seats.
+"""The server side of the simulated znode tree: connections that break, and sessions.
 
-A seat is what the tree knows of one session: how long ago it was heard of, and the news that it
-may not have got yet.
+A `ServerSession` holds the time of the session's last heartbeat, and the watch events that the
+client may not have received.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from barnabas.znodes.tree import SessionState, Watch, WatchEvent, ZnodeError
 
 Ask = Callable[[EmbeddedSession], Coroutine[Any, Any, Any]]
 
-# Two messages of one direction never arrive at the same instant: a heap has no order then.
+# Two messages of one direction never arrive at the same instant.
 _APART_S: Final = 1e-6
 
 
-class Servers:
-    """The machines that the tree is on; made where no host runs, so that they die with none."""
+class TreeServers:
+    """The servers of the tree. Created outside of any host, so that no crash affects them."""
 
     def __init__(self, random: Random) -> None:
-        self.latency_ms = 2.0  # the most that a message takes
+        self.latency_ms = 2.0  # maximum
         self.is_down = False
         self.cut_off: dict[str, None] = {}
         self._random = random
@@ -47,25 +47,25 @@ class Servers:
         asyncio.get_running_loop().call_at(when, callback, *args, context=self._context)
 
 
-class Connection:
-    """What a session and its seat send each other, in order, until either breaks it."""
+class TreeConnection:
+    """An ordered connection between both sides of a session, until it breaks."""
 
-    def __init__(self, servers: Servers, host: str) -> None:
+    def __init__(self, servers: TreeServers, host: str) -> None:
         self.is_open = servers.reach(host)
         self._servers = servers
-        self._near = copy_context()
+        self._client = copy_context()
         self._last_up = self._last_down = 0.0
 
     def up(self, callback: Callable[..., object], *args: Any) -> None:
-        """Towards the tree."""
+        """Send a message to the server."""
         self._last_up = at = self._next(self._last_up)
         self._servers.call_at(at, self._arrive, callback, args)
 
     def down(self, callback: Callable[..., object], *args: Any) -> None:
-        """Towards the host, on which it is called."""
+        """Send a message to the client; it runs on the client's host."""
         self._last_down = at = self._next(self._last_down)
         loop = asyncio.get_running_loop()
-        loop.call_at(at, self._arrive, callback, args, context=self._near)
+        loop.call_at(at, self._arrive, callback, args, context=self._client)
 
     def _next(self, last: float) -> float:
         return max(asyncio.get_running_loop().time() + self._servers.delay_s(), last + _APART_S)
@@ -75,48 +75,48 @@ class Connection:
             callback(*args)
 
 
-class Near(Protocol):
-    """What a seat sends to its session, over a connection."""
+class SessionClient(Protocol):
+    """The messages from the server side to the client side of a session."""
 
     def on_answer(self, number: int, answer: Any, error: Exception | None) -> None: ...
 
-    def on_news(self, number: int, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
-        """`number` is one more than that of the news before."""
+    def on_event(self, number: int, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+        """A watch event; `number` is one more than that of the event before."""
 
-    def on_sign(self) -> None: ...
+    def on_heartbeat(self) -> None: ...
 
     def on_connected(self) -> None:
-        """All news that were missed have been told."""
+        """Connected; all missed watch events have been sent."""
 
     def on_expired(self) -> None: ...
 
 
-class Seat:
-    """The tree's side of one session; everything here runs on the servers."""
+class ServerSession:
+    """The server side of one session; runs on the servers."""
 
-    def __init__(self, servers: Servers, session: EmbeddedSession, timeout_s: float) -> None:
+    def __init__(self, servers: TreeServers, session: EmbeddedSession, timeout_s: float) -> None:
         self.session = session
         self._servers = servers
         self._timeout_s = timeout_s
-        self._connection: Connection | None = None
-        self._near: Near | None = None
-        self._news: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
-        self._told = 0
+        self._connection: TreeConnection | None = None
+        self._client: SessionClient | None = None
+        self._events: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
+        self._sent = 0
         session.listen(self._state_changed)
-        self.hear_of()
+        self.touch()
         self._expire_later(self._heard)
 
     @property
     def is_alive(self) -> bool:
         return self.session.state is SessionState.CONNECTED
 
-    def hear_of(self) -> None:
+    def touch(self) -> None:
         self._heard = asyncio.get_running_loop().time()
 
     def _expire_later(self, since: float) -> None:
-        self._servers.call_at(since + self._timeout_s, self._look, self.session.session_id)
+        self._servers.call_at(since + self._timeout_s, self._check_timeout, self.session.session_id)
 
-    def _look(self, session_id: int) -> None:
+    def _check_timeout(self, session_id: int) -> None:
         if not self.is_alive or self.session.session_id != session_id:
             return
         now = asyncio.get_running_loop().time()
@@ -128,44 +128,44 @@ class Seat:
             self._expire_later(self._heard)
 
     async def expire(self) -> None:
-        # Whoever expired is told that, and nothing else.
-        self._news.clear()
+        # An expired session gets no more watch events.
+        self._events.clear()
         await self.session.expire()
 
     def _state_changed(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED and self._connection and self._near:
-            self._connection.down(self._near.on_expired)
+        if state is SessionState.EXPIRED and self._connection and self._client:
+            self._connection.down(self._client.on_expired)
 
-    # -- what the session sends ----------------------------------------------
+    # -- messages from the client side ---------------------------------------
 
-    def on_connect(self, near: Near, connection: Connection, heard: int) -> None:
-        """A session wants to go on, on another connection."""
-        self._near, self._connection = near, connection
+    def on_connect(self, client: SessionClient, connection: TreeConnection, heard: int) -> None:
+        """Continue the session on a new connection."""
+        self._client, self._connection = client, connection
         if not self.is_alive:
-            connection.down(near.on_expired)
+            connection.down(client.on_expired)
             return
-        self.on_sign(connection, heard)
-        for number, callback, args in self._news:
-            connection.down(near.on_news, number, callback, args)
-        connection.down(near.on_connected)
+        self.on_heartbeat(connection, heard)
+        for number, callback, args in self._events:
+            connection.down(client.on_event, number, callback, args)
+        connection.down(client.on_connected)
 
-    def on_sign(self, connection: Connection, heard: int) -> None:
-        """A sign of life, with the number of the last news that arrived."""
-        self.hear_of()
-        while self._news and self._news[0][0] <= heard:
-            self._news.popleft()
-        if self._near:
-            connection.down(self._near.on_sign)
+    def on_heartbeat(self, connection: TreeConnection, heard: int) -> None:
+        """A heartbeat, with the number of the last watch event received."""
+        self.touch()
+        while self._events and self._events[0][0] <= heard:
+            self._events.popleft()
+        if self._client:
+            connection.down(self._client.on_heartbeat)
 
-    def on_renew(self, near: Near, connection: Connection, number: int) -> None:
-        self._near, self._connection = near, connection
+    def on_renew(self, client: SessionClient, connection: TreeConnection, number: int) -> None:
+        self._client, self._connection = client, connection
         self.on_ask(connection, number, _renewed)
 
-    def on_ask(self, connection: Connection, number: int, ask: Ask) -> None:
-        self.hear_of()
+    def on_ask(self, connection: TreeConnection, number: int, ask: Ask) -> None:
+        self.touch()
         self._servers.do(self._answer(connection, number, ask))
 
-    async def _answer(self, connection: Connection, number: int, ask: Ask) -> None:
+    async def _answer(self, connection: TreeConnection, number: int, ask: Ask) -> None:
         answer: Any = None
         error: Exception | None = None
         try:
@@ -174,15 +174,15 @@ class Seat:
             error = failure
         if ask is _renewed:
             self._expire_later(self._heard)
-        if self._near:
-            connection.down(self._near.on_answer, number, answer, error)
+        if self._client:
+            connection.down(self._client.on_answer, number, answer, error)
 
-    def tell(self, callback: Callable[..., None], *args: Any) -> None:
-        """News for the session, kept until it is known to have arrived."""
-        self._told += 1
-        self._news.append((self._told, callback, args))
-        if self._near and self._connection:
-            self._connection.down(self._near.on_news, self._told, callback, args)
+    def send_event(self, callback: Callable[..., None], *args: Any) -> None:
+        """Send a watch event, and keep it until the client confirms it."""
+        self._sent += 1
+        self._events.append((self._sent, callback, args))
+        if self._client and self._connection:
+            self._connection.down(self._client.on_event, self._sent, callback, args)
 
 
 async def _renewed(session: EmbeddedSession) -> int:
@@ -191,11 +191,11 @@ async def _renewed(session: EmbeddedSession) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """A watch of a session's, on its seat; equal to another of the same watch."""
+class SessionWatch:
+    """A watch of one session; equal to another of the same session and watch."""
 
-    seat: Seat
+    server_side: ServerSession
     watch: Watch
 
     def __call__(self, event: WatchEvent) -> None:
-        self.seat.tell(self.watch, event)
+        self.server_side.send_event(self.watch, event)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.log.segment_dump import Batch, read_batches
+from barnabas.cli.log.segment_dump import SegmentBatch, read_batches
 from barnabas.spark.audit.audit_files import Replica, SegmentFile
 from barnabas.spark.audit.audit_findings import Audited, Finding, Kind, by_partition
 from barnabas.spark.audit.audit_scan import SEGMENTS, spread
@@ -201,7 +201,11 @@ def _decoded(segment: SegmentFile, schema: Any) -> Iterator[Any]:
     columns = Columns(0, MOST_LONG, LEAST_LONG, MOST_LONG, headers=True)
     with open(segment.path, "rb") as file:
         for found in read_batches(file, segment.size):
-            if isinstance(found, Batch) and not found.header.is_control and check_crc(found.data):
+            if (
+                isinstance(found, SegmentBatch)
+                and not found.header.is_control
+                and check_crc(found.data)
+            ):
                 _append(columns, found, segment.path)
                 if columns.size > _ARROW_BYTES:
                     yield batches.batch(columns.take())
@@ -209,7 +213,7 @@ def _decoded(segment: SegmentFile, schema: Any) -> Iterator[Any]:
         yield batches.batch(columns.take())
 
 
-def _append(columns: Columns, batch: Batch, path: str) -> None:
+def _append(columns: Columns, batch: SegmentBatch, path: str) -> None:
     header, payload = batch.header, memoryview(batch.data)[HEADER_SIZE:]
     is_append_time = header.log_append_time
     time = header.max_timestamp if is_append_time else header.base_timestamp

@@ -13,7 +13,7 @@ from uuid import UUID
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.log.log_files import SEGMENT_FILE, Folder, explain_unreadable, find_folders
+from barnabas.cli.log.log_files import SEGMENT_FILE, BrokerDir, explain_unreadable, find_broker_dirs
 from barnabas.config.properties import parse_properties
 from barnabas.disk.disk import RealDisk
 from barnabas.log.checkpoints import decode_epoch_checkpoint, decode_offset_checkpoint
@@ -75,7 +75,7 @@ def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replic
     Raises  CommandFailed if something cannot be looked into, or if there is no replica
             Misused if a partition lies in no broker's folder
     """
-    folders, errors = find_folders(paths)
+    folders, errors = find_broker_dirs(paths)
     if errors:
         raise CommandFailed(f"{errors[0].filename}: {explain_unreadable(errors[0])}")
     brokers: dict[Path, int] = {}
@@ -100,7 +100,7 @@ def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replic
 
 
 def _replica(
-    folder: Folder, broker: int, partition: TopicPartition, checkpoints: _Checkpoints
+    folder: BrokerDir, broker: int, partition: TopicPartition, checkpoints: _Checkpoints
 ) -> Replica:
     sizes = _sizes(folder)
     cleaned_to = checkpoints.cleaned.get(partition, 0)
@@ -139,12 +139,12 @@ def _as_kafka_writes(topic_id: UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def _segments(folder: Folder) -> list[int]:
+def _segments(folder: BrokerDir) -> list[int]:
     found = (SEGMENT_FILE.fullmatch(name) for name in folder.names)
     return sorted(int(match[1]) for match in found if match and match[2] == "log")
 
 
-def _sizes(folder: Folder) -> dict[int, int]:
+def _sizes(folder: BrokerDir) -> dict[int, int]:
     """The size of each segment, by its base offset, as it is now: after checkpoints were read.
 
     A broker that runs may have rolled the log since it was listed, and retention have shortened it.
@@ -159,7 +159,7 @@ def _sizes(folder: Folder) -> dict[int, int]:
     return sizes
 
 
-def _log_file(folder: Folder, base_offset: int) -> Path:
+def _log_file(folder: BrokerDir, base_offset: int) -> Path:
     return folder.path / f"{base_offset:020}.log"
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.log.dump_result import Damage
-from barnabas.cli.log.segment_dump import Batch, read_batches
+from barnabas.cli.log.segment_dump import SegmentBatch, read_batches
 from barnabas.spark.audit.audit_files import SegmentFile
 from barnabas.wire.records.batch import check_crc
 
@@ -64,7 +64,7 @@ def scan_segment(segment: SegmentFile) -> Iterator[Row]:
     try:
         with open(segment.path, "rb") as file:
             for found in read_batches(file, segment.size):
-                if isinstance(found, Batch):
+                if isinstance(found, SegmentBatch):
                     yield (*where, found.position, *_fields(found), None)
                 elif isinstance(found, Damage):
                     if not (segment.is_last and os.path.getsize(segment.path) > segment.size):
@@ -78,7 +78,7 @@ def scan_segment(segment: SegmentFile) -> Iterator[Row]:
         yield _problem(where, 0, f"cannot be read: {error.strerror}")
 
 
-def _fields(batch: Batch) -> Row:
+def _fields(batch: SegmentBatch) -> Row:
     header = batch.header
     return (
         header.base_offset,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.groups.groups_admin import GroupAdmin
-from barnabas.cli.reassign.reassign_plan import Partition
 from barnabas.spark.mirror.mirror_state import Lineage, MirrorState, Sync
 
 # How many records a partition of the source has in a range of offsets.

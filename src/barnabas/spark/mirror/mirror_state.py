@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, Message
 
 from barnabas.cli.client import Cluster, admin, create_topics
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.cli.io.partition_reader import Reader
-from barnabas.cli.io.start_positions import Kind, Positions, Start
+from barnabas.cli.io.partition_reader import PartitionReader
+from barnabas.cli.io.start_positions import Positions, StartKind, StartPosition
 from barnabas.spark.side_topics import MIRROR_STATE
 
 _DELIVERED_WITHIN_S: Final = 60.0
@@ -110,8 +110,8 @@ class MirrorState:
             raise CommandFailed(f"{MIRROR_STATE} on {self._target.bootstrap}: {why}")
 
     def _read(self) -> None:
-        positions = Positions(Start(Kind.BEGINNING))
-        reader = Reader(self._target, MIRROR_STATE, [], positions, follow=False)
+        positions = Positions(StartPosition(StartKind.BEGINNING))
+        reader = PartitionReader(self._target, MIRROR_STATE, [], positions, follow=False)
         try:
             for batch in reader.batches():
                 for message in batch:

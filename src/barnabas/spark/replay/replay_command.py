@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.io.start_positions import parse_moment, parse_partitions
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic, parse_pairs
+from barnabas.cli.io.start_positions import parse_partitions
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    Properties,
+    Topic,
+    parse_moment,
+    parse_pairs,
+)
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.pipeline_options import Conf, Master, Remote, sink_options, source_options
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session

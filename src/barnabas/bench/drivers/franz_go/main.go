@@ -1,6 +1,6 @@
-// Command main is franz-go as a client program of `barnabas bench compare`.
+// Command main is the franz-go driver of `barnabas bench compare`.
 //
-// Its one argument is the spec, a JSON object; see ../../client_driver.py for roles and answers.
+// Its one argument is the spec, a JSON object; see ../../compare/client_driver.py for roles and results.
 //
 // The client runs with its defaults, which in the pinned version are:
 //
@@ -69,7 +69,7 @@ func main() {
 	case "latency":
 		found, err = latency(ctx, asked)
 	default:
-		err = fmt.Errorf("there is no role %q", asked.Role)
+		err = fmt.Errorf("unknown role %q", asked.Role)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%s did not end within %v: %w", asked.Role, patience, err)

@@ -1,6 +1,6 @@
-// kafkajs as a client program of `barnabas bench compare`.
+// The kafkajs driver of `barnabas bench compare`.
 //
-// Its one argument is the spec, a JSON object; see ../../client_driver.py for roles and answers.
+// Its one argument is the spec, a JSON object; see ../../compare/client_driver.py for roles and results.
 //
 // The client runs with its defaults, which in the pinned version are:
 //
@@ -34,7 +34,7 @@ const ROLES = { produce, consume, latency }
 async function main() {
   const spec = { ...DEFAULTS, ...JSON.parse(process.argv[2]) }
   const role = ROLES[spec.role]
-  if (!role) throw new Error(`there is no role ${JSON.stringify(spec.role)}`)
+  if (!role) throw new Error(`unknown role ${JSON.stringify(spec.role)}`)
   if (!spec.shared) {
     setTimeout(() => fail(`${spec.role} did not end within ${PATIENCE_MS / 1000} s`), PATIENCE_MS)
   }

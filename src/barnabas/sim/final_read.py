@@ -1,35 +1,35 @@
-"""The end of a run, when nothing is wrong any more: read everything, and look into every log."""
+"""The final state of a healed cluster: every record read, and the bytes of every log."""
 
 from collections.abc import Sequence
-from typing import Final as Constant
+from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.log import Log
 from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
-from barnabas.sim.checkers.history import FADING, History, Outcome, Poll, Polled
-from barnabas.sim.checkers.violations import Final, FinalPartition
+from barnabas.sim.checkers.history import FADING, OperationHistory, OperationOutcome, Poll, Polled
+from barnabas.sim.checkers.violations import FinalPartition, FinalState
 from barnabas.sim.clients.consumer_client import Consumer
-from barnabas.sim.world.onlooker import Seen
+from barnabas.sim.world.cluster_observer import ObservedPartition
 from barnabas.sim.world.seed_settings import broker_stream
-from barnabas.sim.world.sim_world import World
+from barnabas.sim.world.sim_world import SimWorld
 from barnabas.wire.records.batch import headers
 
-READ_WITHIN_S: Constant = 120.0
+READ_WITHIN_S: Final = 120.0
 
 
-async def read_all(world: World) -> Final:
-    """All partitions as a consumer reads them, and as their replicas have them; runs on a client.
+async def read_all(world: SimWorld) -> FinalState:
+    """Read all partitions as a consumer, and the logs of their replicas. Runs on a client host.
 
-    What cannot be read in time is told as a broken law.
+    Reports a broken law for each partition that cannot be read in time.
     """
     seen = {
         each.topic_partition: each
-        for each in world.onlooker.partitions()
+        for each in world.observer.partitions()
         if each.topic_partition.topic != OFFSETS_TOPIC
     }
-    history = History(world.loop.time)
-    random = broker_stream(world.setting.seed, "the end")
-    consumer = Consumer("the end", world.setting.bootstrap, random, history)
+    history = OperationHistory(world.loop.time)
+    random = broker_stream(world.settings.seed, "the end")
+    consumer = Consumer("the end", world.settings.bootstrap, random, history)
     consumer.assign(dict.fromkeys(seen, 0))
     deadline = world.loop.time() + READ_WITHIN_S
     while missing := [at for at in seen if not _is_read(consumer, at)]:
@@ -41,11 +41,11 @@ async def read_all(world: World) -> Final:
     consumer.close()
     read: dict[TopicPartition, list[tuple[int, int]]] = {at: [] for at in seen}
     for operation, poll in history.of(Poll):
-        if operation.outcome is Outcome.FAILED:
-            read[poll.at].clear()  # its beginning went while it was read, so it was read anew
+        if operation.outcome is OperationOutcome.FAILED:
+            read[poll.at].clear()  # the log start advanced: it was read again from there
         elif isinstance(operation.got, Polled):
             read[poll.at].extend(operation.got.records)
-    return Final(
+    return FinalState(
         tuple(
             _partition(world, each, consumer.high_watermarks.get(at, 0), read[at])
             for at, each in seen.items()
@@ -58,7 +58,10 @@ def _is_read(consumer: Consumer, at: TopicPartition) -> bool:
 
 
 def _partition(
-    world: World, seen: Seen, high_watermark: int, records: Sequence[tuple[int, int]]
+    world: SimWorld,
+    seen: ObservedPartition,
+    high_watermark: int,
+    records: Sequence[tuple[int, int]],
 ) -> FinalPartition:
     assert seen.topic_id is not None
     at = seen.topic_partition
@@ -87,7 +90,7 @@ def _partition(
 
 
 def _between(log: Log, start: int, high_watermark: int) -> bytes:
-    """The batches of a log, as its files have them, from an offset on up to the high watermark."""
+    """The batches in a log's files from an offset up to the high watermark."""
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
     return b"".join(
         data[position : position + header.size]

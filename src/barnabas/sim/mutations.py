@@ -1,8 +1,8 @@
-"""What each safeguard is for, shown: without it, the simulation finds harm within a few seeds.
+"""Mutation tests of the safeguards: without one, the simulation finds a broken law in few seeds.
 
-A checker that finds nothing proves little until it was seen to find something. So each rule of
-base/safeguards.py is switched off in turn, and the cluster put through faults that need it. With
-the rule in force, the very same seed must keep every law.
+A checker that finds nothing proves little until it has found something. So each rule of
+base/safeguards.py is disabled in turn, and the cluster gets the faults that need it. With the
+rule enabled, the same seed must break no law.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ from barnabas.sim.faults.scripted_faults import (
 )
 from barnabas.sim.seed_runner import leave_signals
 from barnabas.sim.sim_run import Report, run
-from barnabas.sim.world.seed_settings import Setting, setting_of
+from barnabas.sim.world.seed_settings import SeedSettings, settings_of
 
 FIRST_SEED: Final = 1
 MOST_SEEDS: Final = 10
@@ -37,22 +37,22 @@ def _kinds(*names: str) -> tuple[Fault, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A cluster without one safeguard, and the faults that it then does not bear."""
+    """A disabled safeguard, and the faults that then break a law."""
 
     safeguard: str  # the name of its field
     rule: str
     kinds: tuple[Fault, ...]
 
-    def play(self, seed: int, *, in_force: bool = False) -> Report:
+    def run_seed(self, seed: int, *, in_force: bool = False) -> Report:
         """Run one seed without the safeguard, or with it."""
         safeguards = IN_FORCE if in_force else replace(IN_FORCE, **{self.safeguard: False})
         return run(_setting(seed), safeguards, self.kinds)
 
 
-def _setting(seed: int) -> Setting:
-    """A cluster in which every rule matters: small segments, unflushed, two replicas at least."""
+def _setting(seed: int) -> SeedSettings:
+    """A cluster in which every rule matters: small segments, no flushes, min.insync.replicas=2."""
     return replace(
-        setting_of(seed, FAULTS_S),
+        settings_of(seed, FAULTS_S),
         session_timeout_s=2.0,
         min_insync_replicas=2,
         segment_bytes=4096,
@@ -66,32 +66,32 @@ MUTATIONS: Final = {
     for mutation in (
         Mutation(
             "epoch_truncation",
-            "followers truncate where leader epochs say, not at their high watermark",
+            "followers truncate by leader epochs, not to their high watermark",
             (EPOCH_TRUNCATION,),
         ),
         Mutation(
             "isr_version_check",
-            "a leader writes in-sync replicas only over those that it has seen",
+            "a leader updates the ISR only over the version that it has read",
             (ISR_VERSION,),
         ),
         Mutation(
             "controller_epoch_fence",
-            "brokers refuse what a past controller says",
+            "brokers fence requests of past controllers",
             (CONTROLLER_EPOCH,),
         ),
         Mutation(
             "flush_before_checkpoint",
-            "a recovery point tells only of what was flushed",
+            "a recovery point covers only flushed records",
             _kinds("power lost", "slow disk"),
         ),
         Mutation(
             "min_insync_check",
-            "acks=all is refused while too few replicas are in sync",
+            "acks=all is rejected while the ISR is below min.insync.replicas",
             (MIN_INSYNC,),
         ),
         Mutation(
             "sequence_check",
-            "a batch that a producer sends again is not written again",
+            "a batch that a producer retries is not appended twice",
             _kinds("connections reset", "packets lost", "broker paused"),
         ),
     )
@@ -99,36 +99,36 @@ MUTATIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of switching off a safeguard; `seed` is None if nothing did."""
+class MutationResult:
+    """The first seed that broke a law without a safeguard; `seed` is None if none did."""
 
     safeguard: str
     seeds: int  # how many were tried
     seed: int | None
     broken: tuple[str, ...]
-    broken_in_force: tuple[str, ...]  # by that seed with all safeguards: nothing, if all is well
+    broken_in_force: tuple[str, ...]  # by that seed with all safeguards: should be empty
 
 
-def find(safeguard: str, most: int = MOST_SEEDS) -> Finding:
-    """Try seeds without a safeguard until one shows harm."""
+def find(safeguard: str, most: int = MOST_SEEDS) -> MutationResult:
+    """Run seeds without a safeguard until one breaks a law."""
     mutation = MUTATIONS[safeguard]
     for seed in range(FIRST_SEED, FIRST_SEED + most):
-        broken = mutation.play(seed).broken
+        broken = mutation.run_seed(seed).broken
         if broken:
-            control = mutation.play(seed, in_force=True).broken
+            control = mutation.run_seed(seed, in_force=True).broken
             tried = seed - FIRST_SEED + 1
-            return Finding(safeguard, tried, seed, _told(broken), _told(control))
-    return Finding(safeguard, most, None, (), ())
+            return MutationResult(safeguard, tried, seed, _law_names(broken), _law_names(control))
+    return MutationResult(safeguard, most, None, (), ())
 
 
-def find_all(processes: int | None = None) -> Iterator[Finding]:
-    """All of them, several at once, in the order of MUTATIONS."""
+def find_all(processes: int | None = None) -> Iterator[MutationResult]:
+    """The results for all safeguards, run in parallel, in the order of MUTATIONS."""
     count, spawning = processes or os.cpu_count() or 1, multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, spawning, initializer=leave_signals) as pool:
         yield from pool.map(find, MUTATIONS)
 
 
-def _told(broken: Sequence[str]) -> tuple[str, ...]:
-    """Which laws were broken, without where and how often; the first few."""
+def _law_names(broken: Sequence[str]) -> tuple[str, ...]:
+    """The names of the first few broken laws, without places and counts."""
     laws = (re.sub(r"^broker-\d+: ", "", each).partition(": ")[0] for each in broken)
     return tuple(dict.fromkeys(re.sub(r"broker-\d+", "a broker", law) for law in laws))[:_MOST_TOLD]

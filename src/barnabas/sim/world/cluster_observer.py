@@ -1,4 +1,4 @@
-"""What an onlooker sees of the cluster without asking anyone: the tree, and inside the brokers."""
+"""Observation of the cluster without requests: the znode tree, and the brokers' memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ from barnabas.znodes.embedded.nodes import Nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One partition, as the tree has it."""
+class ObservedPartition:
+    """One partition as recorded in the tree."""
 
     topic_partition: TopicPartition
     topic_id: UUID | None
     replicas: tuple[BrokerId, ...]
     is_moving: bool
-    state: layout.LeaderAndIsr | None  # None: nobody has ever led it
+    state: layout.LeaderAndIsr | None  # None: it never had a leader
 
 
-class Onlooker:
-    """Looks at a cluster, and remembers what must never change."""
+class ClusterObserver:
+    """Checks the laws that must hold at every moment, and remembers what they refer to."""
 
     def __init__(self, nodes: Nodes, machines: Sequence[Machine]) -> None:
         self._nodes = nodes
         self._machines = machines
-        # Who has led a partition in an epoch: nobody else may, ever.
+        # The leader of each partition and epoch: there is never another one.
         self._leaders: dict[tuple[TopicPartition, UUID | None, int], int] = {}
-        # How much of a partition was ever committed, and in which epoch that was seen.
+        # The highest high watermark of each partition, and the epoch of that leader.
         self._committed: dict[tuple[TopicPartition, UUID | None], tuple[int, int]] = {}
-        # Which controller's epoch each broker went by, in which of its lives.
+        # The controller epoch of each broker, per process.
         self._obeyed: dict[str, tuple[PartitionRoles, int]] = {}
 
     # -- the tree ------------------------------------------------------------
 
-    def partitions(self) -> Iterator[Seen]:
+    def partitions(self) -> Iterator[ObservedPartition]:
         for topic in sorted(self._nodes[paths.TOPICS].children):
             assignment = layout.decode_topic(topic, self._nodes[paths.topic_path(topic)].data)
             for partition, replicas in sorted(assignment.partitions.items()):
@@ -46,7 +46,9 @@ class Onlooker:
                 is_moving = bool(
                     assignment.adding.get(partition) or assignment.removing.get(partition)
                 )
-                yield Seen(at, assignment.topic_id, replicas, is_moving, self._state(at))
+                yield ObservedPartition(
+                    at, assignment.topic_id, replicas, is_moving, self._state(at)
+                )
 
     def _state(self, at: TopicPartition) -> layout.LeaderAndIsr | None:
         path = paths.partition_state_path(at)
@@ -56,35 +58,35 @@ class Onlooker:
 
     @property
     def controller(self) -> int | None:
-        """The broker that is controller, as the tree has it."""
+        """The controller's broker id in the tree."""
         if paths.CONTROLLER not in self._nodes:
             return None
         return layout.decode_controller(self._nodes[paths.CONTROLLER].data).broker_id
 
-    def what_is_missing(self) -> str | None:
-        """What keeps the cluster from being whole; None if it is."""
+    def why_unhealthy(self) -> str | None:
+        """The first reason why the cluster is not healthy; None if it is."""
         for machine in self._machines:
             if machine.broker is None:
                 return f"{machine.name} does not serve"
             if machine.is_stopping:
-                return f"{machine.name} is about to stop"
+                return f"{machine.name} is stopping"
             if paths.broker_path(BrokerId(machine.broker_id)) not in self._nodes:
                 return f"{machine.name} is not registered"
             if machine.broker.logs.offline:
-                return f"{machine.name} lacks {', '.join(machine.broker.logs.offline)}"
+                return f"{machine.name} has offline {', '.join(machine.broker.logs.offline)}"
         if self.controller is None:
-            return "there is no controller"
+            return "no controller is elected"
         if deleted := sorted(self._nodes[paths.DELETE_TOPICS].children):
             return f"topic {deleted[0]} is not deleted yet"
-        missing = (self._missing_of(seen) for seen in self.partitions())
-        return next((each for each in missing if each is not None), None)
+        reasons = (self._why_partition_unhealthy(seen) for seen in self.partitions())
+        return next((reason for reason in reasons if reason is not None), None)
 
-    def _missing_of(self, seen: Seen) -> str | None:
+    def _why_partition_unhealthy(self, seen: ObservedPartition) -> str | None:
         at = seen.topic_partition
         if seen.is_moving:
-            return f"{at} is being moved"
+            return f"{at} is being reassigned"
         if seen.state is None or seen.state.leader < 0:
-            return f"nobody leads {at}"
+            return f"{at} has no leader"
         if sorted(seen.state.isr) != sorted(seen.replicas):
             return f"{at} has only {seen.state.isr} of {seen.replicas} in sync"
         for broker in seen.replicas:
@@ -96,25 +98,25 @@ class Onlooker:
     # -- inside the brokers --------------------------------------------------
 
     def broken_laws(self) -> list[str]:
-        """What no broker that runs may show, at any time."""
+        """The laws that running brokers break at this moment."""
         broken: list[str] = []
         for machine in self._machines:
             if machine.broker is None:
                 continue
-            broken += self._disobedience(machine.name, machine.broker.partitions)
+            broken += self._check_controller_epoch(machine.name, machine.broker.partitions)
             for replica in machine.broker.replicas.all():
                 at, log = replica.topic_partition, replica.log
                 if not log.log_start_offset <= replica.high_watermark <= log.log_end_offset:
                     broken.append(
-                        f"{machine.name} believes {replica.high_watermark} of {at} to be committed"
-                        f" and has {log.log_start_offset} to {log.log_end_offset}"
+                        f"{machine.name} has high watermark {replica.high_watermark} of {at}"
+                        f" outside of its log {log.log_start_offset} to {log.log_end_offset}"
                     )
                 if isinstance(replica, LeaderReplica):
-                    broken += self._misled(machine.broker_id, replica)
+                    broken += self._check_leader(machine.broker_id, replica)
         return broken
 
-    def _misled(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
-        """An epoch has one leader, and whoever leads later has all that was committed before."""
+    def _check_leader(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
+        """An epoch has one leader, and later leaders have all committed records."""
         at, epoch = leader.topic_partition, leader.epoch
         first = self._leaders.setdefault((at, leader.topic_id, epoch), broker)
         if first != broker:
@@ -122,20 +124,20 @@ class Onlooker:
         most, since = self._committed.get((at, leader.topic_id), (0, epoch))
         if epoch > since and leader.log.log_end_offset < most:
             yield (
-                f"broker-{broker} leads {at} in epoch {epoch} without all that was committed:"
+                f"broker-{broker} leads {at} in epoch {epoch} without all committed records:"
                 f" it has {leader.log.log_end_offset} of {most}"
             )
         if leader.high_watermark > most:
             self._committed[at, leader.topic_id] = leader.high_watermark, epoch
 
-    def _disobedience(self, name: str, partitions: PartitionRoles) -> Iterator[str]:
-        life, epoch = self._obeyed.get(name, (partitions, 0))
-        if life is partitions and partitions.controller_epoch < epoch:
-            yield f"{name} obeys a past controller: {partitions.controller_epoch} after {epoch}"
+    def _check_controller_epoch(self, name: str, partitions: PartitionRoles) -> Iterator[str]:
+        process, epoch = self._obeyed.get(name, (partitions, 0))
+        if process is partitions and partitions.controller_epoch < epoch:
+            yield f"{name} follows a past controller: {partitions.controller_epoch} after {epoch}"
         self._obeyed[name] = partitions, partitions.controller_epoch
 
     def may_lose(self, victim: Machine) -> bool:
-        """Whether all that is promised is also on another in-sync replica that lives."""
+        """Whether another live in-sync replica has all committed records of each partition."""
         return all(
             self._has_another(seen, victim.broker_id)
             for seen in self.partitions()
@@ -143,7 +145,7 @@ class Onlooker:
         )
 
     def is_in_sync(self, machine: Machine) -> bool:
-        """Whether a broker that serves has all that is promised, wherever it is in sync."""
+        """Whether a serving broker has all committed records wherever it is in sync."""
         if machine.broker is None:
             return False
         return all(
@@ -152,7 +154,7 @@ class Onlooker:
             if seen.state is not None and machine.broker_id in seen.state.isr
         )
 
-    def _has_another(self, seen: Seen, victim: int) -> bool:
+    def _has_another(self, seen: ObservedPartition, victim: int) -> bool:
         assert seen.state is not None
         return any(
             self._has_all(machine, seen.topic_partition)

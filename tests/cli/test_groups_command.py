@@ -1,4 +1,4 @@
-"""Consumer groups through the command line, with real consumers of both protocols."""
+"""`barnabas groups` against a broker, with real consumers of both protocols."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def current(barnabas: Barnabas, group: str) -> list[int]:
 @pytest.mark.parametrize(
     ("protocol", "assignor", "epoch"), [("classic", "range", None), ("consumer", "uniform", 1)]
 )
-def test_a_group_with_a_member_is_described_and_guarded(
+def test_a_group_with_a_member_is_described_and_cannot_be_reset_or_deleted(
     protocol: str,
     assignor: str,
     epoch: int | None,
@@ -112,7 +112,7 @@ def test_a_group_with_a_member_is_described_and_guarded(
             f"group {name}: Stable, {protocol} protocol, assignor {assignor}"
         )
         assert lines[2].split() == [topic, "0", "3", "5", "2", *reader.values()]
-        assert lines[4] == "total lag 2, not counting 1 partition without an offset"
+        assert lines[4] == "total lag 2, not counting 1 partition without a committed offset"
         members = barnabas("groups", "describe", name, "--members").lines
         assert members[2].split()[-2:] == ["2", f"{topic}:0,1"]
 
@@ -130,20 +130,20 @@ def test_a_group_with_a_member_is_described_and_guarded(
         subscribed = barnabas("groups", "delete-offsets", name, "--topic", f"{topic}:0")
         assert subscribed.code == 1
         assert "[GROUP_SUBSCRIBED_TO_TOPIC]" in subscribed.lines[1]
-        assert "1 of 1 offset could not be deleted" in subscribed.err
+        assert "failed to delete 1 of 1 offset" in subscribed.err
     assert current(barnabas, name) == [3]
     assert barnabas("groups", "delete", name).lines == [f"deleted group {name}"]
     assert name not in [line.split()[0] for line in barnabas("groups", "list").lines[1:]]
 
 
-def test_a_reset_is_shown_before_it_is_done(topic: str, group: str, barnabas: Barnabas) -> None:
+def test_a_reset_is_a_dry_run_without_execute(topic: str, group: str, barnabas: Barnabas) -> None:
     shown = reset(barnabas, group, topic, "--to-earliest")
     assert [line.split() for line in shown.lines] == [
         ["group", "topic", "partition", "from", "to", "difference"],
         [group, topic, "0", "2", "0", "-2"],
         [group, topic, "1", "0", "0", "0"],
     ]
-    assert shown.err == "1 of 2 offsets would change; nothing was done: --execute does it\n"
+    assert shown.err == "dry run: 1 of 2 offsets would change; use --execute to commit them\n"
     assert current(barnabas, group) == [2, 0]
     done = reset(barnabas, group, topic, "--to-earliest", "--execute")
     assert (done.code, done.err) == (0, "committed 2 offsets, 1 of them changed\n")
@@ -167,7 +167,7 @@ def test_a_reset_is_shown_before_it_is_done(topic: str, group: str, barnabas: Ba
     ],
     ids=lambda value: "-".join(map(str, value)),
 )
-def test_offsets_go_where_the_scenario_says(
+def test_each_scenario_resets_to_its_offsets(
     arguments: list[object], offsets: list[int], topic: str, group: str, barnabas: Barnabas
 ) -> None:
     ended = reset(barnabas, group, topic, *arguments, "--json")
@@ -178,11 +178,11 @@ def test_an_offset_out_of_range_is_clamped_with_a_note(
     topic: str, group: str, barnabas: Barnabas
 ) -> None:
     ended = reset(barnabas, group, f"{topic}:0", "--to-offset", 77, "--execute")
-    assert ended.lines[1].endswith("77 is beyond the end")
+    assert ended.lines[1].endswith("77 is after the log end")
     assert current(barnabas, group) == [5, 0]
 
 
-def test_an_export_is_the_way_back(
+def test_an_export_can_be_restored(
     topic: str, group: str, barnabas: Barnabas, tmp_path: Path
 ) -> None:
     file, all_topics = tmp_path / "offsets.csv", ("groups", "reset-offsets", group, "--all-topics")
@@ -195,7 +195,7 @@ def test_an_export_is_the_way_back(
 
     both = barnabas("groups", "reset-offsets", group, "new", "-t", topic, "--to-latest", "--export")
     assert both.lines[-1] == f"new,{topic},1,0"
-    assert "there is no group new yet" in both.err
+    assert "group new does not exist" in both.err
     file.write_bytes(both.out)
     again = barnabas("groups", "reset-offsets", group, "--from-file", file, "--execute")
     assert (again.code, current(barnabas, group)) == (0, [5, 0])
@@ -214,39 +214,47 @@ def test_offsets_of_a_deleted_topic_are_not_reset(
     assert barnabas("topics", "delete", topic, "--yes").code == 0
     ended = barnabas("groups", "reset-offsets", group, "--all-topics", "--to-latest")
     assert (ended.code, ended.out) == (0, b"")
-    assert "there are no offsets to reset" in ended.err
+    assert "no offsets to reset" in ended.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["describe", "no-such-group"], 1, "there is no group no-such-group ("),
-        (["describe", ""], 2, "the name of the group is empty"),
+        (["describe", ""], 2, "group id is empty"),
         (["describe"], 2, "Missing argument"),
-        (["describe", "g", "--interval", "0"], 2, "it must be 0.1 or more"),
+        (["describe", "g", "--interval", "0"], 2, "must be at least 0.1"),
         (["delete", "no-such-group"], 1, "there is no group no-such-group ("),
-        (["delete-offsets", "no-such-group"], 2, "give --topic"),
+        (["delete-offsets", "no-such-group"], 2, "specify --topic"),
         (["delete-offsets", "g", "--topic", "no-such-topic"], 1, "there is no topic no-such-topic"),
         (["delete-offsets", "g", "--topic", "t:x"], 2, "--topic t:x: expected TOPIC or TOPIC:0,1"),
         (["list", "--state", "Sleeping"], 2, "--state Sleeping: expected Unknown, Prep"),
         (["list", "--type", "modern"], 2, "--type modern: expected Classic, Consumer"),
-        (["reset-offsets", "g", "--topic", "t"], 2, "give one of --to-earliest, --to-latest"),
-        (["reset-offsets", "g", "--to-latest", "--to-earliest"], 2, "give one of --to-earliest"),
-        (["reset-offsets", "g", "--to-latest"], 2, "give either --topic TOPIC[:0,1] or --all-t"),
-        (["reset-offsets", "g", "-t", "t", "--all-topics", "--to-latest"], 2, "give either --t"),
+        (["reset-offsets", "g", "--topic", "t"], 2, "specify one of --to-earliest, --to-latest"),
+        (["reset-offsets", "g", "--to-latest", "--to-earliest"], 2, "specify one of --to-earliest"),
+        (["reset-offsets", "g", "--to-latest"], 2, "specify either --topic TOPIC[:0,1] or --all-t"),
+        (["reset-offsets", "g", "-t", "t", "--all-topics", "--to-latest"], 2, "specify either --t"),
         (["reset-offsets", "g", "-t", "no-such", "--to-latest"], 1, "there is no topic no-such"),
         (["reset-offsets", "g", "-t", "t", "--to-datetime", "noon"], 2, "--to-datetime noon: exp"),
         (["reset-offsets", "g", "-t", "t", "--to-datetime", "2026"], 2, "--to-datetime 2026: a n"),
         (["reset-offsets", "g", "-t", "t", "--by-duration", "1h"], 2, "--by-duration 1h: expect"),
-        (["reset-offsets", "g", "-t", "t", "--to-offset", "-1"], 2, "it must be 0 or more"),
+        (["reset-offsets", "g", "-t", "t", "--to-offset", "-1"], 2, "must be at least 0"),
         (["reset-offsets", "g", "--from-file", "/no/such"], 2, "/no/such: No such file"),
-        (["reset-offsets", "g", "-t", "t", "--from-file", "f"], 2, "leave out --topic"),
-        (["reset-offsets", "g", "-t", "t", "--to-latest", "--execute", "--dry-run"], 2, "give eit"),
-        (["reset-offsets", "g", "-t", "t", "--to-latest", "--json", "--export"], 2, "give either"),
+        (["reset-offsets", "g", "-t", "t", "--from-file", "f"], 2, "--topic cannot be used with"),
+        (
+            ["reset-offsets", "g", "-t", "t", "--to-latest", "--execute", "--dry-run"],
+            2,
+            "specify eit",
+        ),
+        (
+            ["reset-offsets", "g", "-t", "t", "--to-latest", "--json", "--export"],
+            2,
+            "specify either",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_typed_wrong_or_refused_is_one_line(
+def test_an_error_is_reported_in_one_line(
     arguments: list[str], code: int, message: str, barnabas: Barnabas
 ) -> None:
     ended = barnabas("groups", *arguments)
@@ -266,13 +274,13 @@ def test_a_mistyped_group_gets_a_suggestion_and_nothing_is_deleted(
     assert current(barnabas, group) == [2, 0]
 
 
-def test_a_broker_that_is_not_there_is_one_line(offline: Barnabas) -> None:
+def test_an_unreachable_broker_is_reported_in_one_line(offline: Barnabas) -> None:
     ended = offline("groups", "list", "-b", "127.0.0.1:1")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "no Kafka broker answers at 127.0.0.1:1" in ended.err
 
 
-def test_following_tells_how_the_lag_changes(
+def test_following_shows_the_trend_of_the_lag(
     topic: str, group: str, broker: BrokerProcess, send: Send
 ) -> None:
     arguments = ("groups", "describe", group, "--follow", "--json", "--interval", 0.2)
@@ -290,7 +298,9 @@ def test_following_tells_how_the_lag_changes(
         assert process.wait(30) == 130
 
 
-def test_on_a_terminal_it_is_followed_in_place(group: str, broker: BrokerProcess) -> None:
+def test_on_a_terminal_the_description_is_refreshed_in_place(
+    group: str, broker: BrokerProcess
+) -> None:
     here, there = pty.openpty()
     command = [sys.executable, "-m", "barnabas.cli.main", "groups", "describe", group, "-F"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
@@ -321,9 +331,9 @@ def rates(seconds: list[int], lags: list[int | None]) -> list[float | None]:
     return found
 
 
-def test_a_trend_is_of_the_last_seconds_only() -> None:
+def test_a_trend_covers_the_last_seconds_only() -> None:
     assert rates([0, 1, 2, 30, 31], [0, 10, 20, 20, 5]) == [None, 10.0, 10.0, 0.0, -15.0]
 
 
-def test_a_lag_that_is_not_told_makes_no_trend() -> None:
+def test_an_unknown_lag_has_no_trend() -> None:
     assert rates([0, 1, 2, 3], [10, None, 10, 12]) == [None, None, None, 2.0]

@@ -1,4 +1,4 @@
-"""What happened in a run, line by line for people, and as one digest for whoever compares runs."""
+"""The trace of a run: its events as lines, and a digest to compare runs."""
 
 import hashlib
 import logging
@@ -13,8 +13,8 @@ LOGGER: Final = "barnabas"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One event: when, on which host or in whose name, and what; minor ones only fill the gaps."""
+class TraceLine:
+    """One event: time, host or component, text. Minor ones are printed with --verbose only."""
 
     at: float
     who: str
@@ -25,27 +25,27 @@ class Line:
         return f"{self.at:10.3f}  {self.who:<10}  {self.what}"
 
 
-class Story:
-    """Grows while a run goes on. The digest covers every line, and every byte that arrived."""
+class Trace:
+    """The events of a run so far. The digest covers every line and every byte received."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._began = now()
         self._digest = hashlib.blake2b(digest_size=16)
-        self.lines: list[Line] = []
+        self.lines: list[TraceLine] = []
 
-    def tell(self, who: str, what: str, *, is_minor: bool = False) -> None:
-        line = Line(self._now() - self._began, who, what, is_minor)
+    def add(self, who: str, what: str, *, is_minor: bool = False) -> None:
+        line = TraceLine(self._now() - self._began, who, what, is_minor)
         self.lines.append(line)
         self._digest.update(str(line).encode())
 
     def arrived(self, source: str, target: str, data: bytes) -> None:
-        """Bytes reached a host: nothing to tell, but another run of the seed must see the same."""
+        """Add bytes received by a host to the digest only."""
         self._digest.update(b"%.9f %s %s " % (self._now(), source.encode(), target.encode()))
         self._digest.update(data)
 
-    def note(self, text: str) -> None:
-        """Let the digest depend on this, too."""
+    def add_to_digest(self, text: str) -> None:
+        """Add a text to the digest only."""
         self._digest.update(text.encode())
 
     @property
@@ -53,18 +53,18 @@ class Story:
         return self._digest.hexdigest()
 
 
-class Listener(logging.Handler):
-    """Brings what brokers log into the story; what they did not expect is told to `on_bug`."""
+class TraceHandler(logging.Handler):
+    """Adds the brokers' log to the trace; logged exceptions that are bugs go to `on_bug`."""
 
-    def __init__(self, story: Story, on_bug: Callable[[str], None]) -> None:
+    def __init__(self, trace: Trace, on_bug: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._story = story
+        self._trace = trace
         self._on_bug = on_bug
 
     def emit(self, record: logging.LogRecord) -> None:
         who = str(HOST.get() or "simulation")
         text = f"{record.name.removeprefix(LOGGER + '.')}: {record.getMessage()}"
-        self._story.tell(who, text, is_minor=record.levelno < logging.WARNING)
+        self._trace.add(who, text, is_minor=record.levelno < logging.WARNING)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, BarnabasError):
             self._on_bug(f"{who}: {text}: {error!r}")
@@ -80,4 +80,4 @@ class Listener(logging.Handler):
         logger = logging.getLogger(LOGGER)
         logger.removeHandler(self)
         level, logger.propagate = self._before
-        logger.setLevel(level)  # by a call: it also forgets what loggers remember of their levels
+        logger.setLevel(level)  # the method also clears the loggers' cached levels

@@ -1,4 +1,4 @@
-"""The demo, told in the order it happens; each claim is checked against the data."""
+"""One run of the demo, step by step, with its output."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from barnabas.base.clock import Stopwatch
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.demo.demo_cluster import BROKERS, DemoCluster
-from barnabas.demo.demo_pipeline import WATERMARK, Updates, write_project
+from barnabas.demo.demo_pipeline import WATERMARK, PipelineUpdates, write_project
 from barnabas.demo.demo_proof import (
     Claim,
     Counted,
@@ -24,7 +24,7 @@ from barnabas.demo.demo_proof import (
 from barnabas.demo.demo_report import failover_gap, write_report
 from barnabas.demo.demo_sales import Till
 from barnabas.demo.demo_selling import Selling
-from barnabas.demo.demo_watch import PARTITIONS, Watch
+from barnabas.demo.demo_watch import PARTITIONS, ClusterWatch
 from barnabas.demo.shop import Shop
 from barnabas.spark.session import SparkPlace, spark_session
 from barnabas.spark.spark_errors import spark_failures, unless_late
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED: Final = 20260504
-# One second is one minute on the shop's clock. The till is never further ahead of an order that
-# is not acknowledged than half of what the pipeline waits for late ones: so none is too late.
+# One second is one minute on the shop's clock. The till is ahead of the oldest unacknowledged
+# order by at most half of the watermark delay, so no order is too late for the pipeline.
 AHEAD_MINUTES: Final = int(WATERMARK.total_seconds()) // 120
-# Quick to start rather than fast in the long run: the demo is short, and may have two cores.
+# Fast to start rather than fast in the long run: the demo is short, perhaps on two cores.
 _SPARK: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
@@ -44,75 +44,75 @@ _SPARK: Final = {
 }
 
 
-class Choices(NamedTuple):
-    """What the user chose."""
+class DemoOptions(NamedTuple):
+    """The options of the command."""
 
-    folder: Path
+    directory: Path
     report: Path
     seconds: int
     per_second: int
 
 
-class Story:
+class DemoRun:
     """One run of the demo."""
 
-    def __init__(self, choices: Choices, console: Console, stopwatch: Stopwatch) -> None:
-        self._choices = choices
+    def __init__(self, options: DemoOptions, console: Console, stopwatch: Stopwatch) -> None:
+        self._options = options
         self._console = console
         self._stopwatch = stopwatch
         self._begun_ns = stopwatch()
         self._steps = 0
 
-    def tell(self) -> None:
-        """All of it. Raises CommandFailed, nothing left running, if a claim does not hold."""
-        cluster = DemoCluster(self._choices.folder / "cluster")
-        settings = {**_SPARK, "spark.sql.warehouse.dir": str(self._choices.folder / "tables")}
+    def run(self) -> None:
+        """Run the demo. Raises CommandFailed, no process left, if a claim does not hold."""
+        cluster = DemoCluster(self._options.directory / "cluster")
+        settings = {**_SPARK, "spark.sql.warehouse.dir": str(self._options.directory / "tables")}
         try:
-            self._step(f"{BROKERS} brokers, ZooKeeper and Spark start")
-            cluster.launch()  # it starts while Spark does
+            self._step(f"Starting {BROKERS} brokers, ZooKeeper and Spark")
+            cluster.launch()  # starts while Spark does
             with spark_session("demo", SparkPlace(settings=settings), connect=True) as spark:
                 cluster.wait_until_ready()
-                self._say(f"after {self._elapsed_s:.0f} s they serve on {cluster.bootstrap}")
-                self._tell_with(cluster, spark)
+                self._say(f"ready after {self._elapsed_s:.0f} s on {cluster.bootstrap}")
+                self._run_with(cluster, spark)
         finally:
             cluster.stop()
-        self._say(f"nothing is left running, after {self._elapsed_s:.0f} seconds in all")
+        self._say(f"all processes stopped after {self._elapsed_s:.0f} s in total")
 
-    def _tell_with(self, cluster: DemoCluster, spark: "SparkSession") -> None:
-        self._step("Two topics, every partition on every broker")
-        watch = Watch(cluster.bootstrap)
+    def _run_with(self, cluster: DemoCluster, spark: "SparkSession") -> None:
+        self._step("Creating two topics, every partition on every broker")
+        watch = ClusterWatch(cluster.bootstrap)
         watch.create_topics()
         for name, count in PARTITIONS.items():
-            self._say(f"{name}: {count} partitions, {BROKERS} replicas of each")
-        self._step("The shop sells, the pipeline counts, a broker dies and returns")
+            self._say(f"{name}: {count} partitions, replication factor {BROKERS}")
+        self._step("Selling and counting, while a broker is killed and restarted")
         till = self._open_till(cluster.bootstrap)
-        project = write_project(self._choices.folder / "pipeline", cluster.bootstrap)
-        updates = Updates(spark, project, self._stopwatch)
+        project = write_project(self._options.directory / "pipeline", cluster.bootstrap)
+        updates = PipelineUpdates(spark, project, self._stopwatch)
         selling = Selling(cluster, till, updates, watch, self._say)
         self._sell(selling)
         self._say(
-            f"nothing was acknowledged for {failover_gap(till.ledger).seconds:.1f} s after the"
-            " kill; then other brokers led, and the producer went on by itself"
+            f"no acknowledgements for {failover_gap(till.ledger).seconds:.1f} s after the kill;"
+            " then new leaders were elected, and the producer continued"
         )
-        self._step("The proof, from the data")
+        self._step("Checking the data")
         logged, parquet, topic = unless_late(lambda: _read(spark, cluster.bootstrap))
         claims = decide_claims(till.ledger, logged, parquet, topic)
-        claims.append(decide_same_bytes(cluster.folder))
+        claims.append(decide_same_bytes(cluster.directory))
         self._show(claims)
-        self._step("The report")
-        write_report(self._choices.report, till.ledger, selling.events, claims, parquet)
-        self._say(f"{self._choices.report}")
+        self._step("Writing the report")
+        write_report(self._options.report, till.ledger, selling.events, claims, parquet)
+        self._say(f"{self._options.report}")
         if not all(claim.holds for claim in claims):
-            raise CommandFailed("the demo failed: not all of its claims hold")
+            raise CommandFailed("the demo failed: not all claims hold")
 
     def _open_till(self, bootstrap: str) -> Till:
-        per_second = self._choices.per_second
+        per_second = self._options.per_second
         shop = Shop(per_second, SEED)
         return Till(bootstrap, shop, per_second, AHEAD_MINUTES * per_second, self._stopwatch)
 
     def _sell(self, selling: Selling) -> None:
         columns = (TextColumn("   {task.description}"), BarColumn(None), MofNCompleteColumn())
-        total = self._choices.seconds * self._choices.per_second
+        total = self._options.seconds * self._options.per_second
         with Progress(*columns, console=self._console, redirect_stdout=False) as progress:
             acknowledged = progress.add_task("orders acknowledged", total=total)
             counted = progress.add_task("orders counted     ", total=total)
@@ -121,7 +121,7 @@ class Story:
                 progress.update(acknowledged, completed=now_acknowledged)
                 progress.update(counted, completed=now_counted)
 
-            selling.run(self._choices.seconds, show)
+            selling.run(self._options.seconds, show)
 
     @property
     def _elapsed_s(self) -> float:
@@ -141,5 +141,5 @@ class Story:
 
 
 def _read(spark: "SparkSession", bootstrap: str) -> tuple[Logged, Counted, Counted]:
-    with spark_failures("reading what was counted"):
+    with spark_failures("reading the results"):
         return read_log(spark, bootstrap), read_parquet(spark), read_topic(spark, bootstrap)
