@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError, ConfigError, DiskFault, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId, TopicPartition
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.context import LiveBroker
@@ -401,12 +401,12 @@ class Node:
         except BarnabasError as e:  # then it is asked again, as another broker would be
             raise PeerGone(f"this broker: {e}") from e
 
-    async def _connect(self, broker: LiveBroker) -> Peer:
+    async def _connect(self, broker: LiveBroker) -> AsyncConnection:
         listener = self._config.inter_broker_listener_name()
         endpoints = {each.listener: each for each in broker.registration.endpoints}
         if listener not in endpoints:
             raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
-        return await Peer.connect(
+        return await AsyncConnection.connect(
             endpoints[listener].host,
             endpoints[listener].port,
             client_id=str(self._broker_id),

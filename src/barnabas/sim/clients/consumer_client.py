@@ -8,15 +8,19 @@ from typing import Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.client.follower_fetch_codec import (
+from barnabas.client.fetch import (
+    BY_NAME,
+    NEWEST,
+    Fetch,
     FetchedPartition,
-    FollowerFetch,
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.client.requests import MalformedResponse
+from barnabas.client.frames import MalformedResponse
+from barnabas.client.metadata import fields
+from barnabas.client.retries import STALE_LEADER, Address
 from barnabas.sim.checkers.history import History, Operation, Outcome, Poll, Polled, value_of
-from barnabas.sim.clients.client_connections import REQUEST_S, Address, Connections, Leader, parts
+from barnabas.sim.clients.client_connections import REQUEST_S, Connections, TopicLeader
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
 from barnabas.wire.records.batch import check_crc, headers
@@ -25,19 +29,6 @@ from barnabas.wire.records.records import read_records
 MAX_WAIT_MS: Final = 500
 _EARLIEST: Final = -2
 _E = ErrorCode
-# Whom to ask is to be found out again; nothing is wrong with what was asked.
-_LOOK_AGAIN: Final = (
-    _E.not_leader_or_follower,
-    _E.fenced_leader_epoch,
-    _E.unknown_leader_epoch,
-    _E.leader_not_available,
-    _E.replica_not_available,
-    _E.offset_not_available,
-    _E.kafka_storage_error,
-    _E.unknown_topic_or_partition,
-    _E.unknown_topic_id,
-    _E.inconsistent_topic_id,
-)
 
 
 class Consumer:
@@ -62,7 +53,7 @@ class Consumer:
         self._random = random
         self._history = history
         self._group = group
-        self._by_name = by_name
+        self._version = BY_NAME if by_name else NEWEST
         # Partitions that have to be read from their beginning, wherever that is.
         self._begins_anew: dict[TopicPartition, None] = {}
 
@@ -93,8 +84,8 @@ class Consumer:
             await self.connections.refresh()
         return sum(count for count in counts if count > 0)
 
-    def _by_leader(self) -> dict[int, dict[TopicPartition, Leader]]:
-        found: dict[int, dict[TopicPartition, Leader]] = {}
+    def _by_leader(self) -> dict[int, dict[TopicPartition, TopicLeader]]:
+        found: dict[int, dict[TopicPartition, TopicLeader]] = {}
         for at in self.positions:
             leader = self.connections.leader(at)
             if leader is not None:
@@ -114,7 +105,7 @@ class Consumer:
         if leader is None or at not in self.positions:
             del self._begins_anew[at]
             return
-        wanted = parts(
+        wanted = fields(
             partition_index=at.partition, current_leader_epoch=leader.epoch, timestamp=_EARLIEST
         )
         try:
@@ -123,7 +114,7 @@ class Consumer:
                 ApiKey.LIST_OFFSETS,
                 replica_id=NO_REPLICA,
                 isolation_level=0,
-                topics=(parts(name=at.topic, partitions=(wanted,)),),
+                topics=(fields(name=at.topic, partitions=(wanted,)),),
             )
         except PeerGone:
             return
@@ -132,7 +123,7 @@ class Consumer:
             self.positions[at] = found.offset
         del self._begins_anew[at]
 
-    async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
+    async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, TopicLeader]) -> int:
         """The number of records that came; -1, if someone else should be asked."""
         began = self._history.now()
         asked = {
@@ -141,12 +132,14 @@ class Consumer:
         }
         request = self._request(wanted)
         try:
-            peer = await self.connections.peer(self.connections.address(broker))
-            answer = await peer.exchange(
-                lambda number: write_fetch_request(number, self.connections.name, request),
+            connection = await self.connections.to(broker)
+            answer = await connection.exchange(
+                lambda number: write_fetch_request(
+                    self._version, number, self.connections.name, request
+                ),
                 REQUEST_S,
             )
-            fetched = read_fetch_response(answer, by_name=self._by_name)
+            fetched = read_fetch_response(self._version, answer)
         except (PeerGone, MalformedResponse):
             return -1
         names: dict[uuid.UUID | str, str] = {}
@@ -158,25 +151,23 @@ class Consumer:
         ]
         return -1 if -1 in counts or fetched.error is not _E.none else sum(counts)
 
-    def _request(self, wanted: Mapping[TopicPartition, Leader]) -> FollowerFetch:
+    def _request(self, wanted: Mapping[TopicPartition, TopicLeader]) -> Fetch:
         topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
         for at, leader in wanted.items():
             # Sometimes less than a batch: one is given whole all the same.
-            most = 1 << (5 + (9 if self._by_name else self._random.below(10)))
+            most = 1 << (5 + (9 if self._version == BY_NAME else self._random.below(10)))
             of_topic = topics.setdefault((at.topic, leader.topic_id), [])
             of_topic.append(FetchPartition(at.partition, self.positions[at], most, leader.epoch))
-        return FollowerFetch(
-            replica_id=NO_REPLICA,
+        return Fetch(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
             topics=[FetchTopic(*topic, asked) for topic, asked in topics.items()],
-            by_name=self._by_name,
         )
 
     def _take(self, asked: Poll, fetched: FetchedPartition, began: float) -> int:
         """Keep what came in the history and move on; as `_fetch` counts."""
-        if fetched.error in _LOOK_AGAIN:
+        if fetched.error in STALE_LEADER:
             return -1
         if self.positions.get(asked.at) != asked.position:
             return 0  # assigned anew since
