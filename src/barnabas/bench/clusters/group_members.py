@@ -1,4 +1,4 @@
-"""Members of a classic group, each on a connection of its own, that do nothing but take part."""
+"""Members of a classic group that only take part, each on its own connection."""
 
 import asyncio
 from collections.abc import Sequence
