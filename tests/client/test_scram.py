@@ -8,7 +8,7 @@ from tests.client.scram_server import ScramServer
 NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 
 
-def test_rfc_5802() -> None:
+def test_the_conversation_of_rfc_5802_is_reproduced() -> None:
     client = ScramClient("sha1", "user", "pencil", NONCE)
 
     assert client.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
@@ -19,7 +19,7 @@ def test_rfc_5802() -> None:
     client.verify(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=")
 
 
-def test_rfc_7677() -> None:
+def test_the_conversation_of_rfc_7677_is_reproduced() -> None:
     client = ScramClient("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
 
     assert client.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
