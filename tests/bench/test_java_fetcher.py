@@ -4,25 +4,23 @@ import struct
 from itertools import count
 
 import pytest
-from kio.schema.fetch.v12 import FetchRequest, FetchResponse
+from kio.schema.fetch.v12 import FetchRequest
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
+from barnabas.base.errors import ErrorCode
 from barnabas.bench.bench_plan import SMOKE, Bench
-from barnabas.bench.limits.fetch_frames import (
-    FetchAnswered,
+from barnabas.bench.limits.java_fetcher import (
     FetchAsked,
+    JavaFetcher,
     Limits,
-    PartitionAnswered,
+    hash_code,
     next_offset,
-    read_answered,
-    write_asked,
 )
-from barnabas.bench.limits.java_fetcher import FETCH_SESSION_ID_NOT_FOUND, JavaFetcher, hash_code
 from barnabas.bench.limits.load_generator import LoadFailed
 from barnabas.bench.limits.load_messages import LoadBatch, batch_of
 from barnabas.bench.limits.sessions_bench import sessions_section
-from barnabas.wire.fetch.fetch_codec import PartitionFetched, TopicFetched, write_fetch
+from barnabas.client.fetch import BY_NAME, FetchedPartition, FetchResponse, write_fetch_request
 
 BATCH = batch_of(1024)
 TOPIC = "bench"
@@ -34,11 +32,14 @@ def records(offset: int, batches: int, batch: LoadBatch = BATCH) -> memoryview:
 
 
 def answer(
-    *partitions: tuple[int, int, int], code: int = 0, session: int = SESSION
-) -> FetchAnswered:
+    *partitions: tuple[int, int, int], code: ErrorCode = ErrorCode.none, session: int = SESSION
+) -> FetchResponse:
     """Of (partition, offset, batches)."""
-    told = [PartitionAnswered(each, 0, 1000, records(at, n)) for each, at, n in partitions]
-    return FetchAnswered(code, session, told)
+    fetched = [
+        FetchedPartition(TOPIC, each, ErrorCode.none, 1000, 1000, 0, None, None, records(at, n))
+        for each, at, n in partitions
+    ]
+    return FetchResponse(code, session, fetched)
 
 
 def begun(*batches: int, max_poll_records: int = 500) -> JavaFetcher:
@@ -56,7 +57,8 @@ def begun(*batches: int, max_poll_records: int = 500) -> JavaFetcher:
 
 def test_a_request_reads_as_kafkas() -> None:
     asked = FetchAsked({3: 70, 1: 5}, [4, 0], SESSION, 6)
-    frame = write_asked(TOPIC, asked, Limits(), replica_id=2, leader_epoch=9)
+    fetch = asked.of_topic(TOPIC, Limits(), replica_id=2, leader_epoch=9)
+    frame = write_fetch_request(BY_NAME, 1, "bench", fetch)
     header, size = entity_reader(RequestHeader)(memoryview(frame), 4)
     body, length = entity_reader(FetchRequest)(memoryview(frame), 4 + size)
     assert 4 + size + length == len(frame) == 4 + struct.unpack_from(">i", frame)[0]
@@ -68,21 +70,6 @@ def test_a_request_reads_as_kafkas() -> None:
     assert got == [(3, 70, 9), (1, 5, 9)]
     assert {p.partition_max_bytes for p in topic.partitions} == {2**20}
     assert tuple(forgotten.partitions) == (4, 0)
-
-
-def test_an_answer_is_read_as_kafka_writes_it() -> None:
-    batches = bytes(records(40, 3))
-    partitions: list[PartitionFetched | bytes] = [
-        PartitionFetched(2, 0, 90, 80, 0, batches, ((5, 6), (7, 8))),
-        PartitionFetched(0, 3, diverging_epoch=(1, 2)),
-    ]
-    topics = [TopicFetched(TOPIC, None, partitions)]
-    frame = b"".join(write_fetch(12, 1, topics, 0, SESSION))[4:]
-    assert entity_reader(FetchResponse)(memoryview(frame), 5)[1] == len(frame) - 5
-    got = read_answered(memoryview(frame))
-    assert (got.code, got.session_id) == (0, SESSION)
-    told = [(p.partition, p.code, p.high_watermark, bytes(p.records)) for p in got.partitions]
-    assert told == [(2, 0, 90, batches), (0, 3, -1, b"")]
 
 
 def test_a_truncated_batch_does_not_count() -> None:
@@ -175,9 +162,11 @@ def test_a_request_lists_new_partitions_before_moved_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "session"), [(FETCH_SESSION_ID_NOT_FOUND, 0), (71, SESSION)], ids=["lost", "epoch"]
+    ("code", "session"),
+    [(ErrorCode.fetch_session_id_not_found, 0), (ErrorCode.invalid_fetch_session_epoch, SESSION)],
+    ids=["lost", "epoch"],
 )
-def test_after_a_session_error_all_partitions_are_fetched(code: int, session: int) -> None:
+def test_after_a_session_error_all_partitions_are_fetched(code: ErrorCode, session: int) -> None:
     fetcher = begun(0, 0)
     fetcher.poll()
     assert fetcher.next_fetch() == FetchAsked({}, [], SESSION, 1)

@@ -20,7 +20,8 @@ from barnabas.bench.clusters.subscribed_bench import CONSUMERS, subscribed_secti
 from barnabas.bench.limits.load_messages import batch_of
 from barnabas.bench.limits.session_consumer import SessionConsumer, last_offsets
 from barnabas.bench.server_processes import HAS_PROC, broker
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.fetch import NEWEST, write_fetch_request
 
 TOPIC = UUID(int=7)
 
@@ -35,11 +36,11 @@ def test_every_consumer_is_measured_idle_and_with_messages(tmp_path: Path) -> No
 
 def test_an_incremental_fetch_lists_only_moved_partitions() -> None:
     async def request_of(moved: list[tuple[UUID, int]]) -> bytes:
-        peer = Peer("none", "bench", asyncio.get_running_loop())
+        peer = AsyncConnection("none", "bench", asyncio.get_running_loop())
         consumer = SessionConsumer(peer, {}, lambda *_: None)
         consumer._offsets = {(TOPIC, 0): 5, (TOPIC, 1): 6}
         consumer._session = (77, 3)
-        return consumer._request(9, moved)
+        return write_fetch_request(NEWEST, 9, "bench", consumer._request(moved))
 
     for moved, offsets in (([], []), ([(TOPIC, 1)], [6]), ([(TOPIC, 0), (TOPIC, 1)], [5, 6])):
         frame = uvloop.run(request_of(list(moved)))

@@ -5,6 +5,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from kio.schema.metadata.v12.response import (
@@ -15,18 +16,29 @@ from kio.schema.metadata.v12.response import (
 )
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
 from barnabas.wire.schema import NO_THROTTLE, read_as_sent, write_response
 from barnabas.wire.varint import skip_tags
 
 _HEADER = struct.Struct(">hhih")
+_VERSIONS = SimpleNamespace(
+    error_code=ErrorCode.none,
+    api_keys=tuple(
+        SimpleNamespace(api_key=key, min_version=api.lowest, max_version=api.highest)
+        for key, api in APIS.items()
+        if key not in UNADVERTISED
+    ),
+)
 
 Script = Callable[[int, Any], Any]  # the broker asked and the request, to a response or None
 Partitions = Mapping[int, tuple[int, list[int], list[int]]]  # number to leader, replicas, isr
 
 
 class ScriptedCluster:
-    """Some brokers, their controller and their topics; `scripts` answer all but Metadata."""
+    """Some brokers, their controller and their topics.
+
+    `scripts` answer all but Metadata and ApiVersions.
+    """
 
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}
@@ -47,6 +59,8 @@ class ScriptedCluster:
         """The response; None to close the connection instead."""
         if key is ApiKey.METADATA:
             return self._metadata(request)
+        if key is ApiKey.API_VERSIONS:
+            return _VERSIONS
         self.asked.append((broker_id, request))
         script = self.scripts.get(key)
         return script(broker_id, request) if script is not None else None

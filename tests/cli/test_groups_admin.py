@@ -1,7 +1,5 @@
 """A coordinator that is not ready is asked again, and one that refuses is not."""
 
-import asyncio
-from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +14,9 @@ from barnabas.cli.client import Cluster
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.groups.groups_admin import GroupAdmin
 from barnabas.cli.groups.groups_requests import delete_offsets
-from barnabas.cli.raw_client import RawClient
+from barnabas.cli.raw_client import ask_cluster
 from barnabas.wire.apis import ApiKey
+from tests.cli.scripted_cluster import scripted_cluster
 
 ORDERS = Partition("orders", 0)
 LOADING, REFUSED = KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -137,32 +136,24 @@ def test_a_partition_that_is_not_there_has_no_offsets() -> None:
     assert groups.latest([Partition("orders", 2), Partition("no-such-topic", 0)]) == {}
 
 
-class ScriptedConnections:
-    """Brokers that give the next answer to each request, whoever it is for."""
-
-    def __init__(self, answer: Callable[[ApiKey], Any]) -> None:
-        self._answer = answer
-
-    async def metadata(self) -> Any:
-        return SimpleNamespace(brokers=[SimpleNamespace(node_id=0)])
-
-    async def ask(self, broker_id: int, key: ApiKey, request: Any) -> Any:
-        return self._answer(key)
-
-
 def deleted(coordinator: ErrorCode, *codes: ErrorCode) -> list[Outcome]:
     left = list(codes)
-
-    def answer(key: ApiKey) -> Any:
-        if key is ApiKey.FIND_COORDINATOR:
-            found = SimpleNamespace(error_code=coordinator, node_id=0)
-            return SimpleNamespace(coordinators=[found])
-        partition = SimpleNamespace(partition_index=0, error_code=ErrorCode.none)
-        topic = SimpleNamespace(name="orders", partitions=[partition])
-        return SimpleNamespace(error_code=left.pop(0), topics=[topic])
-
-    connections = cast(RawClient, ScriptedConnections(answer))
-    return asyncio.run(delete_offsets(connections, "g", [ORDERS]))
+    partition = SimpleNamespace(partition_index=0, error_code=ErrorCode.none)
+    topic = SimpleNamespace(name="orders", partitions=(partition,))
+    with scripted_cluster(1) as cluster:
+        found = SimpleNamespace(
+            key="g",
+            node_id=0,
+            host="127.0.0.1",
+            port=cluster.ports[0],
+            error_code=coordinator,
+            error_message=None,
+        )
+        cluster.scripts[ApiKey.FIND_COORDINATOR] = lambda *_: SimpleNamespace(coordinators=(found,))
+        cluster.scripts[ApiKey.OFFSET_DELETE] = lambda *_: SimpleNamespace(
+            error_code=left.pop(0), topics=(topic,)
+        )
+        return ask_cluster(cluster.bootstrap, lambda client: delete_offsets(client, "g", [ORDERS]))
 
 
 def test_offsets_are_deleted_once_the_coordinator_is_ready() -> None:

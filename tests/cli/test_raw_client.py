@@ -10,7 +10,8 @@ from barnabas.base.errors import ErrorCode
 from barnabas.cli import raw_client
 from barnabas.cli.admin.admin_requests import describe_controller
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.raw_client import Address, RawClient, ask_cluster, parse_addresses
+from barnabas.cli.raw_client import RawClient, ask_cluster, parse_addresses
+from barnabas.client.retries import Address
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerResponse
 from tests.cli.scripted_cluster import ScriptedCluster, scripted_cluster
@@ -26,10 +27,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedCluster]:
 @pytest.mark.parametrize(
     ("bootstrap", "expected"),
     [
-        ("127.0.0.1:9092", [Address("127.0.0.1", 9092)]),
-        ("a:1, b", [Address("a", 1), Address("b", 9092)]),
-        ("[::1]:9093,[fe80::1]", [Address("::1", 9093), Address("fe80::1", 9092)]),
-        ("PLAINTEXT://kafka:1", [Address("kafka", 1)]),
+        ("127.0.0.1:9092", [("127.0.0.1", 9092)]),
+        ("a:1, b", [("a", 1), ("b", 9092)]),
+        ("[::1]:9093,[fe80::1]", [("::1", 9093), ("fe80::1", 9092)]),
+        ("PLAINTEXT://kafka:1", [("kafka", 1)]),
     ],
 )
 def test_brokers_are_read_from_a_bootstrap_list(bootstrap: str, expected: list[Address]) -> None:

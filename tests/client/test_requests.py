@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.client.requests import MalformedResponse, read_response, write_request
+from barnabas.client.frames import MalformedResponse
+from barnabas.client.requests import read_response, write_request
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, read_as_sent, request_type, response_type, write_response
 from tests.wire.entities import SERVED, SERVED_IDS, entities, written

@@ -14,17 +14,14 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from barnabas.bench.limits.fetch_frames import (
-    MIB,
-    FetchAnswered,
-    FetchAsked,
-    Limits,
-    next_offset,
-    read_answered,
-    write_asked,
-)
-from barnabas.bench.limits.java_fetcher import JavaFetcher
+from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, JavaFetcher, Limits, next_offset
 from barnabas.bench.limits.load_messages import batch_of
+from barnabas.client.fetch import (
+    BY_NAME,
+    FetchResponse,
+    read_fetch_response,
+    write_fetch_request,
+)
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from tests.server.raw import Insight, RawClient, broker, produce, until
 
@@ -43,8 +40,9 @@ class Reader:
 
     async def fetch(self, asked: FetchAsked, limits: Limits, **options: int) -> "Answered":
         before = self.waits
-        await self.client.send(write_asked(TOPIC, asked, limits, **options))
-        answer = read_answered(memoryview(await self.client.receive()))
+        fetch = asked.of_topic(TOPIC, limits, **options)
+        await self.client.send(write_fetch_request(BY_NAME, 0, "test", fetch))
+        answer = read_fetch_response(BY_NAME, memoryview(await self.client.receive())[4:])
         return Answered(answer, self.waits > before)
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
@@ -55,7 +53,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Answered:
-    answer: FetchAnswered
+    answer: FetchResponse
     waited: bool
 
     def read(self, offsets: Mapping[int, int]) -> dict[int, int]:

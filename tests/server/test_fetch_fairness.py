@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench.limits.fetch_frames import MIB, FetchAsked, Limits
+from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, Limits
 from tests.replication.leading import F2, ME
 from tests.server.fairness import (
     FLOOR,

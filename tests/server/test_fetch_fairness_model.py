@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.bench.limits.fetch_frames import MIB, FetchAsked, Limits
+from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, Limits
 from tests.replication.leading import F2, ME
 from tests.server.fairness import (
     NEVER_MS,
@@ -216,9 +216,9 @@ class History:
         options = {"leader_epoch": 1} if self.replica_id >= 0 else {}
         got = await self.reader.fetch(asked, self.limits, replica_id=self.replica_id, **options)
         self.news, self.added, self.forgotten = {}, [], []
-        if got.answer.code:
-            assert got.answer.code in (SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH)
-            self.session_id = 0 if got.answer.code == SESSION_ID_NOT_FOUND else self.session_id
+        if got.answer.error:
+            assert got.answer.error in (SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH)
+            self.session_id = 0 if got.answer.error == SESSION_ID_NOT_FOUND else self.session_id
             self.epoch = 0
             return
         check_answered(got, self.named, self.ends)

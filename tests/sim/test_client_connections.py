@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import OperationHistory, OperationOutcome, Poll, Polled, Send
 from barnabas.sim.clients.admin_client import Admin
-from barnabas.sim.clients.client_connections import Address
 from barnabas.sim.clients.consumer_client import Consumer
 from barnabas.sim.clients.producer_client import Producer
 from barnabas.testing import Cluster

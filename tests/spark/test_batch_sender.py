@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kio.schema.produce.v9 import ProduceRequest
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.serial import entity_reader
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.client.produce import Produce, Produced, write_produce_request
+from barnabas.client.security import Frame
 from barnabas.spark.exactly_once.exactly_once_writer import commit, write_aside
 from barnabas.spark.sink import batch_sender as sender_module
-from barnabas.spark.sink.batch_produce import Malformed, Produced, read_produced, write_produce
 from barnabas.spark.sink.batch_sender import (
     MOST_IN_FLIGHT,
     ProducerId,
@@ -23,8 +21,6 @@ from barnabas.spark.sink.batch_sender import (
 )
 from barnabas.spark.sink.spark_sink import send
 from barnabas.spark.source.source_options import TopicPartition
-from barnabas.wire.produce.produce_codec import PartitionProduced
-from barnabas.wire.produce.produce_codec import write_produce as write_answer
 from barnabas.wire.records.batch import check_crc, read_header
 from barnabas.wire.records.records import Record, build_batch
 from tests.spark.conftest import create_topic
@@ -117,10 +113,12 @@ def test_after_a_lost_connection_no_more_is_on_its_way_than_a_broker_remembers(
             self.unanswered = self.most = 0
             made.append(self)
 
-        def send(self, frame: bytes) -> None:
+        client_id = "test"
+
+        def send(self, frame: Frame) -> None:
             self.unanswered += 1
             self.most = max(self.most, self.unanswered)
-            arrived.append(frame)
+            arrived.append(frame(1))
 
         def receive(self) -> memoryview:
             if made[0] is self:
@@ -132,7 +130,9 @@ def test_after_a_lost_connection_no_more_is_on_its_way_than_a_broker_remembers(
             """Nothing is open."""
 
     monkeypatch.setattr(sender_module, "connect", lambda *_: Connection())
-    monkeypatch.setattr(sender_module, "read_produced", lambda _: Produced(0, 0))
+    monkeypatch.setattr(
+        sender_module, "read_produce_response", lambda *_: Produced(ErrorCode.none, 0)
+    )
     monkeypatch.setattr(Sender, "_address", lambda *_: ("broker", 9092))
     options, _ = sink("127.0.0.1:9092", "orders")
     batches = [bytes([number]) for number in range(20)]
@@ -143,11 +143,14 @@ def test_after_a_lost_connection_no_more_is_on_its_way_than_a_broker_remembers(
         sender.flush()
 
     assert [connection.most for connection in made] == [MOST_IN_FLIGHT, MOST_IN_FLIGHT]
-    sent = [write_produce("orders", 0, batch, -1, 30_000) for batch in batches]
+    sent = [
+        write_produce_request(9, 1, "test", Produce("orders", 0, batch, -1, 30_000))
+        for batch in batches
+    ]
     assert arrived == sent[:MOST_IN_FLIGHT] + sent
 
 
-# -- numbers, requests and answers -------------------------------------------
+# -- numbers -----------------------------------------------------------------
 
 
 def test_a_batch_gets_its_numbers_and_its_crc() -> None:
@@ -161,29 +164,3 @@ def test_a_batch_gets_its_numbers_and_its_crc() -> None:
 def test_after_the_largest_number_comes_zero() -> None:
     assert next_sequence(2**31 - 3, 2) == 2**31 - 1
     assert next_sequence(2**31 - 3, 3) == 0
-
-
-def test_the_request_reads_as_kafkas() -> None:
-    batch = bytes(build_batch([Record(0, 5, b"k", b"v" * 300)]))
-    frame = write_produce("orders", 7, batch, -1, 1_500)
-
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    header, size = entity_reader(RequestHeader)(frame, 4)
-    assert (header.request_api_key, header.request_api_version) == (0, 9)
-    request, more = entity_reader(ProduceRequest)(frame, 4 + size)
-    assert 4 + size + more == len(frame)
-    (asked,) = request.topic_data
-    (part,) = asked.partition_data
-    assert (request.acks, asked.name, part.index, part.records) == (-1, "orders", 7, batch)
-
-
-@pytest.mark.parametrize("code", [ErrorCode.none, ErrorCode.not_leader_or_follower])
-def test_the_answer_is_read_as_brokers_write_it(code: ErrorCode) -> None:
-    answer = write_answer(9, 1, [("orders", [PartitionProduced(7, int(code), 4_711)])])
-
-    assert read_produced(memoryview(answer)[8:]) == Produced(int(code), 4_711)
-
-
-def test_a_cut_answer_is_none() -> None:
-    with pytest.raises(Malformed):
-        read_produced(memoryview(b"\0\2\7ord"))

@@ -14,6 +14,8 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.clock import SystemClock
+from barnabas.client.metadata import TopicInfo
+from barnabas.client.retries import Steps
 from barnabas.spark.exactly_once import exactly_once_publish, exactly_once_writer
 from barnabas.spark.exactly_once.exactly_once_log import (
     Decided,
@@ -28,6 +30,7 @@ from barnabas.spark.exactly_once.exactly_once_staging import Staging
 from barnabas.spark.exactly_once.exactly_once_writer import WrittenAside, commit, write_aside
 from barnabas.spark.sink.batch_sender import ProducerId, Sender
 from barnabas.spark.source.source_options import TopicPartition
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import SparkFailure
 from tests.spark.conftest import create_topic
 from tests.spark.written import by_partition, rows, sink, values
@@ -255,9 +258,13 @@ def test_a_broker_that_has_not_heard_of_the_staging_topic_is_asked_again(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = query.run_tasks(0)
-    found, answers = Staging.found, iter([None, None])
+    existing, unaware = SparkCluster.existing, iter([True, True])
 
-    monkeypatch.setattr(Staging, "found", lambda self: next(answers, found(self)))
+    def learns_late(self: SparkCluster, names: tuple[str, ...]) -> Steps[dict[str, TopicInfo]]:
+        found = yield from existing(self, names)
+        return {} if next(unaware, False) else found
+
+    monkeypatch.setattr(SparkCluster, "existing", learns_late)
     query.commit(written, 0)
 
     query.check(0)

@@ -7,9 +7,9 @@ import pytest
 
 from barnabas.spark.source.admission import available, limited
 from barnabas.spark.source.offset_ranges import OffsetRange, divide
+from barnabas.spark.source.query_group import group_of
 from barnabas.spark.source.source_options import TopicPartition
 from barnabas.spark.source.stream_offset import Position, from_json, to_json
-from barnabas.spark.source.telling import group_of
 from barnabas.spark.user_errors import SparkFailure
 
 ID = uuid.UUID(int=7)

@@ -1,4 +1,4 @@
-"""The way to a Kafka cluster: clients that are known to reach it, and errors as one clear line."""
+"""librdkafka's clients of one cluster, connected before use, and their errors as one line."""
 
 import contextlib
 import difflib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 admin: Any = confluent_kafka.admin
 
 _REQUEST_TIMEOUT_S: Final = 30.0
-# So long a broker waits for what it was asked to do: it answers before we give it up.
+# A broker waits so long for an operation: it answers before this client gives up.
 _OPERATION_TIMEOUT_S: Final = 25.0
 _ATTEMPT_S: Final = 0.5
 _ATTEMPTS: Final = 10
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 class Cluster:
-    """Where the brokers are, and the properties that every client of them gets."""
+    """The bootstrap brokers, and the properties that every client gets."""
 
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.bootstrap = parse_bootstrap(bootstrap)
@@ -58,7 +58,7 @@ class Cluster:
 
     @property
     def is_down(self) -> bool:
-        """Whether, since the last call, every broker was found unreachable."""
+        """True if all brokers were unreachable at some time since the last call."""
         down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._errors)
         self._errors.clear()
         return down
@@ -121,7 +121,7 @@ def find_topic(metadata: "ClusterMetadata", name: str, remedy: str = "") -> "Top
 
 
 def without_leader(metadata: "ClusterMetadata", topic: str, partitions: Iterable[int]) -> str:
-    """Says which of these partitions, the first of them, nobody leads; empty if all are led."""
+    """A sentence on the first of these partitions without a leader; empty if all have one."""
     for number in partitions:
         found = metadata.topics[topic].partitions.get(number)
         if found is not None and found.leader not in metadata.brokers:
@@ -134,7 +134,7 @@ def without_leader(metadata: "ClusterMetadata", topic: str, partitions: Iterable
 def await_leaders(
     client: Consumer | Producer, metadata: "ClusterMetadata", topic: str, partitions: list[int]
 ) -> None:
-    """Give an election that is under way a moment to end.
+    """Wait a moment for elections that are under way.
 
     Raises  CommandFailed if one of the partitions has no leader after it
     """
@@ -149,18 +149,18 @@ def await_leaders(
 
 
 def create_topics(client: AdminClient, topics: list[Any]) -> None:
-    """Returns when they are led. Raises CommandFailed for the first that is not."""
+    """Returns when all have leaders. Raises CommandFailed for the first that is refused."""
     await_all(client.create_topics(topics, operation_timeout=_OPERATION_TIMEOUT_S))
 
 
 def create_partitions(client: AdminClient, topic: str, total: int) -> None:
-    """Returns when they are led. Raises CommandFailed."""
+    """Returns when the partitions have leaders. Raises CommandFailed."""
     wanted = [admin.NewPartitions(topic, total)]
     await_all(client.create_partitions(wanted, operation_timeout=_OPERATION_TIMEOUT_S))
 
 
 def delete_topics(client: AdminClient, topics: list[str]) -> "dict[str, Future[None]]":
-    """What is to be awaited until nobody sees a topic any more, by its name."""
+    """A future for each topic; it ends when no broker serves the topic any more."""
     return client.delete_topics(topics, operation_timeout=_OPERATION_TIMEOUT_S)
 
 

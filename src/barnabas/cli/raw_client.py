@@ -1,27 +1,30 @@
-"""Asks brokers what librdkafka cannot ask: Kafka's own requests, over plain connections of ours.
+"""Kafka's own requests, for what librdkafka cannot ask; over plain connections.
 
-For APIs about the cluster as a whole, most of which only the controller answers.
+Most of them are about the cluster as a whole, and only the controller answers them.
 """
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
-
-from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from typing import Final, TypeVar
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
-from barnabas.client.peer import Peer
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.client.async_client import AsyncClient
+from barnabas.client.coordinator import CoordinatorRefused, ask_coordinator
+from barnabas.client.metadata import Metadata, NoBrokerReached, fields
+from barnabas.client.retries import Address, RetriableError, Steps, attempts, error_words
+from barnabas.client.versions import UnsupportedApi
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
 _CLIENT_ID: Final = "barnabas-cli"
 _CONNECT_TIMEOUT_S: Final = 3.0
-_TELL_TIMEOUT_S: Final = 10.0
-_CHANGE_TIMEOUT_S: Final = 70.0  # longer than brokers take to give up, so that they say why
-_ATTEMPTS: Final = 20
+_REQUEST_TIMEOUT_S: Final = 10.0
+_CHANGE_TIMEOUT_S: Final = 70.0  # longer than brokers take to give up, so they report why
+_CONTROLLER_ATTEMPTS: Final = 20
+_COORDINATOR_ATTEMPTS: Final = 40
 _BACK_OFF_S: Final = 0.25
 _DEFAULT_PORT: Final = 9092
 _CHANGES: Final = (
@@ -33,13 +36,6 @@ _CHANGES: Final = (
 Result = TypeVar("Result")
 
 
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-
 def parse_addresses(bootstrap: str) -> list[Address]:
     """The brokers of a bootstrap list. Raises Misused if one of them cannot be meant."""
     addresses = []
@@ -47,79 +43,79 @@ def parse_addresses(bootstrap: str) -> list[Address]:
         host, colon, port = broker.strip().rpartition("://")[2].rpartition(":")
         if not colon or port.endswith("]"):
             host, port = f"{host}{colon}{port}", str(_DEFAULT_PORT)
-        addresses.append(Address(host.strip("[]"), int(port)))
+        addresses.append((host.strip("[]"), int(port)))
     return addresses
 
 
 class RawClient:
-    """Connections to the brokers of one cluster, each made when it is first needed."""
+    """A client of one cluster. A request that cannot be answered is a CommandFailed."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._addresses = parse_addresses(bootstrap)
-        self._peers: dict[Address, Peer] = {}
+        self._metadata = Metadata(parse_addresses(bootstrap))
+        self._client = AsyncClient(
+            _CLIENT_ID,
+            connect_s=_CONNECT_TIMEOUT_S,
+            request_s=_REQUEST_TIMEOUT_S,
+            slow_s=dict.fromkeys(_CHANGES, _CHANGE_TIMEOUT_S),
+            negotiate=True,
+        )
 
     def close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
-        self._peers.clear()
+        self._client.close()
 
     async def metadata(self, topics: Sequence[str] | None = ()) -> Message:
         """Brokers, controller and these topics (None: all), from the first broker that answers.
 
         Raises  CommandFailed if none does
         """
-        named = None if topics is None else tuple(map(_named, topics))
-        request = MetadataRequest(
-            topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=False
-        )
-        reasons = []
-        for address in self._addresses:
-            try:
-                return await self._exchange(address, ApiKey.METADATA, request)
-            except PeerGone as gone:
-                reasons.append(_reason(gone))
-        raise CommandFailed(
-            f"no Kafka broker answers at {self._bootstrap} ({'; '.join(reasons)});"
-            " start one with `barnabas server`, or name another with -b HOST:PORT"
-        )
+        named = None if topics is None else tuple(fields(name=topic) for topic in topics)
+        request = fields(topics=named, allow_auto_topic_creation=False)
+        response: Message = await self._run(self._metadata.ask_any(ApiKey.METADATA, request))
+        return response
 
     async def ask(self, broker_id: int, key: ApiKey, request: Message) -> Message:
-        """What one broker answers. Raises PeerGone if it is not there."""
-        for broker in (await self.metadata()).brokers:
-            if broker.node_id == broker_id:
-                return await self._exchange(Address(broker.host, broker.port), key, request)
-        raise PeerGone(f"broker {broker_id} is not in the cluster")
+        """The response of one broker. Raises PeerGone if it is not reached."""
+        await self._run(self._metadata.refresh(()))
+        response: Message = await self._run(self._metadata.ask(broker_id, key, request))
+        return response
 
     async def ask_controller(self, key: ApiKey, request: Message) -> Message:
-        """What the controller answers; while there is none, or it moves, asks again.
+        """The response of the controller, which may move meanwhile.
 
-        Raises  CommandFailed if that goes on for some seconds
+        Raises  CommandFailed if there is none for some seconds
         """
-        reason = "there is no controller"
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(_BACK_OFF_S)
-            controller_id = (await self.metadata()).controller_id
-            if controller_id < 0:
-                continue
-            try:
-                answer = await self.ask(controller_id, key, request)
-            except PeerGone as gone:
-                reason = str(gone)
-                continue
-            if getattr(answer, "error_code", ErrorCode.none) is not ErrorCode.not_controller:
-                return answer
-            reason = f"broker {controller_id} is no longer the controller"
-        raise CommandFailed(f"the controller does not answer: {reason}")
+        retry = attempts(_CONTROLLER_ATTEMPTS, _BACK_OFF_S)
+        try:
+            response: Message = await self._run(self._metadata.ask_controller(key, request, retry))
+        except (PeerGone, RetriableError) as failure:
+            raise CommandFailed(f"the controller does not answer: {failure}") from None
+        return response
 
-    async def _exchange(self, address: Address, key: ApiKey, request: Message) -> Message:
-        peer = self._peers.get(address)
-        if peer is None or peer.closed:
-            peer = await Peer.connect(*address, client_id=_CLIENT_ID, timeout_s=_CONNECT_TIMEOUT_S)
-            self._peers[address] = peer
-        timeout_s = _CHANGE_TIMEOUT_S if key in _CHANGES else _TELL_TIMEOUT_S
-        return await peer.request(key, APIS[key].highest, request, timeout_s)
+    async def ask_coordinator(self, group: str, key: ApiKey, request: Message) -> Message:
+        """The response of the group's coordinator, which may move or load meanwhile.
+
+        Raises  CommandFailed if there is none for some seconds, PeerGone
+        """
+        retry = attempts(_COORDINATOR_ATTEMPTS, _BACK_OFF_S)
+        steps = ask_coordinator(self._metadata, group, key, request, retry, fatal=(PeerGone,))
+        try:
+            response: Message = await self._run(steps)
+        except (RetriableError, CoordinatorRefused) as failure:
+            raise CommandFailed(str(failure)) from None
+        return response
+
+    async def _run(self, steps: Steps[Result]) -> Result:
+        try:
+            return await self._client.run(steps)
+        except NoBrokerReached as gone:
+            reasons = "; ".join(map(_reason, gone.reasons))
+            raise CommandFailed(
+                f"no Kafka broker answers at {self._bootstrap} ({reasons});"
+                " start one with `barnabas server`, or name another with -b HOST:PORT"
+            ) from None
+        except UnsupportedApi as unsupported:
+            raise CommandFailed(str(unsupported)) from None
 
 
 def _reason(gone: PeerGone) -> str:
@@ -130,14 +126,10 @@ def _reason(gone: PeerGone) -> str:
     return str(gone)
 
 
-def _named(topic: str) -> Message:
-    return MetadataRequestTopic(topic_id=None, name=topic)
-
-
 def ask_cluster(bootstrap: str, work: Callable[[RawClient], Awaitable[Result]]) -> Result:
     """Run `work` with a client that is closed afterwards.
 
-    Raises  CommandFailed, also for a broker that goes away amid it
+    Raises  CommandFailed, also for a broker that goes away meanwhile
     """
 
     async def run() -> Result:
@@ -154,4 +146,4 @@ def ask_cluster(bootstrap: str, work: Callable[[RawClient], Awaitable[Result]]) 
 
 def refusal(code: ErrorCode, message: str | None) -> str:
     """The broker's own words, or the error's name put plainly, and the name of the error."""
-    return f"{(message or code.name.replace('_', ' ')).rstrip('.')} [{code.name.upper()}]"
+    return error_words(code, message)

@@ -8,7 +8,7 @@ from barnabas.base.clock import LoopTime
 from barnabas.base.errors import PeerGone
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
@@ -377,13 +377,15 @@ class Node:
         )
 
 
-async def _connect(config: BrokerConfig, broker_id: BrokerId, broker: LiveBroker) -> Peer:
+async def _connect(
+    config: BrokerConfig, broker_id: BrokerId, broker: LiveBroker
+) -> AsyncConnection:
     """The controller's connection to another broker. Raises PeerGone."""
     listener = config.inter_broker_listener_name()
     endpoints = {each.listener: each for each in broker.registration.endpoints}
     if listener not in endpoints:
         raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
-    return await Peer.connect(
+    return await AsyncConnection.connect(
         endpoints[listener].host,
         endpoints[listener].port,
         client_id=str(broker_id),

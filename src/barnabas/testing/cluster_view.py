@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.server.broker import Broker
 from barnabas.testing.broker_thread import BrokerThread
 from barnabas.testing.misuse import Misuse, NotInTime, check_topic
@@ -212,7 +212,7 @@ async def _create(host: str, port: int, topic: Any) -> ErrorCode:
     wanted = SimpleNamespace(topics=(topic,), timeout=_ANSWER_WITHIN)
     request = adapt(wanted, request_type(ApiKey.CREATE_TOPICS, version))
     try:
-        peer = await Peer.connect(host, port, client_id="barnabas-testing", timeout_s=10)
+        peer = await AsyncConnection.connect(host, port, client_id="barnabas-testing", timeout_s=10)
         try:
             answer = await peer.request(ApiKey.CREATE_TOPICS, version, request, timeout_s=30)
         finally:

@@ -1,4 +1,4 @@
-"""Members of a classic group, each on a connection of its own, that do nothing but take part."""
+"""Members of a classic group that only take part, each on its own connection."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from barnabas.base.errors import ErrorCode
 from barnabas.bench.limits.load_messages import CLIENT_ID
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, duration
 
@@ -26,11 +26,13 @@ class GroupFailed(Exception):
     """The coordinator refused something or gave a wrong answer; the message says what."""
 
 
-async def connected(port: int, host: str = "127.0.0.1") -> Peer:
-    return await Peer.connect(host, port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S)
+async def connected(port: int, host: str = "127.0.0.1") -> AsyncConnection:
+    return await AsyncConnection.connect(
+        host, port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S
+    )
 
 
-async def ask(peer: Peer, key: ApiKey, **fields: object) -> Message:
+async def ask(peer: AsyncConnection, key: ApiKey, **fields: object) -> Message:
     return await peer.request(key, APIS[key].highest, SimpleNamespace(**fields), PATIENCE_S)
 
 
@@ -43,7 +45,9 @@ def demand(code: ErrorCode, what: str) -> None:
 class Member:
     """One member; its metadata differs from round to round, which asks for a rebalance."""
 
-    def __init__(self, peer: Peer, group: str, protocols: Sequence[str] = (PROTOCOL,)) -> None:
+    def __init__(
+        self, peer: AsyncConnection, group: str, protocols: Sequence[str] = (PROTOCOL,)
+    ) -> None:
         self.peer = peer
         self.group = group
         self.protocols = protocols

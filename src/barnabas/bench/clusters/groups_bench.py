@@ -23,7 +23,7 @@ from barnabas.bench.clusters.group_members import (
 )
 from barnabas.bench.limits.load_messages import CLIENT_ID, TOPIC
 from barnabas.bench.server_processes import broker
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.client.requests import read_response, write_request
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message
@@ -139,7 +139,7 @@ async def _repeat(member: Member, key: ApiKey, deadline: float) -> int:
     frame = write_request(key, APIS[key].highest, 0, CLIENT_ID.decode(), _message(member, key))
     head, tail = frame[:CORRELATION_AT], frame[CORRELATION_AT + 4 :]
 
-    async def once(peer: Peer) -> memoryview:
+    async def once(peer: AsyncConnection) -> memoryview:
         return await peer.exchange(lambda n: head + struct.pack(">i", n) + tail, PATIENCE_S)
 
     good = await once(member.peer)

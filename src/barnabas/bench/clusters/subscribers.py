@@ -17,7 +17,7 @@ from barnabas.bench.limits.clients_bench import RecordsMissing
 from barnabas.bench.limits.load_messages import batch_of, produce
 from barnabas.bench.limits.session_consumer import PATIENCE_S, SessionConsumer
 from barnabas.bench.server_processes import Server
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 
 PACE: Final = 100  # messages a second
 RECORD_BYTES: Final = 200
@@ -96,7 +96,7 @@ def _poll(
 class PacedProducer:
     """Sends messages at a steady rate to the busy partition, regardless of the responses."""
 
-    def __init__(self, peer: Peer, arrivals: Arrivals) -> None:
+    def __init__(self, peer: AsyncConnection, arrivals: Arrivals) -> None:
         topic, self._partition = arrivals.busy
         self._peer = peer
         self._arrivals = arrivals

@@ -10,7 +10,7 @@ from barnabas.base.errors import PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.clusters.bench_cluster import BenchCluster, state_of
 from barnabas.bench.limits.load_messages import CLIENT_ID, batch_of, produce
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.znodes.tree import Coordination
 
 LOOKS_EVERY_S: Final = 0.002
@@ -45,7 +45,7 @@ async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
     request = exchange.request_for(partition)
     head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
     try:
-        peer = await Peer.connect(
+        peer = await AsyncConnection.connect(
             "127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=ANSWERED_WITHIN_S
         )
     except PeerGone:

@@ -23,7 +23,7 @@ from barnabas.bench.clusters.group_members import (
     connected,
     demand,
 )
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
@@ -65,13 +65,13 @@ async def _begin_together(
         peer.close()
 
 
-async def _members(peer: Peer, group: str) -> int:
+async def _members(peer: AsyncConnection, group: str) -> int:
     answer = await ask(peer, ApiKey.DESCRIBE_GROUPS, groups=(group,))
     demand(answer.groups[0].error_code, "DescribeGroups")
     return len(answer.groups[0].members)
 
 
-async def _coordinator(bootstrap: str, group: str) -> Peer:
+async def _coordinator(bootstrap: str, group: str) -> AsyncConnection:
     """A connection to the group's coordinator."""
     peer = await _any_broker(bootstrap)
     try:
@@ -81,7 +81,7 @@ async def _coordinator(bootstrap: str, group: str) -> Peer:
     return await connected(place.port, place.host)
 
 
-async def _place(peer: Peer, group: str) -> Message:
+async def _place(peer: AsyncConnection, group: str) -> Message:
     while True:
         answer = await ask(peer, ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=(group,))
         place = answer.coordinators[0]
@@ -105,6 +105,6 @@ async def _has_consumer_groups(bootstrap: str) -> bool:
     return answer.error_code is not ErrorCode.unsupported_version
 
 
-async def _any_broker(bootstrap: str) -> Peer:
+async def _any_broker(bootstrap: str) -> AsyncConnection:
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
     return await connected(int(port), host)

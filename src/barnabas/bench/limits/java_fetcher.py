@@ -17,18 +17,66 @@ With one broker and the same six logs, kafka-clients 3.9.1 sent the requests tha
 in the same order. Offsets of a log must be dense, as they are where nothing is compacted.
 """
 
+import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.bench.limits.fetch_frames import FetchAnswered, FetchAsked, Limits, next_offset
+from barnabas.base.errors import ErrorCode
 from barnabas.bench.limits.load_generator import LoadFailed
+from barnabas.client.fetch import NO_SESSION, Fetch, FetchResponse
+from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic, ForgottenTopic
 
-NO_ERROR: Final = 0
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
+MIB: Final = 2**20
 _LEAST_BUCKETS: Final = 16
 _LAST_EPOCH: Final = 2**31 - 1
+
+
+_BATCH = struct.Struct(">qi")  # base offset, length of what follows
+_LAST_DELTA = struct.Struct(">i")
+_LAST_DELTA_AT: Final = 23
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A consumer's bounds; the defaults are those of the Java consumer."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * MIB
+    partition_max_bytes: int = MIB
+    max_poll_records: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAsked:
+    """One request: offsets by partition in the order of the request, and what to forget.
+
+    Epoch -1 is a fetch without a session, 0 one that opens a session.
+    """
+
+    to_send: Mapping[int, int]
+    to_forget: Sequence[int] = ()
+    session_id: int = 0
+    session_epoch: int = NO_SESSION
+
+    def of_topic(
+        self, topic: str, limits: Limits, *, replica_id: int = NO_REPLICA, leader_epoch: int = -1
+    ) -> Fetch:
+        """The request, with the topic by its name."""
+        size = limits.partition_max_bytes
+        wanted = [FetchPartition(*each, size, leader_epoch) for each in self.to_send.items()]
+        return Fetch(
+            limits.max_wait_ms,
+            limits.min_bytes,
+            limits.max_bytes,
+            [FetchTopic(topic, None, wanted)] if wanted else [],
+            [ForgottenTopic(topic, None, tuple(self.to_forget))] if self.to_forget else [],
+            self.session_id,
+            self.session_epoch,
+            replica_id=replica_id,
+        )
 
 
 @dataclass(slots=True)
@@ -38,7 +86,7 @@ class _Completed:
     partition: int
     position: int
     end: int
-    code: int
+    error: ErrorCode
     is_consumed: bool = False
 
 
@@ -67,11 +115,11 @@ class _Session:
         self.partitions.update(wanted)
         return FetchAsked(wanted, forgotten, self.session_id, self.epoch)
 
-    def accept(self, answer: FetchAnswered) -> bool:
+    def accept(self, answer: FetchResponse) -> bool:
         """Whether the response is usable. Raises LoadFailed if it lists wrong partitions."""
-        if answer.code != NO_ERROR:
+        if answer.error is not ErrorCode.none:
             self.epoch = 0
-            if answer.code == FETCH_SESSION_ID_NOT_FOUND:
+            if answer.error is ErrorCode.fetch_session_id_not_found:
                 self.session_id = 0
             return False
         listed = {each.partition for each in answer.partitions}
@@ -125,7 +173,7 @@ class JavaFetcher:
         return self.limits.max_poll_records - left
 
     def _initialized(self, completed: _Completed) -> _Completed | None:
-        if completed.code != NO_ERROR:
+        if completed.error is not ErrorCode.none:
             self._move_to_end(completed.partition)
             return None
         return completed if completed.position == self.positions[completed.partition] else None
@@ -165,7 +213,7 @@ class JavaFetcher:
             buckets *= 2
         return sorted(free, key=lambda each: self._hashes[each] & (buckets - 1))
 
-    def on_answer(self, answer: FetchAnswered) -> None:
+    def on_answer(self, answer: FetchResponse) -> None:
         """Buffer a response. Raises LoadFailed if it does not match the last fetch."""
         if self._asked is None:
             raise LoadFailed("a response arrived, but no fetch is in flight")
@@ -173,13 +221,26 @@ class JavaFetcher:
         if not self._session.accept(answer):
             return
         records = 0
-        for partition, code, _, content in answer.partitions:
-            offset = asked[partition]
-            end = next_offset(content, offset)
+        for each in answer.partitions:
+            offset = asked[each.partition]
+            end = next_offset(each.records, offset)
             records += end - offset
-            self.fetched[partition] = end
-            self._buffered.append(_Completed(partition, offset, end, code))
+            self.fetched[each.partition] = end
+            self._buffered.append(_Completed(each.partition, offset, end, each.error))
         self.empty_fetches += not records
+
+
+def next_offset(records: memoryview, offset: int) -> int:
+    """The offset behind the last whole batch of the records; `offset` if there is none."""
+    position, size = 0, len(records)
+    while position + _LAST_DELTA_AT + _LAST_DELTA.size <= size:
+        base, length = _BATCH.unpack_from(records, position)
+        end = position + _BATCH.size + length
+        if end > size:
+            break
+        (delta,) = _LAST_DELTA.unpack_from(records, position + _LAST_DELTA_AT)
+        offset, position = base + delta + 1, end
+    return offset
 
 
 def hash_code(topic: str, partition: int) -> int:

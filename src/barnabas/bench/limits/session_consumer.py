@@ -16,11 +16,16 @@ from barnabas.base.errors import ErrorCode
 from barnabas.bench.clusters.group_members import ask
 from barnabas.bench.limits.clients_bench import RecordsMissing
 from barnabas.bench.limits.load_messages import CLIENT_ID
-from barnabas.client.follower_fetch_codec import VERSION, FetchedPartition, read_fetch_response
-from barnabas.client.peer import Peer
-from barnabas.client.requests import request_header, sized
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.fetch import (
+    NEWEST,
+    Fetch,
+    FetchedPartition,
+    read_fetch_response,
+    write_fetch_request,
+)
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.varint import uvarint
+from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
 
 # Defaults of the Java consumer: fetch.max.wait.ms, fetch.min.bytes, fetch.max.bytes and
 # max.partition.fetch.bytes.
@@ -29,9 +34,6 @@ MIN_BYTES: Final = 1
 MAX_BYTES: Final = 50 * 1024 * 1024
 PARTITION_MAX_BYTES: Final = 1024 * 1024
 PATIENCE_S: Final = 60.0
-_LIMITS: Final = struct.Struct(">iiibii")  # with isolation level, session id and epoch
-_PARTITION: Final = struct.Struct(">iiqiqib")
-_NO_FORGOTTEN_NO_RACK_NO_TAGS: Final = b"\1\1\0"
 _BASE_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
@@ -44,7 +46,7 @@ Arrived = Callable[[str, int, int, float], None]
 class SessionConsumer:
     """Reads all partitions of some topics from offset 0 until it is closed."""
 
-    def __init__(self, peer: Peer, topics: Mapping[str, int], arrived: Arrived) -> None:
+    def __init__(self, peer: AsyncConnection, topics: Mapping[str, int], arrived: Arrived) -> None:
         """`topics` maps names to numbers of partitions."""
         self._peer = peer
         self._wanted = topics
@@ -56,7 +58,7 @@ class SessionConsumer:
 
     @classmethod
     async def open(cls, port: int, topics: Mapping[str, int], arrived: Arrived) -> Self:
-        peer = await Peer.connect(
+        peer = await AsyncConnection.connect(
             "127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S
         )
         consumer = cls(peer, topics, arrived)
@@ -90,8 +92,11 @@ class SessionConsumer:
 
     async def _fetch(self, moved: list[Key]) -> list[Key]:
         """Return the partitions whose offset moved by the answer to this Fetch."""
-        answer = await self._peer.exchange(lambda number: self._request(number, moved), PATIENCE_S)
-        fetched, now = read_fetch_response(answer), time.perf_counter()
+        fetch, client_id = self._request(moved), self._peer.client_id
+        response = await self._peer.exchange(
+            lambda number: write_fetch_request(NEWEST, number, client_id, fetch), PATIENCE_S
+        )
+        fetched, now = read_fetch_response(NEWEST, response), time.perf_counter()
         if fetched.error is not ErrorCode.none or fetched.session_id == 0:
             raise RecordsMissing(f"Fetch in a session: {fetched.error.name}")
         self._session = (fetched.session_id, self._session[1] + 1)
@@ -109,20 +114,20 @@ class SessionConsumer:
             self._arrived(self._names[fetched.topic], fetched.partition, last, now)
         return key
 
-    def _request(self, correlation_id: int, moved: list[Key]) -> bytes:
-        topics: dict[uuid.UUID, list[int]] = {}
+    def _request(self, moved: list[Key]) -> Fetch:
+        topics: dict[uuid.UUID, list[FetchPartition]] = {}
         for topic, partition in moved:
-            topics.setdefault(topic, []).append(partition)
-        out = request_header(ApiKey.FETCH, VERSION, correlation_id, self._peer.client_id)
-        out += _LIMITS.pack(MAX_WAIT_MS, MIN_BYTES, MAX_BYTES, 0, *self._session)
-        out += uvarint(len(topics) + 1)
-        for topic, partitions in topics.items():
-            out += topic.bytes + uvarint(len(partitions) + 1)
-            for partition in partitions:
-                offset = self._offsets[topic, partition]
-                out += _PARTITION.pack(partition, -1, offset, -1, -1, PARTITION_MAX_BYTES, 0)
-            out += b"\0"
-        return sized(out + _NO_FORGOTTEN_NO_RACK_NO_TAGS)
+            offset = self._offsets[topic, partition]
+            wanted = FetchPartition(partition, offset, PARTITION_MAX_BYTES)
+            topics.setdefault(topic, []).append(wanted)
+        return Fetch(
+            MAX_WAIT_MS,
+            MIN_BYTES,
+            MAX_BYTES,
+            [FetchTopic(None, topic, partitions) for topic, partitions in topics.items()],
+            session_id=self._session[0],
+            session_epoch=self._session[1],
+        )
 
 
 def last_offsets(records: memoryview) -> Iterator[int]:

@@ -17,11 +17,12 @@ from typing import Final
 from barnabas.bench.bench_plan import Bench
 from barnabas.bench.bench_report import Section, rate, ratio_row
 from barnabas.bench.clusters.bench_topics import create_topic, log_end_offset
-from barnabas.bench.limits.fetch_frames import Limits, read_answered, write_asked
-from barnabas.bench.limits.java_fetcher import JavaFetcher
+from barnabas.bench.limits.java_fetcher import JavaFetcher, Limits
 from barnabas.bench.limits.load_generator import LoadFailed
-from barnabas.bench.limits.load_messages import batch_of, produce
+from barnabas.bench.limits.load_messages import CLIENT_ID, batch_of, produce
 from barnabas.bench.server_processes import Server, broker, settle
+from barnabas.client.fetch import BY_NAME, read_fetch_response, write_fetch_request
+from barnabas.client.frames import ResponseBuffer
 
 PARTITIONS: Final = 6
 BATCH_BYTES: Final = 16 * 1024
@@ -118,10 +119,11 @@ def _consume(
         taken = fetcher.poll()
         records -= taken
         if (asked := fetcher.next_fetch()) is not None:
-            send(write_asked(fetcher.topic, asked, fetcher.limits))
+            fetch = asked.of_topic(fetcher.topic, fetcher.limits)
+            send(write_fetch_request(BY_NAME, 0, CLIENT_ID.decode(), fetch))
         frame = receive(0.0 if taken else PATIENCE_S)
         if frame is not None:
-            fetcher.on_answer(read_answered(frame))
+            fetcher.on_answer(read_fetch_response(BY_NAME, frame[4:]))
         elif not taken:
             raise LoadFailed(f"no answer to a fetch within {PATIENCE_S:.0f} s")
     if records < 0:
@@ -133,30 +135,19 @@ class _Frames:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._frame: memoryview = memoryview(bytearray(_SIZE.size))
-        self._have = 0
-        self._is_size = True
+        self._buffer = ResponseBuffer()
 
     def receive(self, wait_s: float) -> memoryview | None:
         """The next frame without its size; None if it is not complete in time."""
         deadline = time.perf_counter() + wait_s
-        while True:
+        while (frame := self._buffer.next()) is None:
             left = max(0.0, deadline - time.perf_counter()) if wait_s else 0.0
             if not select.select([self._connection], [], [], left)[0]:
                 return None
-            received = self._connection.recv_into(self._frame[self._have :])
+            received = self._connection.recv_into(self._buffer.writable())
             if not received:
                 raise LoadFailed("the broker closed the connection")
-            self._have += received
-            if self._have == len(self._frame) and (frame := self._complete()) is not None:
-                return frame
-
-    def _complete(self) -> memoryview | None:
-        frame, self._have = self._frame, 0
-        if self._is_size:
-            self._frame, self._is_size = memoryview(bytearray(_SIZE.unpack(frame)[0])), False
-            return None
-        self._frame, self._is_size = memoryview(bytearray(_SIZE.size)), True
+            self._buffer.received(received)
         return frame
 
 

@@ -1,4 +1,4 @@
-"""What operators ask of a cluster, as requests of Kafka's, and its answers in plain types."""
+"""Administrative requests of Kafka's protocol, and their responses in plain types."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ _DYNAMIC_TOPIC_CONFIG: Final = 1
 
 
 class Outcome(NamedTuple):
-    """What became of a request about one partition."""
+    """The outcome of a request for one partition."""
 
     partition: Partition
     code: ErrorCode
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """A partition whose replicas are being changed."""
+    """A partition that is being reassigned."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -63,7 +63,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 async def elect_leaders(
     client: RawClient, partitions: Sequence[Partition] | None, *, unclean: bool
 ) -> list[Outcome]:
-    """Elect leaders of these partitions, or of all; tells of each that the controller names."""
+    """Elect leaders of these partitions, or of all. Returns the outcome of each."""
     wanted = None
     if partitions is not None:
         wanted = tuple(
@@ -83,7 +83,7 @@ async def elect_leaders(
 async def alter_reassignments(
     client: RawClient, plan: Mapping[Partition, Sequence[int] | None]
 ) -> list[Outcome]:
-    """Begin these reassignments, or end those whose replicas are None."""
+    """Start these reassignments; cancel those whose replicas are None."""
     request = AlterPartitionReassignmentsRequest(
         topics=tuple(
             ReassignableTopic(
@@ -111,7 +111,7 @@ def _tuple(replicas: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 async def list_reassignments(client: RawClient) -> dict[Partition, Moving]:
-    """All partitions whose replicas are being changed now."""
+    """All partitions that are being reassigned now."""
     request = ListPartitionReassignmentsRequest(topics=None)
     answer = await client.ask_controller(ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
     _check(answer, "the list of reassignments")
@@ -127,7 +127,7 @@ async def list_reassignments(client: RawClient) -> dict[Partition, Moving]:
 async def replica_sizes(
     client: RawClient, broker_id: int, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """How many bytes a broker has of each of these partitions. Raises PeerGone."""
+    """The bytes that a broker has of each of these partitions. Raises PeerGone."""
     request = DescribeLogDirsRequest(
         topics=tuple(
             DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
@@ -145,7 +145,7 @@ async def replica_sizes(
 
 
 async def describe_controller(client: RawClient) -> dict[str, Any]:
-    """What the controller tells of itself; Apache Kafka's tells nothing."""
+    """The controller's own description; Apache Kafka's controller has none."""
     try:
         answer = await client.ask_controller(
             ApiKey.DESCRIBE_CONTROLLER, DescribeControllerRequest()
@@ -161,7 +161,7 @@ async def describe_controller(client: RawClient) -> dict[str, Any]:
 def config_change(
     resource_type: int, name: str, values: Mapping[str, str | None]
 ) -> AlterConfigsResource:
-    """Set these configs of a topic or a broker; those that are None go back to their default."""
+    """Set these configs of a topic or a broker; None removes a config, so its default applies."""
     return AlterConfigsResource(
         resource_type=resource_type,
         resource_name=name,
@@ -177,7 +177,7 @@ def config_change(
 async def alter_configs(
     client: RawClient, broker_id: int, changes: Iterable[AlterConfigsResource]
 ) -> None:
-    """Have one broker make the changes. Raises PeerGone, or CommandFailed for the first refused."""
+    """Send the changes to one broker. Raises PeerGone, or CommandFailed for the first refused."""
     request = IncrementalAlterConfigsRequest(resources=tuple(changes), validate_only=False)
     answer = await client.ask(broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
     for each in answer.responses:
@@ -187,7 +187,7 @@ async def alter_configs(
 async def topics_with_configs(
     client: RawClient, broker_id: int, topics: Sequence[str], keys: Sequence[str]
 ) -> list[str]:
-    """Those topics that have at least one of these configs set. Raises PeerGone."""
+    """The topics that have at least one of these configs set. Raises PeerGone."""
     resources = tuple(
         DescribeConfigsResource(
             resource_type=TOPIC, resource_name=topic, configuration_keys=tuple(keys)

@@ -1,4 +1,4 @@
-"""Asks the coordinators of groups; one that is loading, moving or unknown is asked again."""
+"""Requests to group coordinators through librdkafka; one that loads or moves is asked again."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from barnabas.cli.show import counted
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
-_TIMEOUT_S: Final = 20.0  # longer than a coordinator that died takes to be replaced
+_TIMEOUT_S: Final = 20.0  # longer than the failover of a coordinator takes
 _OFFSETS_TIMEOUT_S: Final = 5.0
 _BACK_OFF_S: Final = 0.25
 _OFFSET_ATTEMPTS: Final = 5
@@ -58,7 +58,7 @@ def check_is_empty(group: Any, done: str) -> None:
 
 
 class GroupAdmin:
-    """A client for groups. Whatever its methods cannot do is a CommandFailed."""
+    """A client for groups. A method that fails raises CommandFailed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -69,7 +69,7 @@ class GroupAdmin:
         self._client.poll(seconds)
 
     def refresh(self) -> "ClusterMetadata":
-        """The brokers, topics and leaders there are now."""
+        """The brokers, topics and leaders now."""
         if self._is_spent:
             self._client, self.metadata = self._cluster.admin()
             self._is_spent = False
@@ -81,7 +81,7 @@ class GroupAdmin:
         return self.metadata
 
     def listed(self) -> tuple[list[Any], list[KafkaException]]:
-        """All groups, by name, and what went wrong with the brokers that told of none."""
+        """All groups, by name, and the errors of brokers that did not list theirs."""
         result = self._asked(
             lambda: self._client.list_consumer_groups(request_timeout=_TIMEOUT_S),
             "the list of groups",
@@ -90,7 +90,7 @@ class GroupAdmin:
         return sorted(result.valid, key=lambda group: str(group.group_id)), result.errors
 
     def described(self, name: str) -> Any | None:
-        """What the coordinator tells of the group, None if it knows none of that name."""
+        """The coordinator's description of the group; None if it does not exist."""
         group = self._asked(
             lambda: self._client.describe_consumer_groups([name], request_timeout=_TIMEOUT_S)[name],
             f"group {name}",
@@ -145,19 +145,19 @@ class GroupAdmin:
         )
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
-        """Where each log begins, as far as leaders tell."""
+        """The log start offset of each partition whose leader answers."""
         return self._offsets(partitions, admin.OffsetSpec.earliest())
 
     def latest(self, partitions: Iterable[Partition]) -> Offsets:
-        """Where each log ends, as far as leaders tell."""
+        """The log end offset of each partition whose leader answers."""
         return self._offsets(partitions, admin.OffsetSpec.latest())
 
     def since(self, partitions: Iterable[Partition], timestamp_ms: int) -> Offsets:
-        """The first record of that time or later; where there is none the partition is absent."""
+        """The first offset at or after that time; a partition without one is absent."""
         return self._offsets(partitions, admin.OffsetSpec.for_timestamp(timestamp_ms))
 
     def partitions(self, wanted: Mapping[str, Sequence[int]]) -> list[Partition]:
-        """These partitions, or where none is given all of a topic. Each must be there."""
+        """These partitions; all of a topic for which none is given. Raises CommandFailed."""
         return [
             Partition(name, number)
             for name, numbers in wanted.items()
@@ -169,7 +169,7 @@ class GroupAdmin:
         return topic is not None and partition.partition in topic.partitions
 
     def _offsets(self, partitions: Iterable[Partition], where: Any) -> Offsets:
-        """What leaders tell; where one has just died its successor is asked, for a short while."""
+        """Offsets from the leaders; while a leader fails over, its successor is asked again."""
         found: Offsets = {}
         missing = list(partitions)
         for attempt in range(_OFFSET_ATTEMPTS):
@@ -184,7 +184,7 @@ class GroupAdmin:
     def _ask_leaders(
         self, partitions: Sequence[Partition], where: Any, found: Offsets
     ) -> list[Partition]:
-        """Puts into `found` what is told; returns the partitions whose leader did not answer."""
+        """Adds offsets to `found`; returns the partitions whose leader did not answer."""
         wanted = {TopicPartition(*each): where for each in partitions if self._is_led(each)}
         if not wanted:
             return []
@@ -226,7 +226,7 @@ class GroupAdmin:
                     return None
                 if error.code() not in _MOVING or attempt == _ATTEMPTS:
                     # After a request to a coordinator that is gone, librdkafka may abort the
-                    # process when it hears of its successor; a new client does not.
+                    # process when it learns of its successor; a new client does not.
                     self._is_spent = error.code() < 0
                     fail(error, subject)
             except (TimeoutError, ValueError, TypeError) as failure:

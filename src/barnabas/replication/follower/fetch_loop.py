@@ -16,14 +16,16 @@ from typing import Final
 
 from barnabas.base.errors import ErrorCode, LawBroken, PeerGone
 from barnabas.base.ids import BrokerId
-from barnabas.client.follower_fetch_codec import (
-    FollowerFetch,
-    FollowerFetched,
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.fetch import (
+    BY_NAME,
+    NEWEST,
+    Fetch,
+    FetchResponse,
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.client.peer import Peer
-from barnabas.client.requests import MalformedResponse
+from barnabas.client.frames import MalformedResponse
 from barnabas.replication.follower.fetch_response import Taking
 from barnabas.replication.follower.fetch_state import FIRST_BACKOFF_S, Changes, Followings
 from barnabas.replication.follower.fetcher_ports import FetcherPorts, FetcherSettings
@@ -63,7 +65,7 @@ class FetchLoop:
         self._ports = ports
         self._taking = Taking(ports, self.followings)
         self._session = FetchSession()
-        self._peer: Peer | None = None
+        self._peer: AsyncConnection | None = None
         self._is_in_flight = False  # a request, its answer not yet
         self._is_dropped = False
         self._is_reached = True  # not known yet, so the first failure is told
@@ -148,10 +150,10 @@ class FetchLoop:
             log.warning("fetch refused leader=%d why=%s", self.leader, answer.error.name)
             await self._rest(settings.backoff_s)
 
-    async def _ask(self, changes: Changes, settings: FetcherSettings) -> FollowerFetched:
+    async def _ask(self, changes: Changes, settings: FetcherSettings) -> FetchResponse:
         peer = self._connected()
-        fetch = FollowerFetch(
-            self._ports.broker_id,
+        version = BY_NAME if self.by_name else NEWEST
+        fetch = Fetch(
             settings.wait_max_ms,
             settings.min_bytes,
             settings.response_max_bytes,
@@ -159,24 +161,24 @@ class FetchLoop:
             forgotten_of(changes.forgotten),
             self._session.session_id,
             self._session.epoch,
-            self._ports.registration.epoch,
-            self.by_name,
+            replica_id=self._ports.broker_id,
+            replica_epoch=self._ports.registration.epoch,
         )
         self._ports.statistics.fetches += 1
         self._is_in_flight = True
         try:
             body = await peer.exchange(
-                lambda number: write_fetch_request(number, peer.client_id, fetch),
+                lambda number: write_fetch_request(version, number, peer.client_id, fetch),
                 settings.timeout_s,
             )
-            return read_fetch_response(body, by_name=self.by_name)
+            return read_fetch_response(version, body)
         except MalformedResponse as malformed:
             peer.close()
             raise PeerGone(f"{peer.name} answers what cannot be read: {malformed}") from malformed
         finally:
             self._is_in_flight = False
 
-    def _connected(self) -> Peer:
+    def _connected(self) -> AsyncConnection:
         assert self._peer is not None
         return self._peer
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import NO_LEADER_EPOCH, Offset
-from barnabas.client.follower_fetch_codec import FetchedPartition
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.fetch import FetchedPartition
 from barnabas.log.background_work import Removal
 from barnabas.log.follower_batches import checked_batches
 from barnabas.log.leader_epochs import EpochEnd
@@ -48,7 +48,7 @@ class Taking:
 
     # Answers
 
-    async def take(self, answers: Sequence[FetchedPartition], peer: Peer) -> None:
+    async def take(self, answers: Sequence[FetchedPartition], peer: AsyncConnection) -> None:
         """Do what each partition's answer asks for. Raises PeerGone, LawBroken."""
         cut: list[FollowerReplica] = []
         appended: list[Following] = []
@@ -154,7 +154,7 @@ class Taking:
         self._on_cut(follower, follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
         self._ports.statistics.truncations += 1
 
-    async def _start_over(self, following: Following, peer: Peer) -> None:
+    async def _start_over(self, following: Following, peer: AsyncConnection) -> None:
         """The leader has no records at our end: it ends before, or begins behind.
 
         It ends before only if it was elected though it was not in sync; its epochs could not say

@@ -9,17 +9,19 @@ from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import Safeguards
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
 from barnabas.replication.throttle import ReplicationThrottle
 
 # Host, port, client id and how many seconds it may take.
-Connect = Callable[[str, int, str, float], Awaitable[Peer]]
+Connect = Callable[[str, int, str, float], Awaitable[AsyncConnection]]
 
 
-def connect_peer(host: str, port: int, client_id: str, timeout_s: float) -> Awaitable[Peer]:
-    return Peer.connect(host, port, client_id=client_id, timeout_s=timeout_s)
+def connect_peer(
+    host: str, port: int, client_id: str, timeout_s: float
+) -> Awaitable[AsyncConnection]:
+    return AsyncConnection.connect(host, port, client_id=client_id, timeout_s=timeout_s)
 
 
 class FetcherSettings(NamedTuple):

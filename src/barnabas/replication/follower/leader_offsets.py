@@ -13,7 +13,7 @@ from kio.static.primitive import i8, i32, i64
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.wire.apis import ApiKey
 
@@ -24,7 +24,7 @@ _READ_UNCOMMITTED: Final = i8(0)
 
 
 async def ask_offset(
-    peer: Peer, follower: FollowerReplica, timestamp: int, timeout_s: float
+    peer: AsyncConnection, follower: FollowerReplica, timestamp: int, timeout_s: float
 ) -> Offset:
     """The leader's log end (LATEST) or log start (EARLIEST), as it tells its replicas.
 

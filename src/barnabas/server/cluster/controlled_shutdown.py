@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId
-from barnabas.client.peer import Peer
+from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -97,7 +97,7 @@ async def _ask_other(
         raise PeerGone("there is no controller")
     host, port = controller.endpoint(config.inter_broker_listener_name())
     timeout_s = config.int("controller.socket.timeout.ms") / 1000
-    peer = await Peer.connect(host, port, client_id=str(broker_id), timeout_s=timeout_s)
+    peer = await AsyncConnection.connect(host, port, client_id=str(broker_id), timeout_s=timeout_s)
     try:
         answer = await peer.request(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request, timeout_s)
     finally:

@@ -6,6 +6,8 @@ from typing import Any, Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.metadata import fields
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import (
     Asked,
     ClientOperation,
@@ -18,7 +20,7 @@ from barnabas.sim.checkers.history import (
     Reassign,
     Trim,
 )
-from barnabas.sim.clients.client_connections import Address, Connections, parts
+from barnabas.sim.clients.client_connections import Connections
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import duration
 
@@ -60,23 +62,23 @@ class Admin:
         replication_factor: int,
         config: Mapping[str, str] | None = None,
     ) -> ClientOperation:
-        wanted = parts(
+        wanted = fields(
             name=topic,
             num_partitions=partitions,
             replication_factor=replication_factor,
-            configs=tuple(parts(name=k, value=v) for k, v in (config or {}).items()),
+            configs=tuple(fields(name=k, value=v) for k, v in (config or {}).items()),
         )
         asking = self._ask(ApiKey.CREATE_TOPICS, topics=(wanted,), timeout=TIMEOUT)
         asked = Create(topic, partitions, replication_factor)
         return await self._perform(asked, asking, lambda answer: answer.topics[0])
 
     async def delete(self, topic: str) -> ClientOperation:
-        wanted = parts(name=topic, topic_id=None)
+        wanted = fields(name=topic, topic_id=None)
         asking = self._ask(ApiKey.DELETE_TOPICS, topics=(wanted,), timeout=TIMEOUT)
         return await self._perform(Delete(topic), asking, lambda answer: answer.responses[0])
 
     async def grow(self, topic: str, partitions: int) -> ClientOperation:
-        wanted = parts(name=topic, count=partitions, assignments=None)
+        wanted = fields(name=topic, count=partitions, assignments=None)
         asking = self._ask(ApiKey.CREATE_PARTITIONS, topics=(wanted,), timeout=TIMEOUT)
         return await self._perform(
             Grow(topic, partitions), asking, lambda answer: answer.results[0]
@@ -85,10 +87,10 @@ class Admin:
     async def reassign(
         self, at: TopicPartition, replicas: tuple[int, ...] | None
     ) -> ClientOperation:
-        wanted = parts(partition_index=at.partition, replicas=replicas)
+        wanted = fields(partition_index=at.partition, replicas=replicas)
         asking = self._ask(
             ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-            topics=(parts(name=at.topic, partitions=(wanted,)),),
+            topics=(fields(name=at.topic, partitions=(wanted,)),),
             timeout=TIMEOUT,
         )
 
@@ -98,7 +100,7 @@ class Admin:
         return await self._perform(Reassign(at, replicas), asking, found)
 
     async def elect(self, at: TopicPartition) -> ClientOperation:
-        wanted = parts(topic=at.topic, partitions=(at.partition,))
+        wanted = fields(topic=at.topic, partitions=(at.partition,))
         asking = self._ask(
             ApiKey.ELECT_LEADERS,
             election_type=_PREFERRED,
@@ -113,27 +115,27 @@ class Admin:
         return await self._perform(Elect(at), asking, found)
 
     async def trim(self, at: TopicPartition, before: int) -> ClientOperation:
-        wanted = parts(partition_index=at.partition, offset=before)
+        wanted = fields(partition_index=at.partition, offset=before)
         asking = self._ask_leader(
             at,
             ApiKey.DELETE_RECORDS,
-            topics=(parts(name=at.topic, partitions=(wanted,)),),
+            topics=(fields(name=at.topic, partitions=(wanted,)),),
             timeout=TIMEOUT,
         )
         return await self._perform(
             Trim(at, before), asking, lambda answer: answer.topics[0].partitions[0]
         )
 
-    async def _ask_leader(self, at: TopicPartition, key: ApiKey, **fields: object) -> Any:
+    async def _ask_leader(self, at: TopicPartition, key: ApiKey, **given: object) -> Any:
         if (leader := self.connections.leader(at)) is None:
             raise PeerGone(f"nobody is known to lead {at}")
-        return await self.connections.ask(leader.broker, key, **fields)
+        return await self.connections.ask(leader.broker, key, **given)
 
-    async def _ask(self, key: ApiKey, **fields: object) -> Any:
+    async def _ask(self, key: ApiKey, **given: object) -> Any:
         connections = self.connections
         if connections.controller not in connections.brokers:
             await connections.refresh()
-        return await connections.ask(connections.controller, key, **fields)
+        return await connections.ask(connections.controller, key, **given)
 
     async def _perform(
         self, asked: Asked, asking: Coroutine[Any, Any, Any], found: Callable[[Any], Any]

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.client.metadata import fields
 from barnabas.sim.checkers.history import OperationOutcome, Own, Owned
-from barnabas.sim.clients.client_connections import partitions, parts, topics
+from barnabas.sim.clients.client_connections import partitions, topics
 from barnabas.sim.clients.group_membership import Membership, MustJoin
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import duration
@@ -60,7 +61,7 @@ class SimClassicMember(Membership):
                 rebalance_timeout=duration(REBALANCE_MS),
                 member_id=self._member_id,
                 protocol_type="consumer",
-                protocols=(parts(name=PROTOCOL, metadata=self._subscription()),),
+                protocols=(fields(name=PROTOCOL, metadata=self._subscription()),),
             )
             self._member_id = joined.member_id or self._member_id
             if joined.error_code is not _E.member_id_required:
@@ -82,7 +83,7 @@ class SimClassicMember(Membership):
         known = [f"{at.topic} {at.partition}" for at in partitions(self.connections)]
         members = sorted(member.member_id for member in joined.members)
         return tuple(
-            parts(member_id=member, assignment="\n".join(known[n :: len(members)]).encode())
+            fields(member_id=member, assignment="\n".join(known[n :: len(members)]).encode())
             for n, member in enumerate(members)
         )
 
@@ -99,7 +100,7 @@ class SimClassicMember(Membership):
 
     async def leave(self) -> None:
         """Leave the group; if the request is lost, the member's session times out."""
-        member, self.owned = parts(member_id=self._member_id), None
+        member, self.owned = fields(member_id=self._member_id), None
         try:
             await self._ask(ApiKey.LEAVE_GROUP, group_id=self.group, members=(member,))
         except MustJoin:

@@ -8,13 +8,17 @@ from typing import Final
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.client.follower_fetch_codec import (
+from barnabas.client.fetch import (
+    BY_NAME,
+    NEWEST,
+    Fetch,
     FetchedPartition,
-    FollowerFetch,
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.client.requests import MalformedResponse
+from barnabas.client.frames import MalformedResponse
+from barnabas.client.metadata import fields
+from barnabas.client.retries import STALE_LEADER, Address
 from barnabas.sim.checkers.history import (
     ClientOperation,
     OperationHistory,
@@ -23,7 +27,7 @@ from barnabas.sim.checkers.history import (
     Polled,
     value_of,
 )
-from barnabas.sim.clients.client_connections import REQUEST_S, Address, Connections, Leader, parts
+from barnabas.sim.clients.client_connections import REQUEST_S, Connections, TopicLeader
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import NO_REPLICA, FetchPartition, FetchTopic
 from barnabas.wire.records.batch import check_crc, headers
@@ -32,19 +36,6 @@ from barnabas.wire.records.records import read_records
 MAX_WAIT_MS: Final = 500
 _EARLIEST: Final = -2
 _E = ErrorCode
-# Errors that need fresh metadata.
-_LOOK_AGAIN: Final = (
-    _E.not_leader_or_follower,
-    _E.fenced_leader_epoch,
-    _E.unknown_leader_epoch,
-    _E.leader_not_available,
-    _E.replica_not_available,
-    _E.offset_not_available,
-    _E.kafka_storage_error,
-    _E.unknown_topic_or_partition,
-    _E.unknown_topic_id,
-    _E.inconsistent_topic_id,
-)
 
 
 class Consumer:
@@ -69,7 +60,7 @@ class Consumer:
         self._random = random
         self._history = history
         self._group = group
-        self._by_name = by_name
+        self._version = BY_NAME if by_name else NEWEST
         # Partitions to read from their log start.
         self._begins_anew: dict[TopicPartition, None] = {}
 
@@ -100,8 +91,8 @@ class Consumer:
             await self.connections.refresh()
         return sum(count for count in counts if count > 0)
 
-    def _by_leader(self) -> dict[int, dict[TopicPartition, Leader]]:
-        found: dict[int, dict[TopicPartition, Leader]] = {}
+    def _by_leader(self) -> dict[int, dict[TopicPartition, TopicLeader]]:
+        found: dict[int, dict[TopicPartition, TopicLeader]] = {}
         for at in self.positions:
             leader = self.connections.leader(at)
             if leader is not None:
@@ -121,7 +112,7 @@ class Consumer:
         if leader is None or at not in self.positions:
             del self._begins_anew[at]
             return
-        wanted = parts(
+        wanted = fields(
             partition_index=at.partition, current_leader_epoch=leader.epoch, timestamp=_EARLIEST
         )
         try:
@@ -130,7 +121,7 @@ class Consumer:
                 ApiKey.LIST_OFFSETS,
                 replica_id=NO_REPLICA,
                 isolation_level=0,
-                topics=(parts(name=at.topic, partitions=(wanted,)),),
+                topics=(fields(name=at.topic, partitions=(wanted,)),),
             )
         except PeerGone:
             return
@@ -139,7 +130,7 @@ class Consumer:
             self.positions[at] = found.offset
         del self._begins_anew[at]
 
-    async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, Leader]) -> int:
+    async def _fetch(self, broker: int, wanted: Mapping[TopicPartition, TopicLeader]) -> int:
         """The number of records; -1 if another broker should be asked."""
         began = self._history.now()
         asked = {
@@ -148,12 +139,14 @@ class Consumer:
         }
         request = self._request(wanted)
         try:
-            peer = await self.connections.peer(self.connections.address(broker))
-            answer = await peer.exchange(
-                lambda number: write_fetch_request(number, self.connections.name, request),
+            connection = await self.connections.to(broker)
+            answer = await connection.exchange(
+                lambda number: write_fetch_request(
+                    self._version, number, self.connections.name, request
+                ),
                 REQUEST_S,
             )
-            fetched = read_fetch_response(answer, by_name=self._by_name)
+            fetched = read_fetch_response(self._version, answer)
         except (PeerGone, MalformedResponse):
             return -1
         names: dict[uuid.UUID | str, str] = {}
@@ -165,25 +158,23 @@ class Consumer:
         ]
         return -1 if -1 in counts or fetched.error is not _E.none else sum(counts)
 
-    def _request(self, wanted: Mapping[TopicPartition, Leader]) -> FollowerFetch:
+    def _request(self, wanted: Mapping[TopicPartition, TopicLeader]) -> Fetch:
         topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
         for at, leader in wanted.items():
             # Sometimes less than a batch: the broker returns a whole one all the same.
-            most = 1 << (5 + (9 if self._by_name else self._random.below(10)))
+            most = 1 << (5 + (9 if self._version == BY_NAME else self._random.below(10)))
             of_topic = topics.setdefault((at.topic, leader.topic_id), [])
             of_topic.append(FetchPartition(at.partition, self.positions[at], most, leader.epoch))
-        return FollowerFetch(
-            replica_id=NO_REPLICA,
+        return Fetch(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
             topics=[FetchTopic(*topic, asked) for topic, asked in topics.items()],
-            by_name=self._by_name,
         )
 
     def _take(self, asked: Poll, fetched: FetchedPartition, began: float) -> int:
         """Record a fetched partition in the history and advance; returns as `_fetch` does."""
-        if fetched.error in _LOOK_AGAIN:
+        if fetched.error in STALE_LEADER:
             return -1
         if self.positions.get(asked.at) != asked.position:
             return 0  # reassigned since

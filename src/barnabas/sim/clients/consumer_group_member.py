@@ -4,8 +4,9 @@ import uuid
 from typing import Any, Final
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.metadata import fields
 from barnabas.sim.checkers.history import Hold, OperationOutcome, Owned
-from barnabas.sim.clients.client_connections import parts, topics
+from barnabas.sim.clients.client_connections import topics
 from barnabas.sim.clients.group_membership import Membership, MustJoin
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import duration
@@ -70,13 +71,13 @@ class SimConsumerMember(Membership):
         finally:
             self.forget()
 
-    async def _beat(self, epoch: int, **fields: object) -> Any:
+    async def _beat(self, epoch: int, **given: object) -> Any:
         return await self._ask(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             group_id=self.group,
             member_id=self._member_id,
             member_epoch=epoch,
-            **fields,
+            **given,
         )
 
     def _by_id(self, owned: Owned) -> tuple[Any, ...]:
@@ -84,7 +85,7 @@ class SimConsumerMember(Membership):
         for at in owned.partitions:
             found.setdefault(self._topic_ids[at], []).append(at.partition)
         return tuple(
-            parts(topic_id=topic_id, partitions=tuple(partitions))
+            fields(topic_id=topic_id, partitions=tuple(partitions))
             for topic_id, partitions in found.items()
         )
 

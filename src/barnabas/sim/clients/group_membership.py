@@ -10,6 +10,8 @@ from typing import Any, Final
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.metadata import fields
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import (
     NO_OFFSET,
     Commit,
@@ -19,7 +21,7 @@ from barnabas.sim.checkers.history import (
     Recall,
     Recalled,
 )
-from barnabas.sim.clients.client_connections import Address, Connections, parts
+from barnabas.sim.clients.client_connections import Connections
 from barnabas.wire.apis import ApiKey
 
 ANSWERS_WITHIN_S: Final = 8.0
@@ -74,12 +76,12 @@ class Membership:
         owned = self._owned().partitions if wanted is None else wanted
         operation = self._history.begin(self.connections.name, Recall(self.group, owned))
         topics = tuple(
-            parts(name=topic, partition_indexes=tuple(p for t, p in owned if t == topic))
+            fields(name=topic, partition_indexes=tuple(p for t, p in owned if t == topic))
             for topic in dict.fromkeys(at.topic for at in owned)
         )
         try:
             answer = await self._ask(
-                ApiKey.OFFSET_FETCH, groups=(parts(group_id=self.group, topics=topics),)
+                ApiKey.OFFSET_FETCH, groups=(fields(group_id=self.group, topics=topics),)
             )
             (found,) = answer.groups
             self._check(found.error_code)
@@ -105,10 +107,10 @@ class Membership:
         asked = Commit(self.group, owned.member, owned.generation, tuple(offsets.items()))
         operation = self._history.begin(self.connections.name, asked)
         topics = tuple(
-            parts(
+            fields(
                 name=topic,
                 partitions=tuple(
-                    parts(partition_index=at.partition, committed_offset=offset)
+                    fields(partition_index=at.partition, committed_offset=offset)
                     for at, offset in offsets.items()
                     if at.topic == topic
                 ),
@@ -146,10 +148,10 @@ class Membership:
             raise MustJoin("not a member")
         return self.owned
 
-    async def _ask(self, key: ApiKey, **fields: object) -> Any:
+    async def _ask(self, key: ApiKey, **given: object) -> Any:
         try:
             address = await self._find()
-            return await self.connections.ask_at(address, key, parts(**fields), ANSWERS_WITHIN_S)
+            return await self.connections.ask_at(address, key, fields(**given), ANSWERS_WITHIN_S)
         except PeerGone as gone:
             self.owned = self._coordinator = None
             raise MustJoin(str(gone)) from gone

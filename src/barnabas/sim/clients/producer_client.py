@@ -8,14 +8,19 @@ producer accepts any first sequence, so the first batch of an epoch is sent alon
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.client.requests import write_request
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.frames import MalformedResponse
+from barnabas.client.produce import Produce, read_produce_response, write_produce_request
+from barnabas.client.retries import Address
+from barnabas.client.security import Frame
+from barnabas.client.versions import NEWEST
 from barnabas.sim.checkers.history import (
     NO_OFFSET,
     ClientOperation,
@@ -26,22 +31,17 @@ from barnabas.sim.checkers.history import (
     key_of,
     payload,
 )
-from barnabas.sim.clients.client_connections import (
-    REQUEST_S,
-    Address,
-    ClientPeer,
-    Connections,
-    parts,
-)
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.sim.clients.client_connections import REQUEST_S, Connections
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.records.records import Record, build_batch
-from barnabas.wire.schema import Message, duration
+from barnabas.wire.schema import duration
 
 MOST_IN_FLIGHT: Final = 5  # the number of batches that a broker recognizes as duplicates
 DELIVERY_S: Final = 10.0
 PRODUCE_TIMEOUT_MS: Final = 3_000
 EPOCH_MS: Final = 1_790_000_000_000  # start of time, for the records' timestamps
 _E = ErrorCode
+_VERSION: Final = NEWEST[ApiKey.PRODUCE]
 
 # Errors after which the batch was not appended.
 NOT_APPENDED: Final = (
@@ -71,7 +71,7 @@ HOPELESS: Final = (
 class _InFlight:
     operation: ClientOperation
     send: Send
-    message: Message
+    produce: Produce
     may_be_there: bool = False  # an attempt ended without a rejection
     is_hopeless: bool = False  # the last error is not retriable
     why: str = ""
@@ -127,7 +127,7 @@ class Producer:
         values = tuple(self._history.new_value() for _ in range(count))
         send = Send(at, values, self._acks, self._producer_id, self._producer_epoch, sequence)
         operation = self._history.begin(self.connections.name, send)
-        return _InFlight(operation, send, _message(send, EPOCH_MS + round(operation.began * 1000)))
+        return _InFlight(operation, send, _produce(send, EPOCH_MS + round(operation.began * 1000)))
 
     # -- with answers --------------------------------------------------------
 
@@ -157,33 +157,31 @@ class Producer:
     async def _attempt(self, at: TopicPartition, batches: Sequence[_InFlight]) -> None:
         """Send each batch once, pipelined."""
         try:
-            peer = await self._leader(at)
+            connection = await self._leader(at)
         except PeerGone as gone:
             for each in batches:
                 each.why = str(gone)
             return
-        await asyncio.gather(*(self._send_one(peer, each) for each in batches))
+        await asyncio.gather(*(self._send_one(connection, each) for each in batches))
 
-    async def _leader(self, at: TopicPartition) -> ClientPeer:
+    async def _leader(self, at: TopicPartition) -> AsyncConnection:
         if self.connections.leader(at) is None:
             await self.connections.refresh()
         leader = self.connections.leader(at)
         if leader is None:
             raise PeerGone(f"nobody is known to lead {at}")
-        return await self.connections.peer(self.connections.address(leader.broker))
+        return await self.connections.to(leader.broker)
 
-    async def _send_one(self, peer: ClientPeer, each: _InFlight) -> None:
-        version = APIS[ApiKey.PRODUCE].highest
+    async def _send_one(self, connection: AsyncConnection, each: _InFlight) -> None:
         try:
-            answer = await peer.request(ApiKey.PRODUCE, version, each.message, REQUEST_S)
-        except PeerGone as gone:
+            response = await connection.exchange(self._frame(each.produce), REQUEST_S)
+            produced = read_produce_response(_VERSION, response)
+        except (PeerGone, MalformedResponse) as gone:
             each.may_be_there, each.why = True, str(gone)
             return
-        (topic,) = answer.responses
-        (partition,) = topic.partition_responses
-        error, each.why = partition.error_code, partition.error_code.name
+        error, each.why = produced.error, produced.error.name
         if error is _E.none:
-            self._history.end(each.operation, OperationOutcome.OK, Sent(partition.base_offset))
+            self._history.end(each.operation, OperationOutcome.OK, Sent(produced.base_offset))
         elif error is _E.duplicate_sequence_number:
             self._history.end(each.operation, OperationOutcome.OK, Sent(NO_OFFSET))
         else:
@@ -194,15 +192,19 @@ class Producer:
 
     async def _tell(self, at: TopicPartition, batches: Sequence[_InFlight]) -> bool:
         try:
-            peer = await self._leader(at)
+            connection = await self._leader(at)
             for each in batches:
-                peer.tell(_frame(self.connections.name, each.message))
+                connection.send_unanswered(self._frame(each.produce))
                 each.may_be_there = True
         except PeerGone as gone:
             batches[-1].why = str(gone)
             await self.connections.refresh()
             return False
         return True
+
+    def _frame(self, produce: Produce) -> Frame:
+        name = self.connections.name
+        return lambda number: write_produce_request(_VERSION, number, name, produce)
 
     # -- the producer id -----------------------------------------------------
 
@@ -228,7 +230,7 @@ class Producer:
             self._producer_id = -1
 
 
-def _message(send: Send, now_ms: int) -> Message:
+def _produce(send: Send, now_ms: int) -> Produce:
     records = [
         Record(n, now_ms, key_of(value), payload(value)) for n, value in enumerate(send.values)
     ]
@@ -238,15 +240,4 @@ def _message(send: Send, now_ms: int) -> Message:
         producer_epoch=send.producer_epoch,
         base_sequence=send.sequence,
     )
-    data = parts(index=send.at.partition, records=bytes(batch))
-    return parts(
-        transactional_id=None,
-        acks=send.acks,
-        timeout=duration(PRODUCE_TIMEOUT_MS),
-        topic_data=(parts(name=send.at.topic, partition_data=(data,)),),
-    )
-
-
-def _frame(client_id: str, message: Message) -> Callable[[int], bytes]:
-    version = APIS[ApiKey.PRODUCE].highest
-    return lambda number: write_request(ApiKey.PRODUCE, version, number, client_id, message)
+    return Produce(send.at.topic, send.at.partition, batch, send.acks, PRODUCE_TIMEOUT_MS)

@@ -5,6 +5,7 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import (
     COMPACTED,
     FADING,
@@ -13,7 +14,7 @@ from barnabas.sim.checkers.history import (
     OperationOutcome,
 )
 from barnabas.sim.clients.admin_client import Admin
-from barnabas.sim.clients.client_connections import Address, partitions
+from barnabas.sim.clients.client_connections import partitions
 from barnabas.sim.workloads.workloads import Workload
 
 REPLICATION_FACTOR: Final = 3

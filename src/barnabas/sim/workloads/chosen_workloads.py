@@ -5,8 +5,8 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import FADING, OperationHistory
-from barnabas.sim.clients.client_connections import Address
 from barnabas.sim.clients.consumer_group_member import SimConsumerMember
 from barnabas.sim.workloads.admin_workload import AdminWorkload
 from barnabas.sim.workloads.group_workload import GroupWorkload

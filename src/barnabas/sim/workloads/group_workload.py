@@ -5,9 +5,9 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import OperationHistory
 from barnabas.sim.clients.classic_group_member import SimClassicMember
-from barnabas.sim.clients.client_connections import Address
 from barnabas.sim.clients.consumer_client import Consumer
 from barnabas.sim.clients.consumer_group_member import SimConsumerMember
 from barnabas.sim.clients.group_membership import MustJoin

@@ -8,8 +8,9 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.client.retries import Address
 from barnabas.sim.checkers.history import OperationHistory
-from barnabas.sim.clients.client_connections import Address, partitions
+from barnabas.sim.clients.client_connections import partitions
 from barnabas.sim.clients.consumer_client import Consumer
 from barnabas.sim.clients.producer_client import MOST_IN_FLIGHT, Producer
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from barnabas.client.metadata import TopicInfo
 from barnabas.spark.exactly_once.exactly_once_log import Decided, History, Published, Share, Staged
 from barnabas.spark.exactly_once.exactly_once_staging import Staging
 from barnabas.spark.sink.batch_sender import ProducerId, Sender, next_sequence, numbered
@@ -17,7 +18,7 @@ from barnabas.spark.sink.sink_cluster import new_producer_id
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.partition_fetcher import PartitionFetcher
 from barnabas.spark.source.source_options import EARLIEST, LATEST, SourceOptions, TopicPartition
-from barnabas.spark.spark_cluster import Cluster, Topic
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import SparkFailure
 from barnabas.wire.records.batch import LOG_OVERHEAD, BatchHeader, stamp
 
@@ -58,7 +59,7 @@ def publish(decided: Decided, staging: Staging, options: SourceOptions, there: C
 
 
 def _staged(
-    task: Staged, staging: Staging, topic: Topic
+    task: Staged, staging: Staging, topic: TopicInfo
 ) -> Iterator[tuple[TopicPartition, bytearray, int]]:
     """The task's batches in order, each with its partition and its number of records."""
     targets = iter(task.targets)
@@ -74,7 +75,7 @@ def already_there(decided: Decided, options: SourceOptions) -> Counts:
     """How many records of the micro-batch each partition has. Raises SparkFailure."""
     lenient = replace(options, fail_on_data_loss=False)
     partitions = [share.partition for share in decided.shares]
-    with Cluster(options) as cluster:
+    with SparkCluster(options) as cluster:
         ends = cluster.offsets(dict.fromkeys(partitions, LATEST))
         topics = cluster.topics({each.topic for each in partitions})
     found = {}
@@ -85,7 +86,7 @@ def already_there(decided: Decided, options: SourceOptions) -> Counts:
             topic.topic_id,
             share.start_offset,
             ends[share.partition].offset,
-            topic.leaders.get(share.partition.partition),
+            topic.leader(share.partition.partition),
         )
         with PartitionFetcher(wanted, lenient) as fetcher:
             headers = (header for batches in fetcher for header, _ in batches)
@@ -113,7 +114,7 @@ def renewed(decided: Decided, refused: TopicPartition, options: SourceOptions) -
     read: of that nothing is published again.
     """
     share = decided.share_of(refused)
-    with Cluster(options) as cluster:
+    with SparkCluster(options) as cluster:
         start = cluster.offsets({refused: EARLIEST})[refused].offset
         end = cluster.offsets({refused: LATEST})[refused].offset
     if start > share.start_offset:

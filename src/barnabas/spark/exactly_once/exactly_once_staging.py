@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from barnabas.base.clock import Clock
+from barnabas.client.metadata import TopicInfo
+from barnabas.client.retries import RetriableError, Steps
 from barnabas.spark.exactly_once.exactly_once_log import Entry, History, decode, encode
 from barnabas.spark.side_topics import SINK_PREFIX
 from barnabas.spark.sink.batch_sender import Sender
-from barnabas.spark.sink.sink_cluster import create_topic, delete_records, delete_topic, until
+from barnabas.spark.sink.sink_cluster import create_topic, delete_records, delete_topic
 from barnabas.spark.source.aborted_batches import Batches
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.partition_fetcher import PartitionFetcher
 from barnabas.spark.source.source_options import EARLIEST, LATEST, SourceOptions, TopicPartition
-from barnabas.spark.spark_cluster import Cluster, Topic
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.wire.records.records import Record, build_batch, read_records
 
 DECISIONS: Final = 0
@@ -51,32 +53,39 @@ class Staging:
         if self.found() is not None:
             delete_topic(self._options, self.topic)
 
-    def trim(self, topic: Topic, before: Mapping[int, int]) -> None:
+    def trim(self, topic: TopicInfo, before: Mapping[int, int]) -> None:
         """Delete what comes before these offsets; if that fails now, the next batch does it."""
         delete_records(self._options, topic, before)
 
-    def found(self) -> Topic | None:
-        with Cluster(self._options) as cluster:
+    def found(self) -> TopicInfo | None:
+        with SparkCluster(self._options) as cluster:
             return cluster.topics((self.topic,)).get(self.topic)
 
-    def awaited(self) -> Topic:
-        """The topic that tasks have written to; a broker may hear of it later than they did.
+    def awaited(self) -> TopicInfo:
+        """The topic that tasks have written to; a broker may learn of it later than they did.
 
-        Raises  SparkFailure, if it is not there
+        Raises  SparkFailure, if it does not exist
         """
-        return until(
-            self._options,
-            self.found,
-            f"topic {self.topic} is gone, and with it what tasks wrote; it must not be deleted"
-            " while its query may go on",
-        )
+        with SparkCluster(self._options) as cluster:
+
+            def attempt() -> Steps[TopicInfo]:
+                found = yield from cluster.existing((self.topic,))
+                if self.topic not in found:
+                    raise RetriableError("")
+                return found[self.topic]
+
+            return cluster.until_settled(
+                attempt,
+                f"topic {self.topic} is gone, and with it what tasks wrote; it must not be deleted"
+                " while its query may go on",
+            )
 
     # -- what is in it -------------------------------------------------------
 
-    def history(self, topic: Topic) -> tuple[History, int]:
+    def history(self, topic: TopicInfo) -> tuple[History, int]:
         """What was decided so far, and the offset before which nothing is needed to know it."""
         partition = TopicPartition(self.topic, DECISIONS)
-        with Cluster(self._options) as cluster:
+        with SparkCluster(self._options) as cluster:
             start = cluster.offsets({partition: EARLIEST})[partition].offset
             end = cluster.offsets({partition: LATEST})[partition].offset
         history, needed_from = History(), start
@@ -95,14 +104,14 @@ class Staging:
             sender.send(TopicPartition(self.topic, DECISIONS), build_batch([record]))
             sender.flush()
 
-    def read(self, topic: Topic, partition: int, start: int, end: int) -> Iterator[Batches]:
+    def read(self, topic: TopicInfo, partition: int, start: int, end: int) -> Iterator[Batches]:
         """The batches in these offsets. Raises SparkFailure, if they are not there."""
         wanted = OffsetRange(
             TopicPartition(self.topic, partition),
             topic.topic_id,
             start,
             end,
-            topic.leaders.get(partition),
+            topic.leader(partition),
         )
         with PartitionFetcher(wanted, self._options) as fetcher:
             yield from fetcher

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.taskcontext import TaskContext
 
 from barnabas.base.clock import Clock, SystemClock
+from barnabas.client.metadata import TopicInfo
 from barnabas.spark.exactly_once.exactly_once_log import Decided, History, Share, Staged
 from barnabas.spark.exactly_once.exactly_once_publish import (
     already_there,
@@ -33,7 +34,7 @@ from barnabas.spark.sink.sink_cluster import new_producer_id, partition_count
 from barnabas.spark.sink.sink_options import SinkOptions
 from barnabas.spark.sink.sink_rows import ArrowBatch, Columns
 from barnabas.spark.source.source_options import LATEST, SourceOptions, TopicPartition
-from barnabas.spark.spark_cluster import Cluster, Topic
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import SparkFailure, told_plainly
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -172,7 +173,7 @@ def decide(
             tasks.append(each.staged)
             for target, count in zip(each.staged.targets, each.record_counts, strict=True):
                 counts[target] += count
-    with Cluster(options) as cluster:
+    with SparkCluster(options) as cluster:
         ends = cluster.offsets(dict.fromkeys(counts, LATEST))
     shares = tuple(
         Share(
@@ -189,7 +190,7 @@ def decide(
 
 def _finish(
     staging: Staging,
-    topic: Topic,
+    topic: TopicInfo,
     options: SourceOptions,
     clock: Clock,
     mine: Decided | None = None,

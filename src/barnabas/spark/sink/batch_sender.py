@@ -15,11 +15,17 @@ from typing import Final, NamedTuple, Self
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.spark.blocking_connection import Connection, connect
-from barnabas.spark.sink.batch_produce import Malformed, read_produced, write_produce
+from barnabas.client.blocking_connection import BlockingConnection
+from barnabas.client.frames import MalformedResponse
+from barnabas.client.metadata import TopicInfo
+from barnabas.client.produce import Produce, read_produce_response, write_produce_request
+from barnabas.client.retries import PRODUCE_AGAIN, Address, RetriableError, error_words
+from barnabas.client.versions import PORTABLE
+from barnabas.spark.broker_connection import connect, security_of
 from barnabas.spark.source.source_options import SourceOptions, TopicPartition
-from barnabas.spark.spark_cluster import Cluster, Topic, Unsettled
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import SparkFailure
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.records.batch import set_crc
 
 MOST_IN_FLIGHT: Final = 5
@@ -30,33 +36,16 @@ _PRODUCER_AT: Final = 43
 _PRODUCER = Struct(">qhi")
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
-# What passes: elections, brokers that start, replicas that catch up.
-_SOON: Final = frozenset(
-    int(code)
-    for code in (
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.leader_not_available,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.request_timed_out,
-        ErrorCode.network_exception,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.kafka_storage_error,
-    )
-)
-_DUPLICATE: Final = int(ErrorCode.duplicate_sequence_number)
-_OUT_OF_SEQUENCE: Final = int(ErrorCode.out_of_order_sequence_number)
+_VERSION: Final = PORTABLE[ApiKey.PRODUCE]
 _WHY: Final = {
-    int(ErrorCode.message_too_large): "a record is larger than the topic's max.message.bytes",
-    int(ErrorCode.record_list_too_large): "a batch is larger than the topic's segment.bytes",
-    int(ErrorCode.topic_authorization_failed): "writing to it is not allowed",
-    int(ErrorCode.out_of_order_sequence_number): (
+    ErrorCode.message_too_large: "a record is larger than the topic's max.message.bytes",
+    ErrorCode.record_list_too_large: "a batch is larger than the topic's segment.bytes",
+    ErrorCode.topic_authorization_failed: "writing to it is not allowed",
+    ErrorCode.out_of_order_sequence_number: (
         "it lacks what was written before, since it was truncated, or another process writes the"
         " same; see that one driver alone runs the query [OUT_OF_ORDER_SEQUENCE_NUMBER]"
     ),
-    int(ErrorCode.invalid_record): "it is compacted, and a record has no key",
+    ErrorCode.invalid_record: "it is compacted, and a record has no key",
 }
 
 OnAppended = Callable[[int], None]
@@ -109,9 +98,10 @@ class Sender:
         self._acks = acks
         self._timeout_ms = options.property_number("request.timeout.ms", _REQUEST_TIMEOUT_MS)
         self._patience_ns = options.property_number("delivery.timeout.ms", 120_000) * _NS_PER_MS
-        self._topics: dict[str, Topic] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._waiting: dict[tuple[str, int], deque[_Waiting]] = {}
+        self._security = security_of(options)
+        self._topics: dict[str, TopicInfo] = {}
+        self._connections: dict[Address, BlockingConnection] = {}
+        self._waiting: dict[Address, deque[_Waiting]] = {}
         self._last_progress = machine_stopwatch()
 
     def __enter__(self) -> Self:
@@ -142,7 +132,7 @@ class Sender:
                 self._receive(address)
             queue.append(waiting)
             self._transmit(address, waiting)
-        except (PeerGone, Unsettled, Malformed) as failure:
+        except (PeerGone, RetriableError, MalformedResponse) as failure:
             held = self._held()
             self._send_again(held or [waiting], str(failure))
             if held and waiting not in held:
@@ -156,7 +146,7 @@ class Sender:
                 for address, queue in self._waiting.items():
                     while queue:
                         self._receive(address)
-            except (PeerGone, Unsettled, Malformed) as failure:
+            except (PeerGone, RetriableError, MalformedResponse) as failure:
                 self._send_again(self._held(), str(failure))
 
     def _held(self) -> list[_Waiting]:
@@ -165,36 +155,40 @@ class Sender:
 
     # -- one attempt ---------------------------------------------------------
 
-    def _address(self, partition: TopicPartition) -> tuple[str, int]:
+    def _address(self, partition: TopicPartition) -> Address:
         topic = self._topics.get(partition.topic)
         if topic is None:
-            with Cluster(self._options) as cluster:
+            with SparkCluster(self._options) as cluster:
                 topic = cluster.topics((partition.topic,)).get(partition.topic)
             if topic is None:
-                raise Unsettled(f"there is no topic {partition.topic}")
+                raise RetriableError(f"there is no topic {partition.topic}")
             self._topics[partition.topic] = topic
-        leader = topic.leaders.get(partition.partition)
+        leader = topic.leader(partition.partition)
         if leader is None:
-            raise Unsettled("nobody leads it; brokers that hold it are down")
-        return leader.host, leader.port
+            raise RetriableError("nobody leads it; brokers that hold it are down")
+        return leader.address
 
-    def _transmit(self, address: tuple[str, int], waiting: _Waiting) -> None:
+    def _transmit(self, address: Address, waiting: _Waiting) -> None:
         connection = self._connections.get(address)
         if connection is None:
-            connection = self._connections[address] = connect(*address, self._options)
+            connection = self._connections[address] = connect(
+                *address, self._options, self._security
+            )
         (topic, number), batch, _ = waiting
-        connection.send(write_produce(topic, number, batch, self._acks, self._timeout_ms))
+        produce = Produce(topic, number, batch, self._acks, self._timeout_ms)
+        client_id = connection.client_id
+        connection.send(lambda each: write_produce_request(_VERSION, each, client_id, produce))
 
-    def _receive(self, address: tuple[str, int]) -> None:
-        """Take the next answer of this broker, which is to the batch sent longest ago."""
-        produced = read_produced(self._connections[address].receive())
+    def _receive(self, address: Address) -> None:
+        """Receive the next response of this broker, to the batch sent longest ago."""
+        produced = read_produce_response(_VERSION, self._connections[address].receive())
         waiting = self._waiting[address][0]
-        if produced.error in _SOON:
-            raise Unsettled(ErrorCode(produced.error).name.replace("_", " "))
-        if produced.error not in (0, _DUPLICATE):
-            why = _WHY.get(produced.error) or _name(produced.error)
+        if produced.error in PRODUCE_AGAIN:
+            raise RetriableError(produced.error.name.replace("_", " "))
+        if produced.error not in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+            why = _WHY.get(produced.error) or error_words(produced.error)
             told = f"records could not be written to {waiting.partition}: {why}"
-            if produced.error == _OUT_OF_SEQUENCE:
+            if produced.error is ErrorCode.out_of_order_sequence_number:
                 raise OutOfSequence(waiting.partition, told)
             raise WriteFailed(told)
         self._waiting[address].popleft()
@@ -220,7 +214,7 @@ class Sender:
                     self._waiting.setdefault(address, deque()).append(waiting)
                     self._transmit(address, waiting)
                 return
-            except (PeerGone, Unsettled) as failure:
+            except (PeerGone, RetriableError) as failure:
                 why = str(failure)
 
     def _disconnect(self) -> None:
@@ -229,7 +223,3 @@ class Sender:
         self._connections.clear()
         self._waiting.clear()
         self._topics.clear()
-
-
-def _name(code: int) -> str:
-    return f"{ErrorCode(code).name.replace('_', ' ')} [{ErrorCode(code).name.upper()}]"

@@ -1,12 +1,14 @@
 """Which batches belong to aborted transactions, for `kafka.isolation.level=read_committed`."""
 
+from collections.abc import Sequence
+
 from barnabas.wire.records.batch import BatchHeader
 from barnabas.wire.records.records import ControlType, read_marker
 
 Batches = list[tuple[BatchHeader, memoryview]]
 
 
-def committed(batches: Batches, aborted: list[tuple[int, int]]) -> Batches:
+def committed(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Batches:
     """Those of `batches` that a reader of committed records sees; no control batches.
 
     A broker tells with the records which producers began, at which offset, a transaction that was

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 
+from barnabas.client.metadata import TopicInfo
 from barnabas.spark.source.source_options import EARLIEST, SourceOptions, TopicPartition
 from barnabas.spark.source.stream_offset import UNKNOWN_EPOCH, Position, Positions
-from barnabas.spark.spark_cluster import Cluster, Topic
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import DataLoss, SparkFailure
 
 _GO_ON = "to go on with what is there now, set failOnDataLoss to false"
 
 
 def still_valid(
-    cluster: Cluster,
-    topics: Mapping[str, Topic],
+    cluster: SparkCluster,
+    topics: Mapping[str, TopicInfo],
     positions: Positions,
     options: SourceOptions,
     seen: Positions,
@@ -42,12 +43,12 @@ def still_valid(
 
 
 def _of_topics_read(
-    topics: Mapping[str, Topic], positions: Positions, options: SourceOptions
+    topics: Mapping[str, TopicInfo], positions: Positions, options: SourceOptions
 ) -> Positions:
     present = {}
     for each, position in positions.items():
         topic = topics.get(each.topic)
-        if topic is not None and each.partition in topic.leaders:
+        if topic is not None and each.partition in topic.partitions:
             present[each] = position
         elif topic is None and options.subscribe_pattern is None and options.fail_on_data_loss:
             reads = ", ".join(topics)
@@ -60,13 +61,13 @@ def _of_topics_read(
     return present
 
 
-def _is_another(topic: Topic, position: Position) -> bool:
+def _is_another(topic: TopicInfo, position: Position) -> bool:
     return position.topic_id is not None and position.topic_id != topic.topic_id
 
 
 def _cut(
-    cluster: Cluster,
-    topics: Mapping[str, Topic],
+    cluster: SparkCluster,
+    topics: Mapping[str, TopicInfo],
     positions: Positions,
     options: SourceOptions,
     seen: Positions,
@@ -74,7 +75,7 @@ def _cut(
     """New positions for logs that were truncated; only a new leader can have done that."""
     led_anew = {}
     for each, position in positions.items():
-        leader = topics[each.topic].leaders[each.partition]
+        leader = topics[each.topic].leader(each.partition)
         newest = max(
             UNKNOWN_EPOCH if leader is None else leader.epoch,
             seen[each].epoch if each in seen else UNKNOWN_EPOCH,

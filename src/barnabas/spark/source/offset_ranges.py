@@ -3,19 +3,11 @@
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
+from barnabas.client.metadata import Leader
 from barnabas.spark.source.source_options import TopicPartition
-
-
-class Leader(NamedTuple):
-    """Who leads a partition, and in which epoch."""
-
-    host: str
-    port: int
-    epoch: int
 
 
 @dataclass(frozen=True)

@@ -14,34 +14,26 @@ from typing import Final, Self
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.errors import BrokerError, ErrorCode, PeerGone
-from barnabas.spark.blocking_connection import Connection, api_timeout_s, connect
+from barnabas.client.blocking_connection import BlockingConnection
+from barnabas.client.fetch import Fetch, FetchedPartition, read_fetch_response, write_fetch_request
+from barnabas.client.frames import MalformedResponse
+from barnabas.client.retries import STALE_LEADER, RetriableError
+from barnabas.client.versions import PORTABLE
+from barnabas.spark.broker_connection import api_timeout_s, connect, security_of
 from barnabas.spark.source.aborted_batches import Batches, committed
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.source_options import EARLIEST, LATEST, SourceOptions
-from barnabas.spark.source.topic_id_fetch import Fetched, Limits, Malformed, read_fetch, write_fetch
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import DataLoss, SparkFailure
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
 from barnabas.wire.records.batch import BatchHeader, headers
 
 _FETCH_BYTES: Final = 4 * 1024 * 1024
+_MAX_WAIT_MS: Final = 500
 _PAUSE_S: Final = 0.1
 _NS_PER_S: Final = 1e9
-
-# What a broker answers that does not lead the partition, or not yet, or not any more.
-_MOVED: Final = frozenset(
-    {
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.inconsistent_topic_id,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.replica_not_available,
-        ErrorCode.offset_not_available,
-    }
-)
-_MOVED_CODES: Final = frozenset(int(code) for code in _MOVED)
-_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
+_VERSION: Final = PORTABLE[ApiKey.FETCH]
 
 
 class PartitionFetcher:
@@ -53,12 +45,10 @@ class PartitionFetcher:
         # Where the log begins, if that is after the range's own start; a batch may begin before.
         self.start = self._position = wanted.start
         self._leader = wanted.leader
-        self._connection: Connection | None = None
+        self._security = security_of(options)
+        self._connection: BlockingConnection | None = None
         self._asked = False
-        self._limits = Limits(
-            max_bytes=options.property_number("max.partition.fetch.bytes", _FETCH_BYTES),
-            read_committed=options.read_committed,
-        )
+        self._max_bytes = options.property_number("max.partition.fetch.bytes", _FETCH_BYTES)
         self._last_progress = machine_stopwatch()
 
     def __enter__(self) -> Self:
@@ -74,17 +64,17 @@ class PartitionFetcher:
         while self._position < self._wanted.end:
             try:
                 fetched = self._fetch()
-            except (PeerGone, Malformed) as failure:
+            except (PeerGone, MalformedResponse) as failure:
                 self._look_again(str(failure))
                 continue
-            if fetched.error == _OUT_OF_RANGE:
+            if fetched.error is ErrorCode.offset_out_of_range:
                 self._skip_what_is_gone()
-            elif fetched.error in _MOVED_CODES:
-                self._look_again(_name(fetched.error))
-            elif fetched.error:
+            elif fetched.error in STALE_LEADER:
+                self._look_again(fetched.error.name.upper())
+            elif fetched.error is not ErrorCode.none:
                 raise SparkFailure(
                     f"partition {self._wanted.partition} cannot be read: the broker at"
-                    f" {self._broker} answers {_name(fetched.error)}"
+                    f" {self._broker} answers {fetched.error.name.upper()}"
                 )
             elif batches := self._take(fetched):
                 yield batches
@@ -93,32 +83,42 @@ class PartitionFetcher:
 
     # -- asking --------------------------------------------------------------
 
-    def _fetch(self) -> Fetched:
+    def _fetch(self) -> FetchedPartition:
         if self._connection is None:
             if self._leader is None:
                 raise PeerGone("nobody leads it")
-            self._connection = connect(self._leader.host, self._leader.port, self._options)
+            self._connection = connect(
+                self._leader.host, self._leader.port, self._options, self._security
+            )
         if not self._asked:
             self._ask()
         self._asked = False
-        return read_fetch(self._connection.receive())
+        response = read_fetch_response(_VERSION, self._connection.receive())
+        if not response.partitions:
+            return _refused(response.error)
+        return response.partitions[0]
 
     def _ask(self) -> None:
         assert self._connection is not None
         assert self._leader is not None
-        wanted = self._wanted
+        client_id, fetch = self._connection.client_id, self._request(self._leader.epoch)
         self._connection.send(
-            write_fetch(
-                wanted.topic_id,
-                wanted.partition.partition,
-                self._position,
-                self._leader.epoch,
-                self._limits,
-            )
+            lambda number: write_fetch_request(_VERSION, number, client_id, fetch)
         )
         self._asked = True
 
-    def _take(self, fetched: Fetched) -> Batches:
+    def _request(self, leader_epoch: int) -> Fetch:
+        number = self._wanted.partition.partition
+        partition = FetchPartition(number, self._position, self._max_bytes, leader_epoch)
+        return Fetch(
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            topics=[FetchTopic(None, self._wanted.topic_id, [partition])],
+            read_committed=self._options.read_committed,
+        )
+
+    def _take(self, fetched: FetchedPartition) -> Batches:
         """What of the answer is to be decoded; the request after it is already sent."""
         whole = self._whole_batches(fetched.records)
         if not whole:
@@ -134,7 +134,7 @@ class PartitionFetcher:
             for position, header in whole
             if header.base_offset < self._wanted.end
         ]
-        if self._limits.read_committed:
+        if self._options.read_committed:
             return committed(batches, fetched.aborted)
         return [each for each in batches if not each[0].is_control]
 
@@ -151,21 +151,16 @@ class PartitionFetcher:
 
     def _look_again(self, why: str) -> None:
         """Find out who leads now. Raises SparkFailure, if nothing came for too long."""
-        from barnabas.spark.spark_cluster import (  # is not needed where all goes well
-            Cluster,
-            Unsettled,
-        )
-
         self._disconnect()
         self._pause_unless_late(why)
         try:
-            with Cluster(self._options) as cluster:
+            with SparkCluster(self._options) as cluster:
                 self._leader = cluster.leader(self._wanted.partition, self._wanted.topic_id)
-        except (PeerGone, Unsettled):
+        except (PeerGone, RetriableError):
             self._leader = None
 
-    def _wait_for_more(self, fetched: Fetched) -> None:
-        end = fetched.last_stable_offset if self._limits.read_committed else fetched.high_watermark
+    def _wait_for_more(self, fetched: FetchedPartition) -> None:
+        end = fetched.last_stable_offset if self._options.read_committed else fetched.high_watermark
         if self._late():
             self._lose(
                 f"it ends at offset {end}, though offsets to {self._wanted.end} were there before"
@@ -173,10 +168,8 @@ class PartitionFetcher:
             self._position = self._wanted.end
 
     def _skip_what_is_gone(self) -> None:
-        from barnabas.spark.spark_cluster import Cluster
-
         partition = self._wanted.partition
-        with Cluster(self._options) as cluster:
+        with SparkCluster(self._options) as cluster:
             earliest = cluster.offsets({partition: EARLIEST})[partition].offset
             latest = cluster.offsets({partition: LATEST})[partition].offset
         if earliest <= self._position <= latest:  # it came back meanwhile
@@ -220,6 +213,7 @@ class PartitionFetcher:
         self._asked = False
 
 
-def _name(code: int) -> str:
-    """Kafka's name of an error, if it is one that is known here."""
-    return next((each.name.upper() for each in ErrorCode if each.value == code), f"error {code}")
+def _refused(error: ErrorCode) -> FetchedPartition:
+    """The response for the partition, where a broker refused the request as a whole."""
+    code = ErrorCode.unknown_server_error if error is ErrorCode.none else error
+    return FetchedPartition("", -1, code, -1, -1, -1, None, None, memoryview(b""))

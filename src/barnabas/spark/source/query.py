@@ -5,6 +5,7 @@ from typing import Any, Final
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from barnabas.base.clock import Stopwatch, machine_stopwatch
+from barnabas.client.metadata import TopicInfo
 from barnabas.spark.source.admission import available, limited
 from barnabas.spark.source.log_identity import begins_late, has_lost, still_valid
 from barnabas.spark.source.offset_ranges import OffsetRange, divide
@@ -18,8 +19,7 @@ from barnabas.spark.source.source_options import (
     TopicPartition,
 )
 from barnabas.spark.source.stream_offset import Position, Positions, from_json, to_json
-from barnabas.spark.source.telling import Ear
-from barnabas.spark.spark_cluster import Cluster, Topic
+from barnabas.spark.spark_cluster import SparkCluster
 
 _TOPICS_AGE_NS: Final = 1_000_000_000  # how long a new topic or partition may go unnoticed
 _NS_PER_MS: Final = 1_000_000
@@ -33,16 +33,15 @@ class Query:
     def __init__(self, options: SourceOptions, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self._options = options
         self._stopwatch = stopwatch
-        self._cluster = Cluster(options)
+        self._cluster = SparkCluster(options)
         self._progress = Progress(options.group_id)
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicInfo] = {}
         self._topics_until_ns: int | None = None
         self._latest: Positions | None = None
         self._end: Positions | None = None
         self._last_batch_ns: int | None = None
 
     def close(self) -> None:
-        self._progress.close()
         self._cluster.close()
 
     def initial(self) -> dict[str, Any]:
@@ -75,8 +74,8 @@ class Query:
 
     def ranges(
         self, start: dict[str, Any], end: dict[str, Any]
-    ) -> tuple[list[OffsetRange], Ear | None]:
-        """What the tasks of one batch read, and where one of them tells the query's name.
+    ) -> tuple[list[OffsetRange], str | None]:
+        """What the tasks of one batch read, and the group in which one hands over the query's name.
 
         Raises  DataLoss, if the log is not the one that `start` and `end` were taken of
         """
@@ -93,14 +92,14 @@ class Query:
                 topics[each.topic].topic_id,
                 begun[each].offset,
                 position.offset,
-                topics[each.topic].leaders[each.partition],
+                topics[each.topic].leader(each.partition),
             )
             for each, position in sorted(ended.items())
         ]
         divided = divide(
             ranges, self._options.min_partitions, self._options.max_records_per_partition
         )
-        return divided, self._progress.ear(self._cluster) if divided else None
+        return divided, self._progress.token_group() if divided else None
 
     def done(self, end: dict[str, Any]) -> None:
         """All before `end` is processed."""
@@ -108,7 +107,7 @@ class Query:
 
     # -- what there is -------------------------------------------------------
 
-    def _current_topics(self) -> dict[str, Topic]:
+    def _current_topics(self) -> dict[str, TopicInfo]:
         now = self._stopwatch()
         if self._topics_until_ns is None or now > self._topics_until_ns:
             self._topics = find_topics(self._cluster, self._options)

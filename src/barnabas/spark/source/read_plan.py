@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from barnabas.client.metadata import TopicInfo
 from barnabas.spark.side_topics import is_side_topic
 from barnabas.spark.source.filters import Selection
 from barnabas.spark.source.offset_ranges import OffsetRange, divide
@@ -14,14 +15,14 @@ from barnabas.spark.source.source_options import (
     SourceOptions,
     TopicPartition,
 )
-from barnabas.spark.spark_cluster import Cluster, EpochOffset, Topic
+from barnabas.spark.spark_cluster import EpochOffset, SparkCluster
 from barnabas.spark.user_errors import SparkFailure, WrongOption
 
 Offsets = dict[TopicPartition, EpochOffset]
 UNKNOWN_EPOCH = -1
 
 
-def find_topics(cluster: Cluster, options: SourceOptions) -> dict[str, Topic]:
+def find_topics(cluster: SparkCluster, options: SourceOptions) -> dict[str, TopicInfo]:
     """The topics that the options name, as they are now.
 
     Raises  SparkFailure, if one that is named by its name is not there
@@ -43,25 +44,28 @@ def find_topics(cluster: Cluster, options: SourceOptions) -> dict[str, Topic]:
                 " correct the option subscribe or assign"
             )
     for each in assigned:
-        if each.partition not in topics[each.topic].leaders:
-            count = len(topics[each.topic].leaders)
+        if each.partition not in topics[each.topic].partitions:
+            count = len(topics[each.topic].partitions)
             raise SparkFailure(f"topic {each.topic} has {count} partitions, {each} is none of them")
     return topics
 
 
-def partitions_of(topics: Mapping[str, Topic], options: SourceOptions) -> list[TopicPartition]:
+def partitions_of(topics: Mapping[str, TopicInfo], options: SourceOptions) -> list[TopicPartition]:
     """All partitions of the topics, or those assigned, in order."""
     if options.assign is not None:
         return sorted(each for each in options.assign if each.topic in topics)
     return sorted(
         TopicPartition(name, partition)
         for name, topic in topics.items()
-        for partition in topic.leaders
+        for partition in topic.partitions
     )
 
 
 def resolve(
-    cluster: Cluster, bound: Bound, partitions: Iterable[TopicPartition], options: SourceOptions
+    cluster: SparkCluster,
+    bound: Bound,
+    partitions: Iterable[TopicPartition],
+    options: SourceOptions,
 ) -> Offsets:
     """The offset that `bound` means in each partition.
 
@@ -110,7 +114,7 @@ def _check_same(bound: Bound, partitions: list[TopicPartition]) -> None:
 
 def plan(options: SourceOptions, selection: Selection) -> list[OffsetRange]:
     """What each task of a batch read reads. Raises SparkFailure."""
-    with Cluster(options) as cluster:
+    with SparkCluster(options) as cluster:
         topics = find_topics(cluster, options)
         chosen = partitions_of(topics, options)
         starts = resolve(cluster, options.starting, chosen, options)
@@ -124,13 +128,13 @@ def plan(options: SourceOptions, selection: Selection) -> list[OffsetRange]:
         topic = topics[each.topic]
         start = max(starts[each].offset, selection.offsets.least, first_in_time.get(each, 0))
         end = min(ends[each].offset, selection.offsets.most + 1)
-        leader = topic.leaders[each.partition]
+        leader = topic.leader(each.partition)
         ranges.append(OffsetRange(each, topic.topic_id, start, end, leader))
     return divide(ranges, options.min_partitions, options.max_records_per_partition)
 
 
 def _first_in_time(
-    cluster: Cluster, partitions: list[TopicPartition], selection: Selection
+    cluster: SparkCluster, partitions: list[TopicPartition], selection: Selection
 ) -> dict[TopicPartition, int]:
     """Before which offset all records are too early; past all offsets if all of them are."""
     earliest = selection.times_ms.least

@@ -131,9 +131,9 @@ class SourceOptions:
             group_id=given.get("groupId") or given.kafka.get("group.id") or None,
         )
         if parsed.is_secured:
-            from barnabas.spark.security import check_security  # most clusters need none of it
+            from barnabas.spark.broker_connection import security_of  # most clusters need none
 
-            check_security(parsed.kafka)
+            security_of(parsed)
         return parsed
 
     @property

@@ -23,7 +23,6 @@ from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.read_task import ALL_TIMES
 from barnabas.spark.source.source_options import SourceOptions
 from barnabas.spark.source.spark_source import RecordBatch, arrow_batches
-from barnabas.spark.source.telling import Ear, tell
 from barnabas.spark.user_errors import told_plainly
 
 if TYPE_CHECKING:
@@ -38,10 +37,10 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamRead
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task reads, and where it tells the query's name if that is not known yet."""
+    """What one task reads, and the group in which it hands over the query's name."""
 
     wanted: OffsetRange
-    ear: Ear | None
+    token_group: str | None
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -84,8 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
-        ranges, ear = self.query.ranges(start, end)
-        return [Task(each, ear if number == 0 else None) for number, each in enumerate(ranges)]
+        ranges, group = self.query.ranges(start, end)
+        return [Task(each, group if number == 0 else None) for number, each in enumerate(ranges)]
 
     @told_plainly
     def commit(self, end: dict[str, Any]) -> None:
@@ -97,6 +96,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         assert isinstance(partition, Task)
-        if partition.ear is not None:
-            tell(partition.ear)
+        if partition.token_group is not None:
+            from barnabas.spark.source.query_group import send_query_group  # first tasks only
+
+            send_query_group(partition.token_group, partition.wanted.partition, self._options)
         return arrow_batches(partition.wanted, self._options, self._schema, ALL_TIMES)

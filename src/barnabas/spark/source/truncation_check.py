@@ -10,7 +10,7 @@ from typing import NamedTuple
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_manifest import Partition
 from barnabas.spark.source.source_options import SourceOptions, TopicPartition
-from barnabas.spark.spark_cluster import Cluster
+from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import SparkFailure
 
 
@@ -45,7 +45,9 @@ def _left(options: Mapping[str, str], taken: Mapping[Partition, Taken]) -> dict[
     names = ",".join(dict.fromkeys(each.topic for each in taken))
     epochs = {TopicPartition(*each): at.leader_epoch for each, at in taken.items()}
     try:
-        with Cluster(SourceOptions.of({**options, "subscribe": names}, streaming=False)) as cluster:
+        with SparkCluster(
+            SourceOptions.of({**options, "subscribe": names}, streaming=False)
+        ) as cluster:
             ends = cluster.epoch_ends(epochs)
     except SparkFailure as failure:
         raise CommandFailed(str(failure)) from None

@@ -1,4 +1,4 @@
-"""The follower's Fetch, by hand, says what kio's schemas say."""
+"""Fetch on the client's side, by hand, agrees with kio's schemas and with our leader."""
 
 import contextlib
 import struct
@@ -10,18 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
-from barnabas.client.follower_fetch_codec import (
-    VERSION,
-    VERSION_BY_NAME,
+from barnabas.client.fetch import (
+    BY_NAME,
+    NEWEST,
     CurrentLeader,
     DivergingEpoch,
+    Fetch,
     FetchedPartition,
-    FollowerFetch,
-    FollowerFetched,
+    FetchResponse,
     read_fetch_response,
     write_fetch_request,
 )
-from barnabas.client.requests import MalformedResponse
+from barnabas.client.frames import MalformedResponse
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
@@ -45,7 +45,7 @@ NIL = uuid.UUID(int=0)
 
 PARTITIONS = st.lists(st.builds(FetchPartition, INT, LONG, INT, INT, INT, LONG), max_size=3)
 FETCHES = st.builds(
-    FollowerFetch,
+    Fetch,
     replica_id=INT,
     max_wait_ms=INT,
     min_bytes=INT,
@@ -63,18 +63,18 @@ FETCHES = st.builds(
 
 @thorough
 @given(fetch=FETCHES)
-def test_what_a_follower_asks_is_read_by_the_leader_and_by_kio(fetch: FollowerFetch) -> None:
-    frame = write_fetch_request(77, "follower", fetch)
-    assert struct.unpack_from(">ihhih", frame) == (len(frame) - 4, ApiKey.FETCH, VERSION, 77, 8)
+def test_what_a_follower_asks_is_read_by_the_leader_and_by_kio(fetch: Fetch) -> None:
+    frame = write_fetch_request(NEWEST, 77, "follower", fetch)
+    assert struct.unpack_from(">ihhih", frame) == (len(frame) - 4, ApiKey.FETCH, NEWEST, 77, 8)
     body = memoryview(frame)[14 + len("follower") + 1 :]
 
-    read = read_fetch(VERSION, body, 0)
+    read = read_fetch(NEWEST, body, 0)
     assert (read.replica_id, read.session_id) == (fetch.replica_id, fetch.session_id)
     assert (read.max_wait_ms, read.min_bytes) == (fetch.max_wait_ms, fetch.min_bytes)
     assert (read.topics, read.forgotten) == (fetch.topics, fetch.forgotten)
     assert not read.read_committed
 
-    sent = read_as_sent(ApiKey.FETCH, VERSION, body)
+    sent = read_as_sent(ApiKey.FETCH, NEWEST, body)
     assert sent.replica_state.replica_id == fetch.replica_id
     assert sent.replica_state.replica_epoch == fetch.replica_epoch
     assert milliseconds(sent.max_wait) == fetch.max_wait_ms
@@ -85,7 +85,7 @@ def test_what_a_follower_asks_is_read_by_the_leader_and_by_kio(fetch: FollowerFe
 
 NAMES = st.text(max_size=20)
 FETCHES_BY_NAME = st.builds(
-    FollowerFetch,
+    Fetch,
     replica_id=INT,
     max_wait_ms=INT,
     min_bytes=INT,
@@ -97,20 +97,20 @@ FETCHES_BY_NAME = st.builds(
     ),
     session_id=INT,
     session_epoch=INT,
-    by_name=st.just(True),
+    read_committed=st.booleans(),
 )
 
 
 @thorough
 @given(fetch=FETCHES_BY_NAME)
-def test_topics_without_ids_are_asked_for_by_their_names(fetch: FollowerFetch) -> None:
-    frame = write_fetch_request(77, "f", fetch)
-    assert struct.unpack_from(">hh", frame, 4) == (ApiKey.FETCH, VERSION_BY_NAME)
+def test_topics_without_ids_are_asked_for_by_their_names(fetch: Fetch) -> None:
+    frame = write_fetch_request(BY_NAME, 77, "f", fetch)
+    assert struct.unpack_from(">hh", frame, 4) == (ApiKey.FETCH, BY_NAME)
     body = memoryview(frame)[14 + len("f") + 1 :]
-    read = read_fetch(VERSION_BY_NAME, body, 0)
+    read = read_fetch(BY_NAME, body, 0)
     assert (read.replica_id, read.session_id) == (fetch.replica_id, fetch.session_id)
     assert (read.topics, read.forgotten) == (fetch.topics, fetch.forgotten)
-    sent = read_as_sent(ApiKey.FETCH, VERSION_BY_NAME, body)
+    sent = read_as_sent(ApiKey.FETCH, BY_NAME, body)
     assert (sent.replica_id, sent.cluster_id, sent.rack_id) == (fetch.replica_id, None, "")
     assert [as_ours(topic) for topic in sent.topics] == fetch.topics
 
@@ -118,9 +118,9 @@ def test_topics_without_ids_are_asked_for_by_their_names(fetch: FollowerFetch) -
 @thorough
 @given(data=st.data())
 def test_what_kio_answers_by_name_is_read_as_it_was_meant(data: st.DataObject) -> None:
-    sent = data.draw(entities(response_type(ApiKey.FETCH, VERSION_BY_NAME)))
-    frame = write_response(ApiKey.FETCH, VERSION_BY_NAME, 1, sent)
-    read = read_fetch_response(memoryview(frame)[8:], by_name=True)
+    sent = data.draw(entities(response_type(ApiKey.FETCH, BY_NAME)))
+    frame = write_response(ApiKey.FETCH, BY_NAME, 1, sent)
+    read = read_fetch_response(BY_NAME, memoryview(frame)[8:])
     assert (read.error, read.session_id) == (sent.error_code, sent.session_id)
     assert read.partitions == [
         as_fetched(topic.topic, partition)
@@ -149,8 +149,10 @@ def as_ours(topic: Any) -> FetchTopic:
 @thorough
 @given(data=st.data())
 def test_what_kio_answers_is_read_as_it_was_meant(data: st.DataObject) -> None:
-    sent = data.draw(entities(response_type(ApiKey.FETCH, VERSION)))
-    read = read_fetch_response(memoryview(write_response(ApiKey.FETCH, VERSION, 1, sent))[8:])
+    sent = data.draw(entities(response_type(ApiKey.FETCH, NEWEST)))
+    read = read_fetch_response(
+        NEWEST, memoryview(write_response(ApiKey.FETCH, NEWEST, 1, sent))[8:]
+    )
     assert (read.error, read.session_id) == (sent.error_code, sent.session_id)
     expected = [
         as_fetched(topic.topic_id or NIL, partition)
@@ -172,6 +174,7 @@ def as_fetched(topic: uuid.UUID | str, sent: Any) -> FetchedPartition:
         DivergingEpoch(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
         CurrentLeader(leader.leader_id, leader.leader_epoch) if leader.leader_epoch >= 0 else None,
         memoryview(sent.records or b""),
+        [(each.producer_id, each.first_offset) for each in sent.aborted_transactions or ()] or (),
     )
 
 
@@ -179,16 +182,25 @@ def test_what_our_leader_answers_is_read_and_records_are_not_copied() -> None:
     first = PartitionFetched(0, 0, 10, 9, 1, b"records", aborted=((4, 5), (6, 7)))
     second = PartitionFetched(3, ErrorCode.none, 20, 20, 2, b"", diverging_epoch=(6, 1500))
     frame = b"".join(
-        write_fetch(VERSION, 1, [TopicFetched(None, TOPIC, [first, second])], session_id=99)
+        write_fetch(NEWEST, 1, [TopicFetched(None, TOPIC, [first, second])], session_id=99)
     )
     answer = memoryview(bytearray(frame))[8:]
-    read = read_fetch_response(answer)
-    assert read == FollowerFetched(
+    read = read_fetch_response(NEWEST, answer)
+    assert read == FetchResponse(
         ErrorCode.none,
         99,
         [
             FetchedPartition(
-                TOPIC, 0, ErrorCode.none, 10, 9, 1, None, None, memoryview(b"records")
+                TOPIC,
+                0,
+                ErrorCode.none,
+                10,
+                9,
+                1,
+                None,
+                None,
+                memoryview(b"records"),
+                [(4, 5), (6, 7)],
             ),
             FetchedPartition(
                 TOPIC, 3, ErrorCode.none, 20, 20, 2, DivergingEpoch(6, 1500), None, memoryview(b"")
@@ -200,8 +212,8 @@ def test_what_our_leader_answers_is_read_and_records_are_not_copied() -> None:
 
 def test_an_error_that_only_newer_brokers_know_is_an_unknown_error() -> None:
     topics = [TopicFetched(None, TOPIC, [PartitionFetched(0, 9999)])]
-    frame = b"".join(write_fetch(VERSION, 1, topics, code=-77))
-    read = read_fetch_response(memoryview(frame)[8:])
+    frame = b"".join(write_fetch(NEWEST, 1, topics, code=-77))
+    read = read_fetch_response(NEWEST, memoryview(frame)[8:])
     assert read.error is ErrorCode.unknown_server_error
     assert read.partitions[0].error is ErrorCode.unknown_server_error
 
@@ -212,33 +224,33 @@ def test_tags_that_nobody_knows_yet_are_passed_over_wherever_they_are() -> None:
     partition += b"\x04abc" + tags
     answer = tags + struct.pack(">ihi", 0, 0, 0)
     answer += b"\x02" + TOPIC.bytes + b"\x02" + partition + tags + tags
-    (read,) = read_fetch_response(memoryview(answer)).partitions
+    (read,) = read_fetch_response(NEWEST, memoryview(answer)).partitions
     assert (read.partition, bytes(read.records)) == (4, b"abc")
 
 
 @thorough
 @given(data=st.data())
 def test_an_answer_that_is_cut_short_is_refused(data: st.DataObject) -> None:
-    sent = data.draw(entities(response_type(ApiKey.FETCH, VERSION)))
-    answer = memoryview(write_response(ApiKey.FETCH, VERSION, 1, sent))[8:]
+    sent = data.draw(entities(response_type(ApiKey.FETCH, NEWEST)))
+    answer = memoryview(write_response(ApiKey.FETCH, NEWEST, 1, sent))[8:]
     cut = data.draw(st.integers(0, len(answer) - 1))
     with pytest.raises(MalformedResponse, match=r"^FETCH v17: "):
-        read_fetch_response(answer[:cut])
+        read_fetch_response(NEWEST, answer[:cut])
 
 
 @thorough
 @given(data=st.data())
 def test_a_length_that_cannot_be_true_is_refused(data: st.DataObject) -> None:
-    sent = data.draw(entities(response_type(ApiKey.FETCH, VERSION)))
-    answer = bytearray(write_response(ApiKey.FETCH, VERSION, 1, sent)[8:])
+    sent = data.draw(entities(response_type(ApiKey.FETCH, NEWEST)))
+    answer = bytearray(write_response(ApiKey.FETCH, NEWEST, 1, sent)[8:])
     at = data.draw(st.integers(0, len(answer)))
     answer[at : at + data.draw(st.sampled_from([0, 1, 4]))] = data.draw(st.sampled_from(LARGEST))
     with contextlib.suppress(MalformedResponse):
-        read_fetch_response(memoryview(answer))
+        read_fetch_response(NEWEST, memoryview(answer))
 
 
 @thorough
 @given(answer=st.binary(max_size=200))
 def test_random_bytes_are_an_answer_or_refused(answer: bytes) -> None:
     with contextlib.suppress(MalformedResponse):
-        read_fetch_response(memoryview(answer))
+        read_fetch_response(NEWEST, memoryview(answer))

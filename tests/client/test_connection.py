@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.client.peer import MOST_RESPONSE_BYTES, SHORT_BUFFER, TRUSTED_BYTES, Peer
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.frames import MOST_RESPONSE_BYTES, SHORT_BUFFER, TRUSTED_BYTES
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.describe_controller import (
     DescribeControllerRequest,
@@ -34,7 +35,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def asking(broker: Broker) -> AsyncIterator[Peer]:
+async def asking(broker: Broker) -> AsyncIterator[AsyncConnection]:
     """A peer connected to a broker that behaves as told; both are gone afterwards."""
     over = asyncio.Event()
 
@@ -49,7 +50,7 @@ async def asking(broker: Broker) -> AsyncIterator[Peer]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        peer = await Peer.connect("127.0.0.1", port, client_id="test", timeout_s=SOON)
+        peer = await AsyncConnection.connect("127.0.0.1", port, client_id="test", timeout_s=SOON)
         try:
             yield peer
         finally:
@@ -71,7 +72,7 @@ def told(correlation_id: int, state: str) -> bytes:
     return write_response(ApiKey.DESCRIBE_CONTROLLER, 0, correlation_id, response)
 
 
-async def ask(peer: Peer, timeout_s: float = SOON) -> str:
+async def ask(peer: AsyncConnection, timeout_s: float = SOON) -> str:
     response = await peer.request(ApiKey.DESCRIBE_CONTROLLER, 0, ASK, timeout_s)
     return str(response.state)
 
@@ -156,7 +157,9 @@ def test_an_answer_whose_asker_was_cancelled_is_passed_over(run: Run) -> None:
 # -- the end -----------------------------------------------------------------
 
 
-async def assert_gone(peer: Peer, why: str, askers: int = 3, timeout_s: float = SOON) -> None:
+async def assert_gone(
+    peer: AsyncConnection, why: str, askers: int = 3, timeout_s: float = SOON
+) -> None:
     """All who ask are told, so is whoever asks later, and the connection is closed."""
     ends = await asyncio.gather(
         *(ask(peer, timeout_s) for _ in range(askers)), return_exceptions=True
@@ -305,7 +308,7 @@ def test_a_request_that_cannot_be_written_leaves_the_connection_as_it_was(run: R
 def test_nobody_there_is_gone(run: Run, host: str, port: int) -> None:
     async def scenario() -> None:
         with pytest.raises(PeerGone, match=f"^{host}:{port} is not reached: "):
-            await Peer.connect(host, port, client_id="test", timeout_s=SOON)
+            await AsyncConnection.connect(host, port, client_id="test", timeout_s=SOON)
 
     run(scenario())
 
@@ -317,7 +320,7 @@ def test_nobody_answering_the_door_is_gone(monkeypatch: pytest.MonkeyPatch) -> N
     async def scenario() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
         with pytest.raises(PeerGone, match=r"example:9092 is not reached within 0\.01 s"):
-            await Peer.connect("example", 9092, client_id="test", timeout_s=0.01)
+            await AsyncConnection.connect("example", 9092, client_id="test", timeout_s=0.01)
 
     asyncio.run(scenario())
 
@@ -333,7 +336,7 @@ class Wire(asyncio.Transport):
     def abort(self) -> None: ...
 
 
-def receive(peer: Peer, data: memoryview, chunk: int) -> None:
+def receive(peer: AsyncConnection, data: memoryview, chunk: int) -> None:
     """What a loop does with what a socket gives, at most `chunk` bytes at a time."""
     while data:
         room = peer.get_buffer(-1)
@@ -347,7 +350,7 @@ def receive(peer: Peer, data: memoryview, chunk: int) -> None:
 async def answers(sizes: list[int], chunk: int) -> list[memoryview]:
     """What peers are given when answers of these sizes come in chunks."""
     loop = asyncio.get_running_loop()
-    peer = Peer("wire", "test", loop)
+    peer = AsyncConnection("wire", "test", loop)
     peer.connection_made(Wire())
     waiting = [asyncio.create_task(peer.exchange(lambda _: b"?", SOON)) for _ in sizes]
     await asyncio.sleep(0)
@@ -383,7 +386,7 @@ def test_answers_come_whole_however_they_are_cut_and_stay_as_they_were_given(
 
 def test_room_is_made_for_what_was_sent_rather_than_announced() -> None:
     async def scenario() -> None:
-        peer = Peer("wire", "test", asyncio.get_running_loop())
+        peer = AsyncConnection("wire", "test", asyncio.get_running_loop())
         peer.connection_made(Wire())
         receive(peer, memoryview(struct.pack(">i", MOST_RESPONSE_BYTES) + b"a bit"), 10**9)
         assert len(peer.get_buffer(-1)) < TRUSTED_BYTES

@@ -1,0 +1,92 @@
+"""A client of one cluster on an event loop: a connection to each broker that it asks."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from barnabas.base.errors import PeerGone
+from barnabas.client.connection import AsyncConnection
+from barnabas.client.retries import Address, Ask, Pause, Steps
+from barnabas.client.security import PLAINTEXT, SecurityContext
+from barnabas.client.versions import NEWEST, version_of
+from barnabas.wire.apis import ApiKey
+
+Result = TypeVar("Result")
+
+
+class AsyncClient:
+    """Opens connections when they are first needed, and keeps them until `close`."""
+
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        connect_s: float,
+        request_s: float,
+        slow_s: Mapping[ApiKey, float] | None = None,
+        negotiate: bool = False,
+        security: SecurityContext = PLAINTEXT,
+    ) -> None:
+        """`slow_s` has the timeouts of APIs to which `request_s` does not apply.
+
+        With `negotiate` the client asks each broker for its versions; without, it speaks ours.
+        """
+        self.client_id = client_id
+        self._connect_s = connect_s
+        self._request_s = request_s
+        self._slow_s = slow_s or {}
+        self._negotiate = negotiate
+        self._security = security
+        self._connections: dict[Address, AsyncConnection] = {}
+        self._versions: dict[Address, Mapping[ApiKey, int]] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    async def run(self, steps: Steps[Result]) -> Result:
+        """Carry out the steps. Raises whatever they raise."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    response = await self._carry_out(step)
+                except PeerGone as gone:
+                    step = steps.throw(gone)
+                else:
+                    step = steps.send(response)
+        except StopIteration as end:
+            return cast(Result, end.value)
+
+    async def _carry_out(self, step: Ask | Pause) -> Any:
+        if isinstance(step, Pause):
+            return await asyncio.sleep(step.seconds)
+        return await self.ask_at(step.address, step.key, step.message)
+
+    async def ask_at(
+        self, address: Address, key: ApiKey, message: Any, timeout_s: float | None = None
+    ) -> Any:
+        """The response of the broker at this address.
+
+        Raises  PeerGone, UnsupportedApi
+        """
+        connection = await self.connection(address)
+        version = version_of(key, self._versions.get(address, NEWEST))
+        timeout_s = timeout_s or self._slow_s.get(key, self._request_s)
+        return await connection.request(key, version, message, timeout_s)
+
+    async def connection(self, address: Address) -> AsyncConnection:
+        """The connection to this address. Raises PeerGone, AuthenticationFailed."""
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = await AsyncConnection.connect(
+                *address,
+                client_id=self.client_id,
+                timeout_s=self._connect_s,
+                security=self._security,
+            )
+            self._connections[address] = connection
+            if self._negotiate:
+                self._versions[address] = await connection.versions(self._request_s)
+        return connection
