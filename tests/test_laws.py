@@ -134,12 +134,12 @@ def test_a_second_log_for_a_partition_is_not_made(tmp_path: Path) -> None:
         logs.create(PARTITION, None, CONFIG)
 
 
-def test_a_high_watermark_cannot_be_taken_back(tmp_path: Path) -> None:
+def test_the_high_watermark_of_a_leader_cannot_be_taken_back(tmp_path: Path) -> None:
     log = open_partition(tmp_path)
     append(log, batch_of(3))
     leader = sole_leader(log)
     with pytest.raises(LawBroken, match="REP-2"):
-        leader._advance_high_watermark(log.log_start_offset)
+        leader._set_high_watermark(log.log_start_offset)
     assert leader.high_watermark == 3
 
 

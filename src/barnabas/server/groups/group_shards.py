@@ -146,10 +146,7 @@ class ActiveShard:
             self._written = leader.append(memoryview(bytearray(batch)), now_ms).end
         except DiskFault as fault:
             raise self._failed(fault) from fault
-        if not leader.is_sole:
-            self._delayed.on_append(self.partition)
-        if leader.high_watermark == leader.log.log_end_offset:
-            self._delayed.on_high_watermark(self.partition)
+        self._delayed.on_append(leader)
 
     async def _flush(self) -> None:
         """As `flush.messages` asks, before anybody hears of what was written."""
