@@ -86,7 +86,7 @@ class FollowerReplica:
         try:
             self.log.append_as_follower(records, now_ms)
         except UnexpectedOffset as unexpected:
-            if not self._begins_within(unexpected.first):
+            if not self._may_begin_at(unexpected.first, leader_log_start):
                 raise
             removal = self._start_at(Offset(unexpected.first.base_offset), now_ms)
             self.log.append_as_follower(records, now_ms)
@@ -99,13 +99,16 @@ class FollowerReplica:
             self.log.delete_records_before(min(Offset(leader_log_start), self.high_watermark))
         return Followed(moved or self.log.log_start_offset != start, removal)
 
-    def _begins_within(self, first: BatchHeader) -> bool:
-        """Whether an empty log begins inside a batch, as where the leader's records were deleted.
+    def _may_begin_at(self, first: BatchHeader, leader_log_start: int) -> bool:
+        """Return whether the log ends inside a batch, with no record that the leader still has.
 
-        Then it has to begin where the batch does, and its start moves up again afterwards.
+        DeleteRecords has moved the leader's log start into that batch. This log is empty, or all
+        of its records are below that start; they may be of an epoch that the leader has cut off,
+        and no longer knows. So it begins where the batch does, and its start moves up afterwards.
         """
         start, end = self.log.log_start_offset, self.log.log_end_offset
-        return start == end and first.base_offset < end < first.next_offset
+        has_nothing = start == end or end <= leader_log_start
+        return has_nothing and first.base_offset < end < first.next_offset
 
     def _set_high_watermark(self, offset: Offset) -> bool:
         """The only place where it is set; return whether it moved.

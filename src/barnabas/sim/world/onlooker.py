@@ -114,7 +114,7 @@ class Onlooker:
         return broken
 
     def _misled(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
-        """An epoch has one leader, and whoever leads later has all that was committed before."""
+        """An epoch has one leader, and a later leader has all that was committed. Watches LEAD-1."""
         at, epoch = leader.topic_partition, leader.epoch
         first = self._leaders.setdefault((at, leader.topic_id, epoch), broker)
         if first != broker:
@@ -129,6 +129,7 @@ class Onlooker:
             self._committed[at, leader.topic_id] = leader.high_watermark, epoch
 
     def _disobedience(self, name: str, partitions: Partitions) -> Iterator[str]:
+        """A broker that obeyed a controller obeys no earlier one. Watches CTRL-1."""
         life, epoch = self._obeyed.get(name, (partitions, 0))
         if life is partitions and partitions.controller_epoch < epoch:
             yield f"{name} obeys a past controller: {partitions.controller_epoch} after {epoch}"
