@@ -50,7 +50,8 @@ def asserted() -> list[Asserted]:
                 found.append(Asserted(law_id, sentence, path.relative_to(SOURCE).as_posix()))
     for path in sorted(SOURCE.rglob("*.pyx")):
         where = path.relative_to(SOURCE).as_posix()
-        found += [Asserted(*each, where) for each in COMPILED_CALL.findall(path.read_text())]
+        calls = COMPILED_CALL.findall(path.read_text())
+        found += [Asserted(law_id, sentence, where) for law_id, sentence in calls]
     return found
 
 

@@ -25,11 +25,11 @@ cdef class SegmentEnd:
         size=int64_t, room=int64_t, since_entry=int64_t, count=int64_t, number=int64_t,
         batch=PlainBatch,
     )
-    cpdef int64_t fitting(self, list batches, int64_t offset, int64_t now_ms, config) except -1
+    cdef int64_t fitting(self, list batches, int64_t offset, int64_t now_ms, config) except -1
     @cython.locals(offsets=int64_t, times=int64_t)
     cdef int64_t _room(self)
     @cython.locals(size=int64_t, batch=PlainBatch, opened=open_file.OpenFile)
-    cpdef append_batches(self, list batches, int64_t offset)
+    cdef append_batches(self, list batches, int64_t offset)
     @cython.locals(position=int64_t)
     cpdef note(self, int64_t size, int64_t last_offset, int64_t max_timestamp)
     cpdef _add_index_entries(self, int64_t last_offset, int64_t position)

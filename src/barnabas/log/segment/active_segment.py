@@ -3,7 +3,7 @@
 `Log` and `Segment` extend these two classes. Compiled as it is: `active_segment.pxd` has the types.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base import buffers
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
@@ -269,7 +269,7 @@ class LogEnd:
             self._settle_now()
         try:
             fitting = self._fitting(batches, now_ms)
-            end = self._stamp(fitting, epoch)
+            end: Offset = self._stamp(fitting, epoch)
             self._active.append_batches(fitting, base_offset)
             if epoch != self._epoch:
                 self._begin_epoch(epoch, base_offset)
@@ -278,7 +278,7 @@ class LogEnd:
             for batch in batches:
                 buffers.put_long(batch.view, batch.at, 0)
             raise
-        self.log_end_offset = Offset(end)
+        self.log_end_offset = end
         return base_offset
 
     def _fitting(self, batches: list[PlainBatch], now_ms: int) -> list[PlainBatch]:
@@ -295,9 +295,9 @@ class LogEnd:
         count = active.fitting(batches, end, now_ms, self.config)
         return batches if count == len(batches) else batches[:count]
 
-    def _stamp(self, batches: list[PlainBatch], epoch: int) -> int:
+    def _stamp(self, batches: list[PlainBatch], epoch: int) -> Any:
         """Write offsets and epoch into the batches; return the offset behind them. Keeps LOG-1."""
-        offset = self.log_end_offset
+        offset: int = self.log_end_offset
         for batch in batches:
             view = batch.view
             at = batch.at

@@ -96,7 +96,8 @@ class RepeatedProduce:
         except BrokerError:
             return None  # the batches are as they were, and `Produce` refuses them
         except DiskFault as fault:
-            return self._refused(run, fault)
+            self._refused(run, fault)
+            return None
         if base_offset is None:
             return None
         self._wake(leader)

@@ -114,7 +114,7 @@ class Onlooker:
         return broken
 
     def _misled(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
-        """An epoch has one leader, and a later leader has all that was committed. Watches LEAD-1."""
+        """An epoch has one leader; a later leader has all that was committed. Watches LEAD-1."""
         at, epoch = leader.topic_partition, leader.epoch
         first = self._leaders.setdefault((at, leader.topic_id, epoch), broker)
         if first != broker:

@@ -3,6 +3,7 @@ from barnabas.base cimport buffers
 from libc.stdint cimport int32_t, int64_t
 
 cdef int64_t _FLEXIBLE, _HEADER_SIZE, _LOG_OVERHEAD, _MAGIC, _CRC_START
+cdef bytes _NO_TAGS
 cdef int64_t _LAST_CODEC, _MAX_DECOMPRESSED, _SMALLEST_RECORD
 
 

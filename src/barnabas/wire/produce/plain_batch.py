@@ -21,7 +21,7 @@ _LAST_CODEC = int(Codec.ZSTD)
 _MAX_DECOMPRESSED = MAX_DECOMPRESSED_SIZE
 SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
 _SMALLEST_RECORD = SMALLEST_RECORD
-_NO_TAGS: Final = b"\0\0\0"
+_NO_TAGS = b"\0\0\0"
 
 
 class PlainBatch(buffers.BufferSlice):
