@@ -1,4 +1,4 @@
-"""How far one replica of a partition may be read, whether it leads or follows."""
+"""A replica as its readers see it: log, high watermark, leader epoch."""
 
 from typing import Final, NamedTuple
 

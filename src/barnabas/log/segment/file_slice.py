@@ -1,4 +1,4 @@
-"""Where the bytes of a fetch lie, so that reading them can be left to whoever sends them."""
+"""A slice of a log file: the bytes of a fetch, read when they are sent."""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The follower of one partition: its log becomes the leader's, batch by batch."""
+"""The follower's view of one partition: appends, truncations, high watermark."""
 
 import logging
 import uuid
@@ -18,8 +18,8 @@ from barnabas.wire.records.batch import BatchHeader
 log = logging.getLogger("barnabas.follower")
 
 
-class Followed(NamedTuple):
-    """What came of an append."""
+class AppendedAsFollower(NamedTuple):
+    """The outcome of an append."""
 
     offsets_moved: bool  # the high watermark, or the log's start
     removal: Removal | None = None  # of the files of a log that had to begin elsewhere
@@ -72,7 +72,7 @@ class FollowerReplica:
 
     def append(
         self, records: memoryview, leader_high_watermark: int, leader_log_start: int, now_ms: int
-    ) -> Followed:
+    ) -> AppendedAsFollower:
         """Take whole batches that the leader sent for this log's end, none of them damaged.
 
         The high watermark goes as far as the leader's, at most to the log's end; the log's start
@@ -97,7 +97,7 @@ class FollowerReplica:
         start = self.log.log_start_offset
         if leader_log_start > start:
             self.log.delete_records_before(min(Offset(leader_log_start), self.high_watermark))
-        return Followed(moved or self.log.log_start_offset != start, removal)
+        return AppendedAsFollower(moved or self.log.log_start_offset != start, removal)
 
     def _may_begin_at(self, first: BatchHeader, leader_log_start: int) -> bool:
         """Return whether the log ends inside a batch, with no record that the leader still has.
