@@ -17,7 +17,11 @@ help:           ## list the targets
 
 venv: $(STAMP)  ## create .venv from the lock file
 
-$(STAMP): requirements.lock pyproject.toml setup.py $(shell find src -name '*.pyx' -o -name '*.pxd')
+# Sources of compiled modules: a .pyx, or a .py with a .pxd beside it.
+PXD := $(shell find src -name '*.pxd')
+COMPILED := $(shell find src -name '*.pyx') $(PXD) $(wildcard $(PXD:.pxd=.py))
+
+$(STAMP): requirements.lock pyproject.toml setup.py $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Barnabas needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

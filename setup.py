@@ -1,7 +1,6 @@
-"""Builds the compiled twins of the hot functions: every .pyx below src, each beside its module.
+"""Builds the compiled modules: every .pyx below src, and every .py that has a .pxd beside it.
 
-None of them is needed: what has a twin falls back to it, so that a machine without a C compiler
-gets the same broker, only slower.
+None of them is needed: without a C compiler the same modules run as Python source, only slower.
 """
 
 from pathlib import Path
@@ -10,18 +9,37 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SOURCE = Path("src")
+BUILD = Path("build")
+# Types come from the `.pxd` and from what is assigned, not from annotations.
+AS_SOURCE = {"annotation_typing": False, "infer_types": True}
 
 
-def compiled_twins() -> list[Extension]:
-    paths = sorted(SOURCE.rglob("*.pyx"))
-    twins = [
-        Extension(".".join(path.relative_to(SOURCE).with_suffix("").parts), [str(path)])
+def extensions(paths: list[Path], **directives: object) -> list[Extension]:
+    named = [
+        Extension(
+            ".".join(path.relative_to(SOURCE).with_suffix("").parts),
+            [str(path)],
+            extra_compile_args=["-w"],  # of code that Cython wrote
+        )
         for path in paths
     ]
-    built = cythonize(twins, language_level=3, quiet=True, build_dir="build") if twins else []
-    for twin in built:
-        twin.optional = True
+    directives["language_level"] = 3
+    built = cythonize(named, compiler_directives=directives, quiet=True, build_dir=str(BUILD))
+    for extension in built:
+        extension.optional = True
     return built
 
 
-setup(ext_modules=compiled_twins())
+def forget_older_than(declarations: list[Path]) -> None:
+    """Remove the C files that may have been made with older types: Cython does not notice all."""
+    newest = max(path.stat().st_mtime for path in declarations)
+    for path in BUILD.rglob("*.c"):
+        if path.stat().st_mtime < newest:
+            path.unlink()
+
+
+forget_older_than(list(SOURCE.rglob("*.pxd")))
+leaves = sorted(SOURCE.rglob("*.pyx"))
+augmented = sorted({path.with_suffix(".py") for path in SOURCE.rglob("*.pxd")})
+sources = [path for path in augmented if path.with_suffix(".pyx") not in leaves]
+setup(ext_modules=extensions(leaves) + extensions(sources, **AS_SOURCE))

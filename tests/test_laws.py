@@ -9,21 +9,25 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.base.errors import LawBroken
-from barnabas.base.ids import LeaderEpoch
+from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.base.laws import law
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
+from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.server.fetching.cached_partitions import CachedPartition
 from barnabas.server.fetching.fetch_responder import packed_answer
 from barnabas.server.requests.replies import Pending
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 from barnabas.wire.records.batch import read_header
 from tests.log.batches import CONFIG, NOW, PARTITION, append, batch_of, fill, open_partition
-from tests.replication.leading import sole_leader
+from tests.replication.following import FOLLOWER
+from tests.replication.leading import leadership, sole_leader
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "barnabas"
+PROMISE = re.compile(r"^\| ([A-Z]+-\d+) \| ([^|]+) \| `([^|]+)` \|$", re.MULTILINE)
+COMPILED_CALL = re.compile(r'\blaw\(\s*[^"]+"([A-Z]+-\d+) ([^"]+)"')
 ROW = re.compile(r"\| ([A-Z]+-\d+) \| (.+?) \| (.+?) \| (.+) \|")
 
 
@@ -44,7 +48,15 @@ def asserted() -> list[Asserted]:
                 name = ast.literal_eval(node.args[1])
                 law_id, _, sentence = name.partition(" ")
                 found.append(Asserted(law_id, sentence, path.relative_to(SOURCE).as_posix()))
+    for path in sorted(SOURCE.rglob("*.pyx")):
+        where = path.relative_to(SOURCE).as_posix()
+        calls = COMPILED_CALL.findall(path.read_text())
+        found += [Asserted(law_id, sentence, where) for law_id, sentence in calls]
     return found
+
+
+def sources() -> list[Path]:
+    return sorted(path for path in SOURCE.rglob("*") if path.suffix in (".py", ".pyx", ".pxd"))
 
 
 def _is_law(called: ast.expr) -> bool:
@@ -53,6 +65,12 @@ def _is_law(called: ast.expr) -> bool:
 
 def table() -> list[tuple[str, ...]]:
     return [match.groups() for match in ROW.finditer((ROOT / "docs" / "laws.md").read_text())]
+
+
+def promises() -> dict[str, str]:
+    """The file that watches each promise, by its id."""
+    found = PROMISE.findall((ROOT / "docs" / "laws.md").read_text())
+    return {law_id: where for law_id, _, where in found}
 
 
 def test_the_table_has_each_law_once_with_the_sentence_of_the_code() -> None:
@@ -82,11 +100,26 @@ def test_a_test_breaks_each_law() -> None:
 
 
 def test_only_laws_of_the_table_are_named_in_the_code() -> None:
-    known = [row[0] for row in table()]
+    known = [*(row[0] for row in table()), *promises()]
     prefixes = "|".join({law_id.partition("-")[0]: None for law_id in known})
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sources():
         for named in re.findall(rf"\b(?:{prefixes})-\d+\b", path.read_text()):
             assert named in known, f"{path.relative_to(ROOT)} names {named}"
+
+
+def test_the_checkers_of_the_simulation_watch_each_promise() -> None:
+    watched = {
+        law_id: path.relative_to(SOURCE).as_posix()
+        for path in sorted((SOURCE / "sim").rglob("*.py"))
+        for law_id in re.findall(r"Watches ([A-Z]+-\d+)", path.read_text())
+    }
+    assert watched == promises()
+    assert {"ACK-1", "READ-1", "LEAD-1", "CTRL-1"} <= set(watched)
+    assert not set(watched) & {row[0] for row in table()}, "a promise is no law"
+
+
+def test_a_law_in_compiled_code_is_found() -> None:
+    assert COMPILED_CALL.findall('law(a > b, "X-1 it holds", n=3)') == [("X-1", "it holds")]
 
 
 # -- laws that no other suite breaks: each needs a caller that is wrong -------
@@ -134,13 +167,22 @@ def test_a_second_log_for_a_partition_is_not_made(tmp_path: Path) -> None:
         logs.create(PARTITION, None, CONFIG)
 
 
-def test_a_high_watermark_cannot_be_taken_back(tmp_path: Path) -> None:
+def test_the_high_watermark_of_a_leader_cannot_be_taken_back(tmp_path: Path) -> None:
     log = open_partition(tmp_path)
     append(log, batch_of(3))
     leader = sole_leader(log)
     with pytest.raises(LawBroken, match="REP-2"):
-        leader._advance_high_watermark(log.log_start_offset)
+        leader._set_high_watermark(log.log_start_offset)
     assert leader.high_watermark == 3
+
+
+def test_the_high_watermark_of_a_follower_cannot_leave_its_log(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    append(log, batch_of(3))
+    follower = FollowerReplica(FOLLOWER, leadership(PARTITION), log, 0)
+    with pytest.raises(LawBroken, match="REP-4"):
+        follower._set_high_watermark(Offset(4))
+    assert follower.high_watermark == 0
 
 
 def test_a_second_answer_to_a_request_is_not_taken() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import DiskFault
-from barnabas.disk import page_cache
+from barnabas.base.system_calls import is_cached
 from barnabas.disk.resident import LEAST, Resident
 from tests.support.full_disk import room_for
 from tests.support.twins import both
@@ -109,6 +109,6 @@ def test_data_that_is_not_cached_is_not_waited_for(
             if file.warm(position, size) is None:
                 return
         evict(file._descriptor)
-        if page_cache.is_cached(file._descriptor, position):
+        if is_cached(file._descriptor, position):
             pytest.skip("this file system keeps its pages, at least now")
         pytest.fail("bytes were always there, or were waited for")

@@ -11,7 +11,7 @@ from barnabas.disk.disk import Disk, RealDisk
 from barnabas.log.log import Appended, Log
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.recovery.log_loader import Opening, open_log
-from barnabas.log.segment.file_slice import Extent
+from barnabas.log.segment.file_slice import FileSlice
 from barnabas.wire.records.batch import BatchHeader, headers, read_header
 from barnabas.wire.records.records import Record, build_batch
 
@@ -69,7 +69,7 @@ def names(log: Log, suffix: str) -> list[str]:
     return [name for name in log.disk.list(str(PARTITION)) if name.endswith(suffix)]
 
 
-def content(extent: Extent) -> bytes:
+def content(extent: FileSlice) -> bytes:
     """The bytes of an extent; both ways to them must agree."""
     data = extent.load()
     warm = extent.warm()

@@ -115,7 +115,7 @@ class Writer:
     def append(self) -> None:
         batch = next_batch(self.log, self._source)
         appended = self.log.append(batch, read_header(batch), LeaderEpoch(self.epoch), NOW)
-        self.note("appended", *appended, crc32c(batch))
+        self.note("appended", *appended[:2], crc32c(batch))
 
     def flush(self) -> None:
         flush = self.log.start_flush(rolled_only=self._source.random() < 0.3)
@@ -161,7 +161,7 @@ class Writer:
         self.note("truncated", self.log.log_end_offset)
         self._flushes.clear()
         if self._source.random() < 0.5:  # otherwise the next append sees to it
-            settling = self.logs.start_settling([self.log])
+            settling = self.logs.start_truncation_sync([self.log])
             self._pool.submit(settling.run).result()
             settling.done()
         if removal and self._source.random() < 0.7:

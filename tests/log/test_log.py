@@ -32,9 +32,9 @@ def log(tmp_path: Path) -> Log:
 
 
 def test_a_batch_gets_the_next_offsets_and_the_leaders_epoch(log: Log) -> None:
-    assert append(log, batch_of(3), epoch=5) == (0, 3)
+    assert append(log, batch_of(3), epoch=5) == (0, 3, -1)
     batch = batch_of(2)
-    assert append(log, batch, epoch=5) == (3, 5)
+    assert append(log, batch, epoch=5) == (3, 5, -1)
     header = read_header(batch)
     assert (header.base_offset, header.leader_epoch) == (3, 5)
     assert log.log_end_offset == 5
@@ -64,11 +64,11 @@ def test_a_follower_keeps_offsets_and_epochs_as_given(tmp_path: Path) -> None:
     written = fill(leader, 5, count=2)
     append(leader, last := batch_of(), epoch=3)
     written.append(bytes(last))
-    assert follower.append_as_follower(b"".join(written[:2]), NOW) == (0, 4)
-    assert follower.append_as_follower(b"".join(written[2:]) + b"half a batch", NOW) == (4, 11)
+    assert follower.append_as_follower(b"".join(written[:2]), NOW) == (0, 4, -1)
+    assert follower.append_as_follower(b"".join(written[2:]) + b"half a batch", NOW) == (4, 11, -1)
     assert read_all(follower) == written
     assert follower.epochs.entries == leader.epochs.entries
-    assert follower.append_as_follower(b"", NOW) == (11, 11)
+    assert follower.append_as_follower(b"", NOW) == (11, 11, -1)
 
 
 def test_a_follower_rolls_like_a_leader(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_log_can_begin_anew_elsewhere(log: Log) -> None:
     log.truncate_fully_and_start_at(Offset(1000), NOW).run()
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1000, 1000, 0)
     assert log.epochs.entries == ()
-    assert append(log, epoch=0) == (1000, 1001)
+    assert append(log, epoch=0) == (1000, 1001, -1)
     assert names(log, ".log") == [f"{1000:020}.log"]
 
 
@@ -146,7 +146,7 @@ def test_when_everything_is_too_old_a_new_segment_begins_first(log: Log) -> None
     removal.run()
     assert names(log, ".deleted") == []
     assert log.deletable_segments(NOW + 30 * DAY_MS, log.log_end_offset) == []
-    assert append(log) == (100, 101)
+    assert append(log) == (100, 101, -1)
 
 
 def test_what_a_reader_holds_stays_readable_when_its_segment_goes(log: Log) -> None:

@@ -248,7 +248,7 @@ def test_what_is_due_is_found_over_all_partitions(tmp_path: Path) -> None:
         [removal] = logs.due_removals(high_watermarks.__getitem__)
         removal.run()
         assert (old.log_start_offset, old.size_bytes) == (50, 0)
-        assert append(old) == (50, 51)
+        assert append(old) == (50, 51, -1)
 
 
 def test_a_partition_made_anew_knows_nothing_of_its_former_life_after_a_crash(

@@ -30,10 +30,8 @@ def new_segment(disk: RealDisk, config: TopicConfig = CONFIG) -> Segment:
 
 
 def put(segment: Segment, batch: memoryview) -> bytes:
-    header = read_header(batch)
     stamp(batch, segment.end_offset, len(batch) - LOG_OVERHEAD, 3)
-    last_offset = segment.end_offset + header.last_offset_delta
-    segment.append(batch, last_offset, header.max_timestamp)
+    segment.append(batch, [read_header(batch)])
     return bytes(batch)
 
 

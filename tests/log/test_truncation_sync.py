@@ -93,7 +93,7 @@ def test_a_thread_can_see_to_it_before(
     tmp_path: Path, logs: Logs, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.truncate_to(Offset(40), NOW)
-    settling = logs.start_settling([log])
+    settling = logs.start_truncation_sync([log])
     settling.run()
     assert not is_settled(log)
     settling.done()
@@ -106,7 +106,7 @@ def test_settling_that_another_truncation_overtook_is_not_enough(
     tmp_path: Path, logs: Logs, log: Log
 ) -> None:
     log.truncate_to(Offset(60), NOW)
-    settling = logs.start_settling([log])
+    settling = logs.start_truncation_sync([log])
     log.truncate_to(Offset(40), NOW)
     settling.run()
     settling.done()

@@ -30,6 +30,7 @@ from tests.replication.scripted_leader import Led
 REPLICA = st.integers(0, 2)
 COUNTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 TOPIC_ID = UUID(int=7)
+NO_EPOCH = -1  # of a replica that does not lead: an epoch has one leader
 SMALL = replace(CONFIG, segment_bytes=1000)
 
 
@@ -40,7 +41,7 @@ class Divergence(RuleBasedStateMachine):
         self.epoch = 0
         self.written = 0
         self.replicas = [
-            Led(open_partition(self.folder / str(n), SMALL), TOPIC_ID, 0) for n in range(3)
+            Led(open_partition(self.folder / str(n), SMALL), TOPIC_ID, NO_EPOCH) for n in range(3)
         ]
         self.leader = self.replicas[0]
 
@@ -113,7 +114,7 @@ class Divergence(RuleBasedStateMachine):
             PARTITION, TOPIC_ID, LEADER, LeaderEpoch(self.epoch), (), 0, (), controller_epoch=1
         )
         replica = self.replicas[which]
-        replica.epoch = -1  # now it knows that it does not lead
+        replica.epoch = NO_EPOCH  # now it knows that it does not lead
         return FollowerReplica(FOLLOWER, leadership, replica.log, 0)
 
     def fetch(self, follower: FollowerReplica, max_bytes: int) -> bool:

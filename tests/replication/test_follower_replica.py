@@ -99,6 +99,18 @@ def test_an_empty_log_that_begins_within_a_batch_takes_the_whole_batch(log: Log)
     assert (log.log_start_offset, log.log_end_offset, follower.high_watermark) == (5, 10, 10)
 
 
+def test_a_log_whose_records_the_leader_has_deleted_begins_where_the_batch_does(log: Log) -> None:
+    """An unclean election has replaced offsets 1 and 2, and DeleteRecords has removed them."""
+    epochs(log, (1, 3))
+    follower = following(log, 3)
+    with pytest.raises(BrokerError, match="cannot follow"):
+        follower.append(_at(1, 4), 5, 2, NOW)
+    assert (log.log_start_offset, log.log_end_offset, follower.high_watermark) == (0, 3, 3)
+    followed = follower.append(_at(1, 4), 5, 3, NOW)
+    assert followed.removal is not None
+    assert (log.log_start_offset, log.log_end_offset, follower.high_watermark) == (3, 5, 5)
+
+
 def _at(base_offset: int, count: int, epoch: int = 5) -> memoryview:
     batch = batch_of(count)
     stamp(batch, base_offset, read_header(batch).batch_length, epoch)

@@ -145,13 +145,15 @@ def test_what_tags_make_long_is_not_remembered(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
-def test_an_idempotent_producers_request_is_not_tried_twice(tmp_path: Path) -> None:
+def test_an_idempotent_producer_has_a_shortcut_from_its_second_request_on(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         client = await insight.connect()
-        first = batch(b"x", producer_id=1000, producer_epoch=0, base_sequence=0)
-        await client.ask(produce(("orders", 0, first)))
-        assert not connection_of(insight, client)._known.shortcuts
+        for sequence in range(3):
+            sent = batch(b"x", producer_id=1000, producer_epoch=0, base_sequence=sequence)
+            answer = await client.ask(produce(("orders", 0, sent)))
+            assert produced(answer)[:2] == (ErrorCode.none, sequence)
+            assert len(connection_of(insight, client)._known.shortcuts) == 1
 
     with_broker(tmp_path, scenario)
 

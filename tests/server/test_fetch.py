@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import RealDisk
-from barnabas.log.segment.file_slice import Extent
+from barnabas.log.segment.file_slice import FileSlice
 from barnabas.server.maintenance import housekeeping
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.batch import headers
@@ -188,11 +188,11 @@ def test_a_disk_that_fails_is_told_to_whoever_reads_from_it(
             log.disk.folder for log in insight.running.broker.logs if log.partition[1] == 0
         ]
 
-        def fail(extent: Extent) -> memoryview:
+        def fail(extent: FileSlice) -> memoryview:
             raise DiskFault(folder, OSError(5, "Input/output error"))
 
         with monkeypatch.context() as broken:
-            broken.setattr(Extent, "warm", fail)
+            broken.setattr(FileSlice, "warm", fail)
             partition = only(await client.ask(fetch(("orders", 0, 0), session_epoch=epoch)))
             assert partition.error_code == ErrorCode.kafka_storage_error
         partition = only(await client.ask(fetch(("orders", 1, 0), session_epoch=epoch)))

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.base.ids import LeaderEpoch
 from barnabas.log.log import Log
-from barnabas.log.segment.file_slice import Extent
+from barnabas.log.segment.file_slice import FileSlice
 from barnabas.server.delayed.delayed_fetch import DelayedFetch
 from barnabas.server.fetching.fetch_collector import FetchCollector
 from tests.server.raw import Insight, batch, fetch, produce, until, with_broker
@@ -112,14 +112,14 @@ def test_a_fetch_that_waited_for_what_the_page_cache_has_lost_is_read_from_the_d
         )
         await until(lambda: insight.delayed.waiting == 1)
         loaded: list[int] = []
-        load = Extent.load
+        load = FileSlice.load
 
-        def counted(self: Extent) -> bytes:
+        def counted(self: FileSlice) -> bytes:
             loaded.append(self.size)
             return load(self)
 
-        monkeypatch.setattr(Extent, "warm", lambda _: None)
-        monkeypatch.setattr(Extent, "load", counted)
+        monkeypatch.setattr(FileSlice, "warm", lambda _: None)
+        monkeypatch.setattr(FileSlice, "load", counted)
         monkeypatch.setattr(Log, "read_warm", lambda *_: None)
         await producer.ask(produce(("orders", 0, batch(bytes(1000)))))
         assert offsets(only(await answer)) == [1]
@@ -163,17 +163,17 @@ def test_a_fetch_that_waits_for_many_bytes_reads_none_until_they_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    warm, read_warm = Extent.warm, Log.read_warm
+    warm, read_warm = FileSlice.warm, Log.read_warm
 
     def counted(self: Log, offset: Any, max_bytes: int, upto: Any) -> Any:
         read.append(max_bytes)
         return read_warm(self, offset, max_bytes, upto)
 
-    def warmed(self: Extent) -> Any:
+    def warmed(self: FileSlice) -> Any:
         read.append(self.size)
         return warm(self)
 
-    monkeypatch.setattr(Extent, "warm", warmed)
+    monkeypatch.setattr(FileSlice, "warm", warmed)
     monkeypatch.setattr(Log, "read_warm", counted)
 
     async def scenario(insight: Insight) -> None:

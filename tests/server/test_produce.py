@@ -376,7 +376,7 @@ def test_a_disk_that_fails_is_told_and_other_folders_go_on(
 
         with monkeypatch.context() as broken:
             broken.setattr(Log, "append", fail)
-            broken.setattr(Log, "append_unsequenced", fail)
+            broken.setattr(Log, "append_batches", fail)
             partition = only(await client.ask(produce(("orders", 0, batch()))))
             assert partition.error_code == ErrorCode.kafka_storage_error
         partition = only(await client.ask(produce(("orders", 0, batch()))))
@@ -401,7 +401,7 @@ def test_a_broken_law_stops_the_broker(
 
         with monkeypatch.context() as broken:
             broken.setattr(Log, "append", fail)
-            broken.setattr(Log, "append_unsequenced", fail)
+            broken.setattr(Log, "append_batches", fail)
             await client.send(produce(("orders", 0, batch())))
             assert await client.is_closed()
         assert isinstance(insight.running.failed.result(), LawBroken)

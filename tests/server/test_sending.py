@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.server.network.sending import MOST_PARTS, unsent
+from barnabas.base.system_calls import MOST_PARTS
+from barnabas.server.network.sending import unsent
 from barnabas.wire.fetch.fetch_codec import Buffer
 from tests.support.twins import both
 
-both_twins = pytest.mark.parametrize("twin", both("barnabas.server.network.sending"))
+both_twins = pytest.mark.parametrize("twin", both("barnabas.base.system_calls"))
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_all_of_it_is_sent_where_there_is_room(
         [bytes, bytearray, memoryview][number % 3](b"%d," % number) for number in range(count)
     ]
     whole = b"".join(parts)
-    assert twin.send_now(ours.fileno(), parts) == len(whole)
+    assert twin.send_parts(ours.fileno(), parts) == len(whole)
     assert received(theirs, len(whole)) == whole
 
 
@@ -51,10 +52,10 @@ def test_what_the_socket_does_not_take_is_left(
 ) -> None:
     ours, theirs = sockets
     parts: list[Buffer] = [os.urandom(10_000) for _ in range(MOST_PARTS)]
-    sent = twin.send_now(ours.fileno(), parts)
+    sent = twin.send_parts(ours.fileno(), parts)
     left = unsent(parts, sent)
     assert 0 < sent < sum(map(len, parts))
-    assert twin.send_now(ours.fileno(), left) == 0
+    assert twin.send_parts(ours.fileno(), left) == 0
     assert received(theirs, sent) + b"".join(left) == b"".join(parts)
 
 
@@ -63,7 +64,7 @@ def test_no_more_parts_are_sent_than_one_call_may_get(
     twin: ModuleType, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, _ = sockets
-    assert twin.send_now(ours.fileno(), [b"x"] * (MOST_PARTS + 1)) == MOST_PARTS
+    assert twin.send_parts(ours.fileno(), [b"x"] * (MOST_PARTS + 1)) == MOST_PARTS
 
 
 @both_twins
@@ -72,7 +73,7 @@ def test_a_connection_that_is_gone_takes_nothing(
 ) -> None:
     ours, theirs = sockets
     theirs.close()
-    assert twin.send_now(ours.fileno(), [b"one", b"two"]) == 0
+    assert twin.send_parts(ours.fileno(), [b"one", b"two"]) == 0
 
 
 @given(parts=st.lists(st.binary(max_size=5), max_size=8), sent=st.integers(0, 50))

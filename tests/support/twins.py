@@ -1,8 +1,9 @@
-"""Both twins of a module: the one in Python, and the compiled one if it was built."""
+"""Both versions of a compiled module: its Python source, and the extension if it was built."""
 
 import importlib.util
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -11,11 +12,14 @@ import pytest
 
 from barnabas.base import twins
 
+SOURCE = Path(__file__).parents[2] / "src"
+
 
 def in_python(name: str) -> ModuleType:
-    """A second copy of the module, imported without compiled twins."""
-    import_module(name)  # first, so that its imports keep their compiled twins
-    spec = importlib.util.find_spec(name)
+    """A second copy of the module, from its Python source."""
+    import_module(name)  # first, so that the copy imports what the module does
+    path = SOURCE.joinpath(*name.split(".")).with_suffix(".py")
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -25,18 +29,15 @@ def in_python(name: str) -> ModuleType:
 
 
 def compiled(name: str) -> ModuleType | None:
-    """The compiled twin, with an underscore before the module's name; None if not built."""
-    package, _, last = name.rpartition(".")
-    try:
-        return import_module(f"{package}._{last}")
-    except ImportError:
-        return None
+    """The extension of the module; None if it was not built, or Python was asked for."""
+    module = import_module(name)
+    return module if twins.is_compiled(module) else None
 
 
 def both(name: str) -> Sequence[Any]:
-    """The parameters for a test that holds for either twin."""
+    """The parameters for a test that holds for either version."""
     twin = compiled(name)
-    missing = pytest.mark.skip(reason=f"{name} has no compiled twin here: there was no compiler")
+    missing = pytest.mark.skip(reason=f"{name} is not compiled here")
     return (
         pytest.param(in_python(name), id="python"),
         pytest.param(twin, id="compiled", marks=() if twin else missing),

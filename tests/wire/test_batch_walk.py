@@ -12,7 +12,7 @@ from barnabas.wire.records.batch_walk import MOST_WALKED
 from barnabas.wire.records.records import Record, build_batch
 from tests.support.twins import both, in_python
 
-WHOLE, SINGLE = "barnabas.wire.records.batch_walk", "barnabas.wire.fetch.single_fetch"
+WHOLE, SINGLE = "barnabas.wire.records.batch_walk", "barnabas.wire.fetch.single_answer"
 FOR_ALL = 2**63 - 1
 
 
@@ -50,12 +50,12 @@ def test_only_whole_batches_before_the_bound_count(
 def test_more_batches_than_are_walked_are_left_to_the_index(twin: ModuleType) -> None:
     as_many = a_log(*[1] * MOST_WALKED)
     assert twin.whole_batches(memoryview(as_many), FOR_ALL) == (len(as_many), MOST_WALKED)
-    assert twin.whole_batches(memoryview(a_log(*[1] * (MOST_WALKED + 1))), FOR_ALL) is None
+    assert twin.whole_batches(memoryview(a_log(*[1] * (MOST_WALKED + 1))), FOR_ALL)[0] == -1
 
 
 @pytest.mark.parametrize("twin", both(WHOLE))
 def test_what_is_no_batch_is_left_to_those_who_tell_of_it(twin: ModuleType) -> None:
-    assert twin.whole_batches(memoryview(bytes(100)), FOR_ALL) is None
+    assert twin.whole_batches(memoryview(bytes(100)), FOR_ALL)[0] == -1
     assert twin.whole_batches(memoryview(b""), FOR_ALL) == (0, 0)
 
 

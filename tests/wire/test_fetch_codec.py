@@ -29,7 +29,8 @@ from barnabas.wire.fetch.fetch_codec import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch.single_fetch import read_single_fetch, single_answer
+from barnabas.wire.fetch.single_answer import single_answer
+from barnabas.wire.fetch.single_fetch import read_single_fetch
 from barnabas.wire.schema import NO_THROTTLE, milliseconds, request_type, write_response
 from barnabas.wire.varint import Truncated, uvarint
 from tests.wire.entities import entities, served, written

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from barnabas.base.twins import is_compiled
 from barnabas.wire.produce import plain_batch
 
 MOST_COUNTED_BYTES: Final = 1024
@@ -50,7 +51,7 @@ class Section:
 
 def hot_path() -> str:
     """The kind of hot path (compiled or pure) in this process and its children."""
-    return "python" if plain_batch.judge_plain.__module__ == plain_batch.__name__ else "compiled"
+    return "compiled" if is_compiled(plain_batch) else "python"
 
 
 def ratio_row(

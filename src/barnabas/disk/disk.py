@@ -1,6 +1,6 @@
-"""The disk, as a seam: one log folder and all that may be done to the files in it.
+"""One log directory and its files, as an interface that the simulation replaces.
 
-Paths are relative to the folder. Every OSError leaves as a DiskFault that names the folder, so
+Paths are relative to the directory. Every OSError becomes a DiskFault that names the directory, so
 its owner can take it offline; a missing file is an answer (None), not an error. The simulation
 brings a disk of its own, with torn writes and bad sectors.
 """

@@ -1,26 +1,41 @@
-"""An open file of the log on its shortest ways: appended to at its end, read where it is cached."""
+"""An open file of the log: appends at its end, and reads from the page cache.
+
+Compiled as it is: `open_file.pxd` has the types.
+"""
 
 import errno
-import mmap
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from barnabas.base import system_calls
+from barnabas.base.buffers import BufferSlice
 from barnabas.base.errors import DiskFault
-from barnabas.base.twins import use_compiled
-from barnabas.disk.page_cache import copy_if_cached, is_cached, map_from
+from barnabas.disk.page_cache import copy_if_cached, map_from
 from barnabas.disk.resident import LEAST, MOST_BYTES, Resident
+
+if TYPE_CHECKING:
+    import mmap
 
 Buffer = bytes | bytearray | memoryview
 
 # Below this a copy is cheaper than a new mapping (10 to 20 us)...
-_MAP_FROM: Final = 128 * 1024
+_MAP_FROM = 128 * 1024
 # ...unless this much lies behind, which the same reader is likely to want next.
-_MAP_AHEAD: Final = 1024 * 1024
+_MAP_AHEAD = 1024 * 1024
 # The kernel reads ahead about this much at once: one byte tells of its neighbours.
-_PROBE_EVERY: Final = 128 * 1024
+_PROBE_EVERY = 128 * 1024
+
+# The number of the present look at the page cache: what a look has found counts until the next.
+_look = 1
+
+
+def look_again() -> None:
+    """Forget what the page cache was seen to hold. The requests of one socket read share a look."""
+    global _look
+    _look += 1
 
 
 class OpenFile:
@@ -44,6 +59,8 @@ class OpenFile:
         "_read_from",
         "_read_to",
         "_resident",
+        "_seen",
+        "_seen_in",
         "_start",
         "_view",
         "size",
@@ -54,7 +71,11 @@ class OpenFile:
         self._descriptor = descriptor
         self._resident = resident
         self.size = os.fstat(descriptor).st_size
-        self._view, self._start = memoryview(b""), 0
+        self._view = memoryview(b"")
+        self._start = 0
+        self._seen = self._seen_in = (
+            0  # the last byte that was seen to be cached, and in which look
+        )
         self._read_from = self._read_to = self._fresh_from = self._noted_at = 0
         self._is_fresh = self._is_hot = False
         # Mappings that someone may still hold a slice of, and where in the file they end.
@@ -63,29 +84,48 @@ class OpenFile:
     def append(self, data: Buffer, /) -> None:
         """Write all of `data` at the end, in one system call; after a DiskFault, none of it."""
         try:
-            written = os.pwrite(self._descriptor, data, self.size)
-            if written != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = system_calls.write_buffer(self._descriptor, data, self.size)
         except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
-            raise DiskFault(self._folder, error) from error
+            raise self._undo(error) from error
+        self._on_written(written, len(data))
+
+    def append_slices(self, slices: Sequence[BufferSlice], size: int) -> None:
+        """Write several slices, `size` bytes in all, as `append` does."""
+        try:
+            written = system_calls.write_slices(self._descriptor, slices, self.size)
+        except OSError as error:
+            raise self._undo(error) from error
+        self._on_written(written, size)
+
+    def _on_written(self, written: int, size: int) -> None:
+        if written != size:
+            error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self._undo(error) from error
         self.size += written
+
+    def _undo(self, error: OSError) -> DiskFault:
+        with suppress(OSError):  # what is behind the end is not looked at
+            os.ftruncate(self._descriptor, self.size)
+        return DiskFault(self._folder, error)
 
     def warm(self, position: int, size: int, /) -> memoryview | None:
         """The bytes if the page cache has them, else None."""
+        look_again()
+        return self.warm_in_look(position, size)
+
+    def warm_in_look(self, position: int, size: int) -> memoryview | None:
+        """`warm`, where what the present look has found need not be asked for again."""
         end = position + size
-        start = self._start
         try:
-            if position < start or end > start + len(self._view):
+            if position < self._start or end > self._start + len(self._view):
                 if size < _MAP_FROM and self.size - end < _MAP_AHEAD:
                     return copy_if_cached(self._descriptor, position, size)
                 mapped, start = map_from(self._descriptor, position, self.size)
                 self._handed_out[mapped] = self.size
-                self._view, self._start = memoryview(mapped), start
-            for probe in range(position, end, _PROBE_EVERY):
-                if not is_cached(self._descriptor, probe):
-                    return None
+                self._view = memoryview(mapped)
+                self._start = start
+            if not self._is_warm(position, end):
+                return None
         except OSError as error:
             raise DiskFault(self._folder, error) from error
         if end > self._read_to:
@@ -94,7 +134,18 @@ class OpenFile:
             self._is_hot = True
             if position < self._read_from:
                 self._read_from = position
-        return self._view[position - start : end - start]
+        return self._view[position - self._start : end - self._start]
+
+    def _is_warm(self, position: int, end: int) -> bool:
+        if self._seen_in == _look and self._seen <= position and end <= self._seen + _PROBE_EVERY:
+            return True
+        while position < end:
+            if not system_calls.is_cached(self._descriptor, position):
+                return False
+            self._seen = position
+            self._seen_in = _look
+            position += _PROBE_EVERY
+        return True
 
     def _note(self, position: int, end: int) -> None:
         """Count what was not read before; a reader that goes on may begin a bit before the end."""
@@ -109,7 +160,8 @@ class OpenFile:
             resident.fresh.append(weakref.ref(self))
             resident.fresh_bytes += LEAST
         resident.fresh_bytes += end - max(position, self._read_to)
-        self._read_to, self._noted_at = end, position
+        self._read_to = end
+        self._noted_at = position
         if resident.fresh_bytes > MOST_BYTES:
             resident.give_back()
 
@@ -118,6 +170,3 @@ class OpenFile:
         def give_back(self) -> None: ...
 
         def let_go(self) -> Iterator[int]: ...
-
-
-use_compiled(globals(), "barnabas.disk._open_file", "OpenFile")

@@ -1,4 +1,4 @@
-"""What a follower demands of the batches that its leader sent, before they enter its log."""
+"""The checks of a follower on the batches that its leader sent."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from barnabas.wire.records.batch import MAGIC, BatchHeader, check_crc, headers
 
 
 class UnexpectedOffset(BrokerError):
-    """Batches begin before the log's end; if it is empty it can begin where they do."""
+    """Batches begin before the end of the log; a log without other records can begin there."""
 
     def __init__(self, message: str, first: BatchHeader) -> None:
         super().__init__(ErrorCode.corrupt_message, message)

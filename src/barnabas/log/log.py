@@ -32,17 +32,19 @@ from barnabas.log.producers.producer_snapshots import (
 from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
 from barnabas.log.retention import decide_deletable
 from barnabas.log.segment.active_segment import MAX_RELATIVE, LogEnd
-from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.file_slice import NOTHING, FileSlice
 from barnabas.log.segment.segment import LOG, Segment, TimestampOffset
 from barnabas.log.segment.segments import Segments, new_segment
+from barnabas.wire.produce.plain_batch import as_plain
 from barnabas.wire.records.batch import BatchHeader, headers
 
 
 class Appended(NamedTuple):
-    """The offsets that a batch got: from `base_offset` up to `end`, exclusive."""
+    """The offsets that batches got: from `base_offset` up to `end`, exclusive."""
 
     base_offset: Offset
-    end: Offset
+    end: Offset  # committed once the high watermark is here
+    log_append_time_ms: int = -1  # -1 where the producer's own time counts
 
 
 class Log(LogEnd):
@@ -106,23 +108,14 @@ class Log(LogEnd):
     def append(
         self, batch: memoryview, header: BatchHeader, epoch: LeaderEpoch, now_ms: int
     ) -> Appended:
-        """Put one validated batch at the end of the log and give it offsets.
+        """Append one batch that was validated, whether or not it is plain.
 
-        Base offset and leader epoch are written into `batch` itself. On return followers may
-        fetch the batch but consumers may not, until the high watermark reaches `Appended.end`.
-        Does not suspend.
+        On return followers may fetch the batch, but consumers may not until the high watermark
+        reaches `Appended.end`. The rest is as `append_batches` has it.
 
-        Keeps   LOG-1  offsets given are dense
-                LOG-2  epochs along the log never decrease
-        Raises  BrokerError(fenced_leader_epoch), log unchanged, if `epoch` is a past leader's
-                DiskFault, nothing appended, and `failure` is set
+        Keeps   LOG-1, LOG-2
         """
-        count = header.last_offset_delta + 1
-        if count != header.record_count:
-            law(False, "LOG-1 offsets given are dense", header=header)
-        base_offset = self.append_unsequenced(
-            batch, header.batch_length, count, header.max_timestamp, epoch, now_ms
-        )
+        base_offset = self.append_batches([as_plain(batch, header)], epoch, now_ms)
         if header.producer_id >= 0:
             replay(self.producers, header, base_offset, lambda: bytes(batch), self._completed)
         return Appended(base_offset, self.log_end_offset)
@@ -151,7 +144,7 @@ class Log(LogEnd):
                 # Without a gap before it, if it can reach: recovery takes one for a loss.
                 is_near = last.last_offset - self.log_end_offset <= MAX_RELATIVE
                 self._roll_at(self.log_end_offset if is_near else found[0][1].base_offset, now_ms)
-            self._active.append_all(data, [header for _, header in found])
+            self._active.append(data, [header for _, header in found])
             for _, header in found:
                 if header.leader_epoch != self._epoch:
                     self._begin_epoch(LeaderEpoch(header.leader_epoch), header.base_offset)
@@ -225,7 +218,7 @@ class Log(LogEnd):
 
     # Reading
 
-    def check_range(self, offset: Offset) -> None:
+    def check_range(self, offset: int) -> None:
         """Raises BrokerError(offset_out_of_range) unless log start <= offset <= log end."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise BrokerError(
@@ -234,8 +227,8 @@ class Log(LogEnd):
             )
 
     def locate(
-        self, offset: Offset, max_bytes: int, upto: Offset, *, minimum_one: bool = False
-    ) -> Extent:
+        self, offset: int, max_bytes: int, upto: int, *, minimum_one: bool = False
+    ) -> FileSlice:
         """Where the whole batches lie from the one that holds `offset`, ending before `upto`.
 
         At most `max_bytes`, unless `minimum_one` and already the first batch is larger; all of

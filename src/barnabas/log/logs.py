@@ -27,7 +27,7 @@ from barnabas.log.log_dir import (
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.recovery.duplicate_log_dirs import empty_doubles
 from barnabas.log.recovery.log_loader import Opening, open_log, write_topic_id
-from barnabas.log.truncation_sync import Settling
+from barnabas.log.truncation_sync import TruncationSync
 
 DELETE: Final = "-delete"
 _PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
@@ -311,7 +311,7 @@ class Logs:
 
     # What a truncation leaves to be done
 
-    def start_settling(self, logs: Sequence[Log]) -> Settling:
+    def start_truncation_sync(self, logs: Sequence[Log]) -> TruncationSync:
         """The work that lets the medium know of the truncations of `logs`, all of them online.
 
         To be done before anything is appended to them: otherwise checkpoints that tell of records
@@ -319,14 +319,14 @@ class Logs:
         to nevertheless does it itself, and blocks.
         """
         folders = dict.fromkeys(log.disk.folder for log in logs)
-        return Settling(
+        return TruncationSync(
             [(log.disk, path) for log in logs for path in log.unsettled_paths],
             [write for name in folders for write in self._checkpoints(self.folders[name], {})],
             [(log, log.cuts) for log in logs],
         )
 
     def _settle(self, log: Log) -> None:
-        settling = self.start_settling([log])
+        settling = self.start_truncation_sync([log])
         settling.run()
         settling.done()
 

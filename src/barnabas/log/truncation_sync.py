@@ -1,4 +1,4 @@
-"""What is left to do after a truncation, before anything is appended in place of what is gone."""
+"""The fsync of truncated logs, before anything is appended in place of what is gone."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from barnabas.log.log import Log
 from barnabas.log.log_dir import CheckpointWrite
 
 
-class Settling(NamedTuple):
-    """Work for a thread: let the medium know where logs end now.
+class TruncationSync(NamedTuple):
+    """Work for a thread: fsync logs and checkpoints after a truncation.
 
     A crash before it is done is harmless: a log that ends before what its checkpoints say gets
     lower ones when it is opened, and one that comes back in its old length is truncated again.
@@ -20,13 +20,13 @@ class Settling(NamedTuple):
     cuts: Sequence[tuple[Log, int]]
 
     def run(self) -> None:
-        """Block until all is on the medium. Afterwards the loop says so: `done`."""
+        """Block until all is on disk. Afterwards the event loop calls `done`."""
         for disk, path in self.paths:
             disk.sync(path)
         for write in self.writes:
             write.run()
 
     def done(self) -> None:
-        """Let the logs be appended to, but for those that were cut again meanwhile."""
+        """Allow appends to the logs, but for those that were truncated again meanwhile."""
         for log, cut in self.cuts:
             log.on_settled(cut)

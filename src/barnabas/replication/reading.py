@@ -1,11 +1,11 @@
-"""How far one replica of a partition may be read, whether it leads or follows."""
+"""A replica as its readers see it: log, high watermark, leader epoch."""
 
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.log import Log
-from barnabas.log.segment.file_slice import Extent
+from barnabas.log.segment.file_slice import FileSlice
 
 NO_LIMIT: Final = (1 << 63) - 1
 
@@ -43,7 +43,7 @@ class Reading(NamedTuple):
             raise BrokerError(ErrorCode.offset_out_of_range)
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
-    def has_more(self, offset: int, upto: Offset, extent: Extent) -> bool:
+    def has_more(self, offset: int, upto: Offset, extent: FileSlice) -> bool:
         """Whether there is more before `upto` than the `extent` that was located."""
         whole = self.log.locate(Offset(offset), NO_LIMIT, upto, minimum_one=True)
         ends_early = extent.size > 0 and offset < self.log.segments[-1].base_offset

@@ -32,6 +32,7 @@ from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.log.logs import Logs
+from barnabas.wire.produce.plain_batch import as_plain
 from barnabas.wire.records.batch import read_header
 
 READ_BYTES: Final = 1024 * 1024  # max.partition.fetch.bytes
@@ -116,13 +117,12 @@ def _check_end(log: Log, records: int, spent: float) -> float:
 def _fill(log: Log, size: int) -> int:
     """Append batches by the fields of their headers; return the number of records."""
     batch = memoryview(bytearray(batch_of(BATCH_BYTES).content))
-    header = read_header(batch)
-    length, records, time_ms = header.batch_length, header.record_count, header.max_timestamp
+    plain = [as_plain(batch, read_header(batch))]
     epoch, now_ms = LeaderEpoch(0), SystemClock().now_ms()
     count = size // BATCH_BYTES
     for _ in range(count):
-        log.append_unsequenced(batch, length, records, time_ms, epoch, now_ms)
-    return count * records
+        log.append_batches(plain, epoch, now_ms)
+    return count * plain[0].record_count
 
 
 # Sequential read

@@ -42,7 +42,7 @@ class CleanedSegments:
         header = read_header(batch)
         if not self._fits(header):
             self._begin(header.base_offset)
-        self.segments[-1].append(batch, header.last_offset, header.max_timestamp)
+        self.segments[-1].append(batch, [header])
 
     def add_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
         """Take entries of the transaction index, whose markers were appended, or are next."""

@@ -1,11 +1,11 @@
-"""Where the bytes of a fetch lie, so that reading them can be left to whoever sends them."""
+"""A slice of a log file: the bytes of a fetch, read when they are sent."""
 
 from typing import Final, NamedTuple
 
 from barnabas.disk.disk import DataFile
 
 
-class Extent(NamedTuple):
+class FileSlice(NamedTuple):
     """Whole batches in one file, or none at all.
 
     It stays readable while the log rolls, truncates or removes the segment, until the removal
@@ -29,4 +29,4 @@ class Extent(NamedTuple):
         return data if self.position + self.size <= self.file.size else b""
 
 
-NOTHING: Final = Extent(None, 0, 0)
+NOTHING: Final = FileSlice(None, 0, 0)

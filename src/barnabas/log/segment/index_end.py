@@ -1,18 +1,23 @@
-"""The end of an index: how many entries it has, and the next one put behind them."""
+"""The end of an index: the number of its entries, and the append of the next one.
 
-from bisect import bisect_right
+Compiled as it is: `index_end.pxd` has the types.
+"""
+
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Final
 
-from barnabas.base.twins import use_compiled
+from barnabas.base import buffers
 
 OFFSET_ENTRY: Final = Struct(">ii")  # offset - base, position
 TIME_ENTRY: Final = Struct(">qi")  # timestamp, offset - base
 
+_OFFSET_SIZE = OFFSET_ENTRY.size
+_TIME_SIZE = TIME_ENTRY.size
+
 
 class IndexEnd:
-    """Of either index; `entries` count, and up to `_ready` bytes of `_view` may be written."""
+    """The end of either index; up to `_ready` bytes of `_view` may be written."""
 
     __slots__ = (
         "_latest",
@@ -30,8 +35,9 @@ class IndexEnd:
         self.entries = entries
         self._view = memoryview(b"")
         self._ready = 0
-        # The last timestamp while there are this many entries, so that it need not be read again.
-        self._latest, self._latest_of = -1, 0
+        # The last timestamp while the index has this many entries.
+        self._latest = -1
+        self._latest_of = 0
 
     if TYPE_CHECKING:
 
@@ -41,41 +47,47 @@ class IndexEnd:
         def last(self) -> tuple[int, int]: ...
 
     def add_offset(self, offset: int, position: int) -> bool:
-        """Add an entry of an offset index; tells whether it was the last there is room for."""
-        self._put(OFFSET_ENTRY, offset - self.base_offset, position)
+        """Append an entry to an offset index; return whether the index is full."""
+        at = self._next_position(_OFFSET_SIZE)
+        buffers.put_int(self._view, at, offset - self.base_offset)
+        buffers.put_int(self._view, at + 4, position)
+        self.entries += 1
         return self.entries >= self.max_entries
 
     def add_time(self, timestamp: int, offset: int) -> bool:
-        """Add an entry of a time index, unless the last one's timestamp is as late.
+        """Append an entry to a time index, unless the last one's timestamp is as late.
 
-        Tells whether the index is full: one place is kept.
+        Return whether the index is full: one place is kept.
         """
         if self._latest_of != self.entries:
-            self._latest, self._latest_of = self.last[0], self.entries
+            self._latest = self.last[0]
+            self._latest_of = self.entries
         if timestamp > self._latest:
-            self._put(TIME_ENTRY, timestamp, offset - self.base_offset)
-            self._latest, self._latest_of = timestamp, self.entries
+            at = self._next_position(_TIME_SIZE)
+            buffers.put_int(self._view, at + 8, offset - self.base_offset)
+            buffers.put_long(self._view, at, timestamp)
+            self.entries += 1
+            self._latest = timestamp
+            self._latest_of = self.entries
         return self.entries >= self.max_entries - 1
 
     def last_position_upto(self, position: int) -> int:
-        """Of an offset index that is mapped: the greatest position at or before this one, or 0."""
-        view, size, unpack = self._view, OFFSET_ENTRY.size, OFFSET_ENTRY.unpack_from
-        if self.entries > len(view) // size:
-            raise StructError(f"{len(view)} bytes are not {self.entries} entries")
+        """The greatest position at or before this one in a mapped offset index, or 0."""
+        low = 0
+        high = self.entries
+        if high * _OFFSET_SIZE > len(self._view):
+            raise StructError(f"{len(self._view)} bytes are not {high} entries")
+        while low < high:
+            middle = (low + high) // 2
+            if position < buffers.int_at(self._view, middle * _OFFSET_SIZE + 4):
+                high = middle
+            else:
+                low = middle + 1
+        return buffers.int_at(self._view, (low - 1) * _OFFSET_SIZE + 4) if low else 0
 
-        def position_of(number: int) -> int:
-            found: int = unpack(view, number * size)[1]
-            return found
-
-        after = bisect_right(range(self.entries), position, key=position_of)
-        return position_of(after - 1) if after else 0
-
-    def _put(self, entry: Struct, first: int, second: int) -> None:
-        at = self.entries * entry.size
-        if at + entry.size > self._ready:
+    def _next_position(self, size: int) -> int:
+        """The position of the next entry, in memory that may be written."""
+        at = self.entries * size
+        if at + size > self._ready:
             self._make_ready(at)
-        entry.pack_into(self._view, at, first, second)
-        self.entries += 1
-
-
-use_compiled(globals(), "barnabas.log.segment._index_end", "IndexEnd")
+        return at

@@ -14,7 +14,7 @@ from barnabas.disk.disk import Buffer, DataFile, Disk
 from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.recovery.log_file_scan import refuse_old_format, valid_batches
 from barnabas.log.segment.active_segment import MAX_RELATIVE, SegmentEnd
-from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.file_slice import NOTHING, FileSlice
 from barnabas.log.segment.index import OffsetIndex, TimeIndex
 from barnabas.log.segment.transaction_index import (
     AbortedTransaction,
@@ -139,8 +139,8 @@ class Segment(SegmentEnd):
 
     # Writing
 
-    def append_all(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Write several batches at the end, in one system call."""
+    def append(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Write batches that have offsets at the end, in one system call."""
         self.file.append(batches)
         for header in headers:
             self.note(header.size, header.last_offset, header.max_timestamp)
@@ -262,7 +262,7 @@ class Segment(SegmentEnd):
 
     # Reading
 
-    def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> Extent | None:
+    def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> FileSlice | None:
         """Whole batches from the one that holds `offset`, ending before `upto`.
 
         At most `max_bytes` of them, but at least the first if `minimum_one`. None if nothing at
@@ -279,7 +279,7 @@ class Segment(SegmentEnd):
             end = self._boundary(start, start + max_bytes, minimum_one)
         elif end == self.size:
             self._remember(self.end_offset, end)
-        return Extent(self._file or self.file, start, end - start) if end > start else NOTHING
+        return FileSlice(self._file or self.file, start, end - start) if end > start else NOTHING
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position`, where one begins, to the end.

@@ -10,7 +10,7 @@ from barnabas.base.randomness import Random
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.producers.producer_state import CompletedTransaction
-from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.file_slice import NOTHING, FileSlice
 from barnabas.log.segment.segment import SEGMENT_FILES, SNAPSHOT, Segment, TimestampOffset
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.records.batch import BatchHeader
@@ -49,7 +49,7 @@ class Segments:
         """The segment that holds `offset`, if any does."""
         return self._all[self.number_of(offset)]
 
-    def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> Extent:
+    def locate(self, offset: int, max_bytes: int, upto: int, minimum_one: bool) -> FileSlice:
         """As Segment.locate, in the first segment that has something at or beyond `offset`."""
         for segment in self._all[self.number_of(offset) :]:
             extent = segment.locate(offset, max_bytes, upto, minimum_one)
@@ -63,7 +63,7 @@ class Segments:
             with suppress(BrokerError):  # the rest of a damaged segment tells nothing
                 for position, header in segment.headers_for(from_offset):
                     if header.producer_id >= 0:
-                        yield header, Extent(segment.file, position, header.size).load
+                        yield header, FileSlice(segment.file, position, header.size).load
 
     def note_aborted(self, completed: CompletedTransaction, *, lacking_only: bool = False) -> None:
         """Let the segment of its marker know of an aborted transaction.

@@ -26,7 +26,7 @@ from barnabas.client.fetch import (
     write_fetch_request,
 )
 from barnabas.client.frames import MalformedResponse
-from barnabas.replication.follower.fetch_response import Taking
+from barnabas.replication.follower.fetch_response import FetchResponses
 from barnabas.replication.follower.fetch_state import FIRST_BACKOFF_S, Changes, Followings
 from barnabas.replication.follower.fetcher_ports import FetcherPorts, FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
@@ -63,7 +63,7 @@ class FetchLoop:
         self.followings = Followings(ports.throttle, by_epoch=ports.safeguards.epoch_truncation)
         self.is_over = False  # true once it follows no more what is added
         self._ports = ports
-        self._taking = Taking(ports, self.followings)
+        self._taking = FetchResponses(ports, self.followings)
         self._session = FetchSession()
         self._peer: AsyncConnection | None = None
         self._is_in_flight = False  # a request, its answer not yet

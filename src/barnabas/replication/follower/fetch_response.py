@@ -1,4 +1,4 @@
-"""What a follower does with its leader's answers: append, truncate, start over, or wait."""
+"""Fetch responses at a follower: append, truncate, start over, or wait."""
 
 import asyncio
 import logging
@@ -33,10 +33,10 @@ PASSING: Final = (
 )
 
 
-class Taking:
-    """For the partitions of one loop; what goes wrong with one of them is its own matter.
+class FetchResponses:
+    """Applies responses to the partitions of one loop; an error of one leaves the others alone.
 
-    After everything that suspends it is asked anew whether the partition is still followed.
+    After everything that suspends it checks again whether the partition is still followed.
     """
 
     def __init__(self, ports: FetcherPorts, followings: Followings) -> None:
@@ -179,7 +179,7 @@ class Taking:
         await self._settle([follower])
 
     async def _settle(self, cut: Sequence[FollowerReplica]) -> None:
-        """Let the medium know, before anything is appended; see `Logs.start_settling`."""
+        """Let the medium know, before anything is appended; see `Logs.start_truncation_sync`."""
         known = self._ports.logs
         logs = [
             each.log
@@ -187,7 +187,7 @@ class Taking:
             if each.log.is_unsettled and known.get(each.topic_partition) is each.log
         ]
         if logs:
-            settling = known.start_settling(logs)
+            settling = known.start_truncation_sync(logs)
             try:
                 await self._ports.offload(settling.run)
             except DiskFault as fault:

@@ -1,10 +1,11 @@
-"""The follower of one partition: its log becomes the leader's, batch by batch."""
+"""The follower's view of one partition: appends, truncations, high watermark."""
 
 import logging
 import uuid
 from typing import NamedTuple
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from barnabas.base.laws import law
 from barnabas.log.background_work import Removal
 from barnabas.log.follower_batches import UnexpectedOffset
 from barnabas.log.leader_epochs import EpochEnd
@@ -17,8 +18,8 @@ from barnabas.wire.records.batch import BatchHeader
 log = logging.getLogger("barnabas.follower")
 
 
-class Followed(NamedTuple):
-    """What came of an append."""
+class AppendedAsFollower(NamedTuple):
+    """The outcome of an append."""
 
     offsets_moved: bool  # the high watermark, or the log's start
     removal: Removal | None = None  # of the files of a log that had to begin elsewhere
@@ -39,11 +40,11 @@ class FollowerReplica:
         self.broker_id = broker_id
         self.leadership = leadership
         self.log = log
-        within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self.high_watermark = Offset(within)
-        # How far the leader's high watermark is ahead; None before its first answer.
+        # How far the leader's high watermark is ahead; None before its first response.
         self.lag: int | None = None
-        log.producers.on_high_watermark(within)
+        self.high_watermark = log.log_start_offset
+        within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self._set_high_watermark(Offset(within))
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -71,13 +72,13 @@ class FollowerReplica:
 
     def append(
         self, records: memoryview, leader_high_watermark: int, leader_log_start: int, now_ms: int
-    ) -> Followed:
+    ) -> AppendedAsFollower:
         """Take whole batches that the leader sent for this log's end, none of them damaged.
 
         The high watermark goes as far as the leader's, at most to the log's end; the log's start
         goes with the leader's.
 
-        Keeps   REP-2  the high watermark never retreats
+        Keeps   REP-4
         Raises  BrokerError(corrupt_message), nothing changed, if they do not fit the log's end
                 DiskFault
         """
@@ -85,32 +86,43 @@ class FollowerReplica:
         try:
             self.log.append_as_follower(records, now_ms)
         except UnexpectedOffset as unexpected:
-            if not self._begins_within(unexpected.first):
+            if not self._may_begin_at(unexpected.first, leader_log_start):
                 raise
             removal = self._start_at(Offset(unexpected.first.base_offset), now_ms)
             self.log.append_as_follower(records, now_ms)
         end = self.log.log_end_offset
         self.lag = max(0, leader_high_watermark - end)
-        moved = self._advance_high_watermark(min(Offset(leader_high_watermark), end))
+        committed = min(Offset(leader_high_watermark), end)
+        moved = committed > self.high_watermark and self._set_high_watermark(committed)
         start = self.log.log_start_offset
         if leader_log_start > start:
             self.log.delete_records_before(min(Offset(leader_log_start), self.high_watermark))
-        return Followed(moved or self.log.log_start_offset != start, removal)
+        return AppendedAsFollower(moved or self.log.log_start_offset != start, removal)
 
-    def _begins_within(self, first: BatchHeader) -> bool:
-        """Whether an empty log begins inside a batch, as where the leader's records were deleted.
+    def _may_begin_at(self, first: BatchHeader, leader_log_start: int) -> bool:
+        """Return whether the log ends inside a batch, with no record that the leader still has.
 
-        Then it has to begin where the batch does, and its start moves up again afterwards.
+        DeleteRecords has moved the leader's log start into that batch. This log is empty, or all
+        of its records are below that start; they may be of an epoch that the leader has cut off,
+        and no longer knows. So it begins where the batch does, and its start moves up afterwards.
         """
         start, end = self.log.log_start_offset, self.log.log_end_offset
-        return start == end and first.base_offset < end < first.next_offset
+        has_nothing = start == end or end <= leader_log_start
+        return has_nothing and first.base_offset < end < first.next_offset
 
-    def _advance_high_watermark(self, offset: Offset) -> bool:
-        if offset <= self.high_watermark:
-            return False
+    def _set_high_watermark(self, offset: Offset) -> bool:
+        """The only place where it is set; return whether it moved.
+
+        Keeps REP-4. REP-2 is a leader's law. A follower's high watermark goes back with the end
+        of its log: after an unclean election, or where a disk has lost records.
+        """
+        end = self.log.log_end_offset
+        facts = {"new": offset, "end": end, "partition": self.topic_partition}
+        law(offset <= end, "REP-4 the high watermark of a follower is within its log", **facts)
+        moved = offset != self.high_watermark
         self.high_watermark = offset
         self.log.producers.on_high_watermark(offset)
-        return True
+        return moved
 
     # Truncating
 
@@ -140,8 +152,7 @@ class FollowerReplica:
                 end,
                 self.high_watermark,
             )
-            self.high_watermark = end
-        self.log.producers.on_high_watermark(self.high_watermark)
+        self._set_high_watermark(min(self.high_watermark, end))
         return removal
 
     def start_anew_at(self, offset: Offset, now_ms: int) -> Removal:
@@ -156,5 +167,5 @@ class FollowerReplica:
 
     def _start_at(self, offset: Offset, now_ms: int) -> Removal:
         removal = self.log.truncate_fully_and_start_at(offset, now_ms)
-        self.high_watermark = offset
+        self._set_high_watermark(offset)
         return removal

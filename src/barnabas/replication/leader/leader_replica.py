@@ -1,19 +1,20 @@
-"""The leader of one partition: takes batches from producers, says how far consumers may read.
+"""The leader's view of one partition: ISR, high watermark, follower progress, appends.
 
 The high watermark is the least log end among the in-sync replicas. It may move at four moments:
 when this replica becomes leader, when the in-sync replicas change, when a batch is appended (if
-no other replica is in sync), and when a follower fetches.
+no other replica is in sync), and when a follower fetches. Compiled as it is: `leader_replica.pxd`
+has the types.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, Offset
 from barnabas.base.laws import law
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
-from barnabas.log.log import Log
+from barnabas.log.log import Appended, Log
 from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
 from barnabas.replication.leader.follower_progress import (
     UNKNOWN,
@@ -24,18 +25,10 @@ from barnabas.replication.leader.follower_progress import (
 from barnabas.replication.leader.in_sync import InSyncReplicas
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.reading import Reading, last_stable_offset
-from barnabas.wire.produce.plain_batch import judge_plain
+from barnabas.wire.produce.plain_batch import PlainBatch, judge_plain
 from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
 
 MAX_LAG_MS: Final = 30_000  # what `replica.lag.time.max.ms` is by default
-
-
-class Produced(NamedTuple):
-    """Where a batch went: what the producer is told."""
-
-    base_offset: Offset
-    log_append_time_ms: int  # -1 where the producer's own time counts
-    end: Offset  # safe once the high watermark is here
 
 
 class LeaderReplica:
@@ -89,9 +82,8 @@ class LeaderReplica:
         self.tenure: object = object() if previous is None else previous.tenure
         log.begin_leading(self.epoch)
         self.epoch_start_offset = log.log_end_offset
-        within = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self.high_watermark: Offset = Offset(within)
-        log.producers.on_high_watermark(within)
+        self.high_watermark: Offset = log.log_start_offset
+        self._set_high_watermark(max(log.log_start_offset, min(high_watermark, log.log_end_offset)))
         self._safeguards = safeguards
         self._max_lag_ms = max_lag_ms
         self._now_ms = now_ms
@@ -252,17 +244,14 @@ class LeaderReplica:
         least = self._in_sync.least_end(self.log.log_end_offset, self._now_ms, self._max_lag_ms)
         if least <= self.high_watermark:
             return False
-        self._advance_high_watermark(least)
+        self._set_high_watermark(least)
         return True
 
-    def _advance_high_watermark(self, offset: Offset) -> None:
+    def _set_high_watermark(self, offset: Offset) -> None:
+        """The only place where it is set. Keeps REP-2: a leader never takes back what it said."""
         if offset < self.high_watermark:
-            law(
-                False,
-                "REP-2 the high watermark never retreats",
-                new=offset,
-                old=self.high_watermark,
-            )
+            facts = {"new": offset, "old": self.high_watermark}
+            law(False, "REP-2 the high watermark of a leader never retreats", **facts)
         self.high_watermark = offset
         self.log.producers.on_high_watermark(offset)
 
@@ -305,78 +294,75 @@ class LeaderReplica:
         unflushed = self.log.unflushed_messages + header.record_count
         return unflushed >= config.flush_messages or looks_at_records(header, config)
 
-    def append(self, records: memoryview, now_ms: int) -> Produced:
-        """Validate one batch from a producer and put it at the end of the log.
+    def append(
+        self, records: memoryview, now_ms: int, header: BatchHeader | None = None
+    ) -> Appended:
+        """Append one batch from a producer; validate it first, unless there is a `header`.
 
-        `records` is written in place: offset, epoch and, where the topic asks for it,
-        the time. A batch that this producer sent before is answered with where it went
-        then, and not written again. Does not suspend.
+        A `header` is what `validate` returned with these records. Offset, epoch and, where the
+        topic asks for it, the time are written into `records`. A batch that this producer sent
+        before is not written again: the return value says where it is. Does not suspend.
 
-        Keeps   REP-2  the high watermark never retreats
-        Raises  BrokerError, log unchanged, for a batch that the topic does not take
+        Keeps   REP-2
+        Raises  BrokerError, log unchanged, for a batch that the topic does not accept
+                DiskFault, nothing appended
         """
-        if len(records) < HEADER_SIZE:
-            raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
-        records, header = validate(records, read_header(records), self.log.config, now_ms)
-        return self.append_validated(records, header, now_ms)
+        if header is None:
+            if self.is_plain:
+                plain = judge_plain(records, 0, len(records), self.largest)
+                given = None if plain is None else self.append_plain([plain], now_ms)
+                if given is not None:
+                    return Appended(given, self.log.log_end_offset)
+            if len(records) < HEADER_SIZE:
+                raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
+            records, header = validate(records, read_header(records), self.log.config, now_ms)
+        return self._append_validated(records, header, now_ms)
 
-    def append_plain(self, records: memoryview, now_ms: int) -> Offset | None:
-        """`append` for a batch about which there is nothing to ask: its base offset, or None.
+    def append_plain(self, batches: list[PlainBatch], now_ms: int) -> Offset | None:
+        """Append the first batch, and those behind it that the same write can take.
 
-        None leaves the batch to `append`: it may not be in order, or be there already.
-        Only where `is_plain`. What is looked at here is what `validate` would look at.
+        The part of `append` for batches that were found plain where `is_plain`. Return the base
+        offset of the first; the log ends behind the last that was appended. None leaves the first
+        to `append`: its sequence is not the expected one. A batch with a sequence comes alone.
         """
-        found = judge_plain(records, self.largest)
-        return None if found is None else self.append_judged(records, now_ms, *found)
-
-    def append_judged(
-        self,
-        records: memoryview,
-        now_ms: int,
-        length: int,
-        count: int,
-        max_timestamp: int,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-    ) -> Offset | None:
-        """The second half of `append_plain`, for a batch in which that was found."""
-        log, state = self.log, None
-        if producer_id >= 0:
-            state = log.producers.expecting(producer_id, producer_epoch, base_sequence)
+        log = self.log
+        state = None
+        first = batches[0]
+        if first.producer_id >= 0:
+            state = log.producers.expecting(
+                first.producer_id, first.producer_epoch, first.base_sequence
+            )
             if state is None:
                 return None
-        given = log.append_unsequenced(records, length, count, max_timestamp, self.epoch, now_ms)
+        base_offset = log.append_batches(batches, self.epoch, now_ms)
         if state is not None:
-            state.on_appended(base_sequence, given, count, max_timestamp)
-        if self.is_sole:
-            self.high_watermark = self.log.log_end_offset
-        elif len(self._in_sync.maximal) == 1:
-            self._move_high_watermark()
-        return given
+            state.on_appended(
+                first.base_sequence, base_offset, first.record_count, first.max_timestamp
+            )
+        self._on_appended()
+        return base_offset
 
-    def append_validated(self, records: memoryview, header: BatchHeader, now_ms: int) -> Produced:
-        """The second half of `append`, for a batch that was validated elsewhere."""
-        log = self.log
+    def _append_validated(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         if header.producer_id >= 0:
             if header.is_transactional:
                 raise BrokerError(
                     ErrorCode.invalid_txn_state, "Transactions are not served by this broker."
                 )
-            before = log.producers.check(header)
+            before = self.log.producers.check(header)
             if before is not None:
                 time_ms = before.timestamp if header.log_append_time else -1
-                return Produced(Offset(before.base_offset), time_ms, Offset(before.last_offset + 1))
-        appended = log.append(records, header, self.epoch, now_ms)
+                return Appended(Offset(before.base_offset), Offset(before.last_offset + 1), time_ms)
+        appended = self.log.append(records, header, self.epoch, now_ms)
+        self._on_appended()
+        time_ms = header.max_timestamp if header.log_append_time else -1
+        return appended._replace(log_append_time_ms=time_ms)
+
+    def _on_appended(self) -> None:
+        """Move the high watermark with the end of the log, if no other replica is in sync."""
         if self.is_sole:
-            self._advance_high_watermark(appended.end)
+            self._set_high_watermark(self.log.log_end_offset)
         elif len(self._in_sync.maximal) == 1:
             self._move_high_watermark()
-        return Produced(
-            appended.base_offset,
-            header.max_timestamp if header.log_append_time else -1,
-            appended.end,
-        )
 
     def check_epoch(self, known_epoch: int) -> None:
         """Refuse a client whose metadata is older or newer than this leader's; -1 asks nothing."""

@@ -26,10 +26,7 @@ class LeaderWriter:
         leader = self._replicas.leader(*partition)
         leader.check_in_sync()
         end = leader.append(batch, now_ms).end
-        if not leader.is_sole:
-            self._delayed.on_append(partition)
-        if leader.high_watermark == leader.log.log_end_offset:
-            self._delayed.on_high_watermark(partition)
+        self._delayed.on_append(leader)
         return end
 
     def when_committed(

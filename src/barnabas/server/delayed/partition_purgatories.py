@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.purgatory.timer import Timer
+from barnabas.replication.leader.leader_replica import LeaderReplica
 
 Key = tuple[str, int]
 
@@ -35,9 +36,19 @@ class Delayed:
         """How many partitions they wait for, in all."""
         return sum(purgatory.watched for purgatory in self)
 
-    def on_append(self, key: Key) -> None:
-        """The log of a partition with followers grew."""
-        self.followers.check_and_complete(key)
+    def on_append(self, leader: LeaderReplica) -> None:
+        """Complete the requests that wait for what was appended, or for its commit.
+
+        Every append as leader ends here.
+        """
+        key = leader.topic_partition
+        if leader.is_sole:
+            if self.consumers.is_watched(key):
+                self.consumers.check_and_complete(key)
+        elif leader.high_watermark == leader.log.log_end_offset:
+            self.on_high_watermark(key)
+        else:
+            self.followers.check_and_complete(key)
 
     def on_high_watermark(self, key: Key) -> None:
         """More is committed; in a partition without followers, whenever its log grew."""

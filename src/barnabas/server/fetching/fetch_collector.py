@@ -12,7 +12,7 @@ from uuid import UUID
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, Offset
-from barnabas.log.segment.file_slice import NOTHING, Extent
+from barnabas.log.segment.file_slice import NOTHING, FileSlice
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.reading import Reading
 from barnabas.replication.replicas import Replicas
@@ -56,7 +56,7 @@ class Found:
         self.leader = leader
         self.reading = reading
         self.upto = upto
-        self.extent: Extent = NOTHING
+        self.extent: FileSlice = NOTHING
 
     @property
     def has_more(self) -> bool:

@@ -28,12 +28,8 @@ from barnabas.wire.fetch.fetch_codec import (
     read_fetch,
     write_fetch,
 )
-from barnabas.wire.fetch.single_fetch import (
-    SingleAnswer,
-    SingleFetch,
-    read_single_fetch,
-    single_answer,
-)
+from barnabas.wire.fetch.single_answer import SingleAnswer, single_answer
+from barnabas.wire.fetch.single_fetch import SingleFetch, read_single_fetch
 
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000

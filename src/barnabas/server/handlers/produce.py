@@ -17,8 +17,9 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.offload import Offload
+from barnabas.log.log import Appended
 from barnabas.log.validation import InvalidRecords, validate
-from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
@@ -86,7 +87,6 @@ class Produce:
         self._clock = clock
         self._offload = offload
         self._delayed = delayed
-        self._consumers = delayed.consumers.check_and_complete
         self._failures = failures
         self._successes: dict[tuple[int, str, int], PlainAnswer] = {}
         self._work = work
@@ -128,42 +128,30 @@ class Produce:
         try:
             if acks == ALL and not leader.is_sole:
                 leader.check_in_sync()
-            now_ms = self._clock.now_ms()
-            base_offset = leader.append_plain(records, now_ms)
-            if base_offset is None:
-                produced = leader.append(records, now_ms)
-            else:
-                produced = Produced(base_offset, -1, leader.log.log_end_offset)
-                if acks:
-                    self._offer_shortcut(version, frame, single, connection)
+            appended = leader.append(records, self._clock.now_ms())
         except (BrokerError, DiskFault) as e:
             refused = self._refused(partition, e)
             return self._reply(version, correlation_id, acks, [(topic, [refused])])
-        if not leader.is_sole:
-            return self._replicated(version, correlation_id, leader, produced, acks, timeout_ms)
-        self._consumers((topic, partition))
-        if acks == 0:
-            return None
-        return self._success(version, topic, partition).response(
-            correlation_id, produced[0], produced[1], leader.log.log_start_offset
-        )
+        self._delayed.on_append(leader)
+        if acks:
+            self._offer_shortcut(version, frame, single, connection)
+        return self._acknowledge(version, correlation_id, leader, appended, acks, timeout_ms)
 
-    def _replicated(
+    def _acknowledge(
         self,
         version: int,
         correlation_id: int,
         leader: LeaderReplica,
-        produced: Produced,
+        appended: Appended,
         acks: int,
         timeout_ms: int,
     ) -> bytes | Pending | None:
-        """The answer for one batch of a partition with followers, at once unless acks=all."""
-        self._grown(leader)
+        """The response for one batch, at once unless acks=all has to wait for followers."""
         if acks == 0:
             return None
         topic, partition = leader.topic_partition
         went_well = self._success(version, topic, partition)
-        base_offset, time_ms, end = produced
+        base_offset, end, time_ms = appended
 
         def respond(codes: Sequence[ErrorCode]) -> bytes:
             start = leader.log.log_start_offset
@@ -178,14 +166,6 @@ class Produce:
         keys = (leader.topic_partition,)
         self._delayed.produces.try_complete_else_watch(operation, keys, timeout_ms)
         return operation.pending
-
-    def _grown(self, leader: LeaderReplica) -> None:
-        """Wake those who wait for what was appended to a partition, or for its being committed."""
-        key = leader.topic_partition
-        if not leader.is_sole:
-            self._delayed.on_append(key)
-        if leader.high_watermark == leader.log.log_end_offset:
-            self._delayed.on_high_watermark(key)
 
     def _finish(
         self, version: int, correlation_id: int, request: ProduceRequest, done: list[Done]
@@ -238,9 +218,9 @@ class Produce:
                 single.sized_at,
                 self._replicas,
                 self._clock,
-                self._delayed.consumers,
+                self._delayed.on_append,
                 self._refuse,
-                self._replicated,
+                self._acknowledge,
                 single.acks,
                 single.timeout_ms,
             ),
@@ -273,22 +253,23 @@ class Produce:
             if validated is not None:
                 if acks == ALL:
                     leader.check_in_sync()  # it may have changed while a thread looked at the batch
-                produced = leader.append_validated(*validated, self._clock.now_ms())
+                records, header = validated
+                appended = leader.append(records, self._clock.now_ms(), header)
             else:
                 whole = _checked(version, acks, records, leader)
-                produced = leader.append(whole, self._clock.now_ms())
+                appended = leader.append(whole, self._clock.now_ms())
         except (BrokerError, DiskFault) as e:
             return Done(self._refused(partition, e))
-        self._grown(leader)
-        waits = acks == ALL and produced.end > leader.high_watermark
+        self._delayed.on_append(leader)
+        waits = acks == ALL and appended.end > leader.high_watermark
         answer = PartitionProduced(
             partition,
             0,
-            produced.base_offset,
-            produced.log_append_time_ms,
+            appended.base_offset,
+            appended.log_append_time_ms,
             leader.log.log_start_offset,
         )
-        return Done(answer, Awaited(leader, produced.end) if waits else None)
+        return Done(answer, Awaited(leader, appended.end) if waits else None)
 
     def _reply(self, version: int, correlation_id: int, acks: int, topics: Topics) -> bytes | None:
         if acks != 0:

@@ -1,34 +1,19 @@
-"""Responses straight to the socket: what it accepts at once does not pass through the loop."""
+"""Responses straight to the socket, past the event loop."""
 
 import asyncio
-import os
 from typing import Final, cast
 
-from barnabas.base.twins import use_compiled
+from barnabas.base.system_calls import send_parts as send_now
 from barnabas.wire.fetch.fetch_codec import Buffer
+
+__all__ = ["send_now", "unsent"]
 
 # Below this, one buffer is sent sooner than several.
 JOIN_BELOW: Final = 32 * 1024
-# No call may get more (IOV_MAX of Linux).
-MOST_PARTS: Final = 1024
-
-
-def send_now(descriptor: int, parts: list[Buffer]) -> int:
-    """Send as much as the socket accepts without waiting; returns how many bytes that was.
-
-    0 if the connection is broken: the event loop finds that out by itself.
-    """
-    try:
-        return os.writev(descriptor, parts[:MOST_PARTS])
-    except OSError:
-        return 0
-
-
-use_compiled(globals(), "barnabas.server.network._sending", "send_now")
 
 
 def unsent(parts: list[Buffer], sent: int) -> list[Buffer]:
-    """The rest of `parts` after so many bytes."""
+    """The rest of `parts` after the first `sent` bytes."""
     for number, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[number + 1 :]]

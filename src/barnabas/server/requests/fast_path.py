@@ -1,41 +1,39 @@
-"""Requests that begin like one before: served by what was remembered of that one, in a row.
+"""Requests that begin like one before: served by the shortcut remembered of that one, in a row.
 
 A client sends the same request again and again but for its correlation id and what follows the
-names: records, or an offset. So all before that is only compared, not read.
+names: records, or an offset. So all before that is compared, not read. Compiled as it is:
+`fast_path.pxd` has the types.
 """
 
-import struct
-from collections.abc import Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from barnabas.base.twins import use_compiled
-from barnabas.server.requests.replies import Pending, Reply
+from barnabas.base import buffers
+from barnabas.disk import open_file
+from barnabas.server.requests.frame_run import FrameRun
+from barnabas.server.requests.replies import Pending
 from barnabas.wire.fetch.fetch_codec import Buffer
 
 # Answers are sent when there is this much of them, also if more requests are there to be served.
 SEND_AT: Final = 256 * 1024
-_HEAD = struct.Struct(">iii")  # size, API and version, correlation id
+_SEND_AT = SEND_AT
 
 
 class Shortcut(Protocol):
-    """Serves a frame whose beginning is known already; None if it needs the long way after all."""
+    """Serves frames whose beginning is known already."""
 
-    def __call__(self, frame: memoryview, correlation_id: int, /) -> Reply: ...
+    def serve_run(self, run: FrameRun, /) -> Pending | None:
+        """Serve the next frame of the run, and those behind it that are alike.
+
+        Return the reply to the last that was served, if it has to be waited for. Serve none if
+        the next frame takes the long way.
+        """
 
 
 # By what follows the correlation id: API and version, and what serves such a frame.
-Shortcuts = Mapping[bytes, tuple[int, Shortcut]]
-
-
-class Served(NamedTuple):
-    """How far one came: where the next frame begins, how many were served, and of what size
-    the last was; how many bytes of answers there are now, and what has to be waited for."""
-
-    start: int
-    served: int
-    last_size: int
-    queued: int
-    pending: Pending | None
+Shortcuts = dict[bytes, tuple[int, Shortcut]]
+# Where the next frame begins, how many were served, and the size of the last; the bytes of
+# answers there are now, and the reply that has to be waited for.
+Served = tuple[int, int, int, int, Pending | None]
 
 
 def serve_known(
@@ -50,34 +48,30 @@ def serve_known(
 ) -> Served:
     """Serve whole frames from `start` on while each is known by its first `size` bytes.
 
-    Their answers go to `out`, where `queued` bytes are already. It ends at a frame that is not
+    Their answers go to `out`, which holds `queued` bytes already. It ends at a frame that is not
     whole, larger than `most`, not known or in need of the long way, and when enough is to be sent.
     """
-    count = last_size = 0
-    while end - start >= 12 and queued < SEND_AT:
-        length, api_and_version, correlation_id = _HEAD.unpack_from(view, start)
-        after = start + 4 + length
-        if not size <= length <= most or after > end:
+    open_file.look_again()
+    run = FrameRun()
+    run.view = view
+    run.start = start
+    run.end = end
+    run.most = most
+    run.known = size
+    run.served = run.last_size = 0
+    run.out = out
+    run.queued = queued
+    while run.queued < _SEND_AT and run.length_at(run.start):
+        at = run.start
+        known = shortcuts.get(buffers.bytes_at(view, at + 12, at + 4 + size))
+        if known is None:
             break
-        known = shortcuts.get(bytes(view[start + 12 : start + 4 + size]))
-        if known is None or known[0] != api_and_version:
+        api_and_version, shortcut = known
+        if api_and_version != buffers.int_at(view, at + 4):
             break
-        reply = known[1](view[start + 4 : after], correlation_id)
-        if reply is None:
+        pending = shortcut.serve_run(run)
+        if pending is not None:
+            return run.start, run.served, run.last_size, run.queued, pending
+        if run.start == at:
             break
-        start = after
-        last_size = length
-        count += 1
-        if type(reply) is bytes:
-            out.append(reply)
-            queued += len(reply)
-        elif type(reply) is list:
-            out += reply
-            queued += sum(map(len, reply))
-        else:
-            assert isinstance(reply, Pending)
-            return Served(start, count, last_size, queued, reply)
-    return Served(start, count, last_size, queued, None)
-
-
-use_compiled(globals(), "barnabas.server.requests._fast_path", "serve_known")
+    return run.start, run.served, run.last_size, run.queued, None

@@ -1,38 +1,46 @@
-"""Produce again and again: what a producer sends is the same request but for the records."""
+"""Produce requests that repeat: the same request but for the records.
 
-import struct
+Everything before the records is known to be as it was, byte for byte, so it is not read again.
+`Produce` serves what is not as usual. Compiled as it is: `repeated_produce.pxd` has the types.
+"""
+
 from collections.abc import Callable
 
+from barnabas.base import buffers
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault
-from barnabas.base.twins import use_compiled
-from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
-from barnabas.replication.leader.leader_replica import LeaderReplica, Produced
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.log import Appended
+from barnabas.log.segment.active_segment import MOST_TOGETHER, LogEnd
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed.delayed_produce import ALL
+from barnabas.server.requests.frame_run import FrameRun
 from barnabas.server.requests.replies import Pending
-from barnabas.wire.produce.plain_batch import Answer, last_records
+from barnabas.wire.produce import plain_batch
+from barnabas.wire.produce.plain_batch import Answer, PlainBatch
+
+_MOST_TOGETHER = MOST_TOGETHER
 
 
 class RepeatedProduce:
-    """Serves such requests for one partition.
-
-    Everything before the records is known to be as it was, byte for byte, so it need not be
-    read. Whatever is not as usual is left to `Produce`.
-    """
+    """Serves such requests for one partition."""
 
     __slots__ = (
+        "_acknowledge",
         "_acks",
-        "_clock",
-        "_consumers",
         "_key",
+        "_largest",
+        "_leader_of",
+        "_now_ms",
+        "_plain_config",
         "_refuse",
-        "_replicas",
-        "_replicated",
         "_sized_at",
         "_success",
         "_timeout_ms",
+        "_to_all",
         "_version",
+        "_wake",
     )
 
     def __init__(
@@ -43,52 +51,115 @@ class RepeatedProduce:
         sized_at: int,
         replicas: Replicas,
         clock: Clock,
-        consumers: Purgatory[DelayedOperation],
+        wake: Callable[[LeaderReplica], None],
         refuse: Callable[[int, int, tuple[str, int], DiskFault], bytes],
-        replicated: Callable[[int, int, LeaderReplica, Produced, int, int], bytes | Pending | None],
+        acknowledge: Callable[
+            [int, int, LeaderReplica, Appended, int, int], bytes | Pending | None
+        ],
         acks: int,
         timeout_ms: int,
     ) -> None:
-        self._replicated = replicated
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._refuse = refuse
+        """`wake` completes the requests that wait for an append; `acknowledge` makes the reply."""
         self._version = version
         self._key = key
         self._success = success
         self._sized_at = sized_at
-        self._replicas = replicas
-        self._clock = clock
-        self._consumers = consumers
+        self._leader_of = replicas.leader_of
+        self._now_ms = clock.now_ms
+        self._wake = wake
+        self._refuse = refuse
+        self._acknowledge = acknowledge
+        self._acks = acks
+        self._to_all = acks == ALL
+        self._timeout_ms = timeout_ms
+        # The configuration that is known to be plain, and how large it lets a batch be.
+        self._plain_config: TopicConfig | None = None
+        self._largest = 0
 
-    def __call__(self, frame: memoryview, correlation_id: int) -> bytes | Pending | None:
-        """The answer, or None if the request takes the long way."""
-        key = self._key
-        leader = self._replicas.leader_of(key)
-        if leader is None or not leader.is_plain:
+    def serve_run(self, run: FrameRun) -> Pending | None:
+        """Append the batches of the next frames with one write, if nobody follows the partition.
+
+        With followers the next frame alone is served: its reply may have to wait.
+        """
+        found = self._leader_of(self._key)
+        if found is None or not self._is_plain(found):
             return None
+        leader: LeaderReplica = found
         is_sole = leader.is_sole
-        if not is_sole and self._acks == ALL and leader.is_under_min_isr:
+        if not is_sole and self._to_all and leader.is_under_min_isr:
+            return None
+        batches = self._collect(run, _MOST_TOGETHER if is_sole else 1)
+        if not batches:
             return None
         try:
-            records = last_records(self._version, frame, self._sized_at)
-            if records is None:
-                return None
-            base_offset = leader.append_plain(records, self._clock.now_ms())
-        except (struct.error, BrokerError):
-            return None  # the batch is as it was, and refused there
+            base_offset = leader.append_plain(batches, self._now_ms())
+        except BrokerError:
+            return None  # the batches are as they were, and `Produce` refuses them
         except DiskFault as fault:
-            return self._refuse(self._version, correlation_id, key, fault)
+            self._refused(run, fault)
+            return None
         if base_offset is None:
             return None
-        if not is_sole:
-            produced = Produced(base_offset, -1, leader.log.log_end_offset)
-            return self._replicated(
-                self._version, correlation_id, leader, produced, self._acks, self._timeout_ms
-            )
-        if self._consumers.is_watched(key):
-            self._consumers.check_and_complete(key)
-        return self._success.response(correlation_id, base_offset, -1, leader.log.log_start_offset)
+        self._wake(leader)
+        if is_sole:
+            self._answer(run, batches, base_offset, leader.log)
+            return None
+        return self._reply(run, leader, Appended(base_offset, leader.log.log_end_offset))
 
+    def _is_plain(self, leader: LeaderReplica) -> bool:
+        config = leader.log.config
+        if config is not self._plain_config:
+            if not leader.is_plain:
+                return False
+            self._plain_config = config
+            self._largest = leader.largest
+        return True
 
-use_compiled(globals(), "barnabas.server.requests._repeated_produce", "RepeatedProduce")
+    def _collect(self, run: FrameRun, most: int) -> list[PlainBatch]:
+        """The plain batches of the next frames; one that has a sequence comes alone."""
+        found: list[PlainBatch] = []
+        at = run.start
+        for number in range(most):
+            length = run.length_at(at)
+            if not length or not run.is_alike(at):
+                break
+            end = at + 4 + length
+            batch = self._batch_in(run.view, at + 4, end)
+            if batch is None or (number and batch.producer_id >= 0):
+                break
+            found.append(batch)
+            if batch.producer_id >= 0:
+                break
+            at = end
+        return found
+
+    def _batch_in(self, view: memoryview, start: int, end: int) -> PlainBatch | None:
+        first, last = plain_batch.find_records(self._version, view, start, end, self._sized_at)
+        return plain_batch.judge_plain(view, first, last, self._largest) if first else None
+
+    def _answer(self, run: FrameRun, batches: list[PlainBatch], offset: int, log: LogEnd) -> None:
+        """Respond to the frames whose batches were appended, from `offset` on."""
+        for batch in batches:
+            if offset >= log.log_end_offset:
+                break
+            correlation_id = buffers.int_at(run.view, run.start + 8)
+            run.add(self._success.response(correlation_id, offset, -1, log.log_start_offset))
+            run.pass_over(run.length_at(run.start))
+            offset += batch.record_count
+
+    def _refused(self, run: FrameRun, fault: DiskFault) -> None:
+        correlation_id = buffers.int_at(run.view, run.start + 8)
+        run.add(self._refuse(self._version, correlation_id, self._key, fault))
+        run.pass_over(run.length_at(run.start))
+
+    def _reply(self, run: FrameRun, leader: LeaderReplica, appended: Appended) -> Pending | None:
+        correlation_id = buffers.int_at(run.view, run.start + 8)
+        reply = self._acknowledge(
+            self._version, correlation_id, leader, appended, self._acks, self._timeout_ms
+        )
+        run.pass_over(run.length_at(run.start))
+        if isinstance(reply, Pending):
+            return reply
+        if reply is not None:
+            run.add(reply)
+        return None

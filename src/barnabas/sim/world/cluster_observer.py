@@ -116,7 +116,7 @@ class ClusterObserver:
         return broken
 
     def _check_leader(self, broker: int, leader: LeaderReplica) -> Iterator[str]:
-        """An epoch has one leader, and later leaders have all committed records."""
+        """An epoch has one leader; a later leader has all committed records. Watches LEAD-1."""
         at, epoch = leader.topic_partition, leader.epoch
         first = self._leaders.setdefault((at, leader.topic_id, epoch), broker)
         if first != broker:
@@ -131,6 +131,7 @@ class ClusterObserver:
             self._committed[at, leader.topic_id] = leader.high_watermark, epoch
 
     def _check_controller_epoch(self, name: str, partitions: PartitionRoles) -> Iterator[str]:
+        """A broker that followed a controller follows no earlier one. Watches CTRL-1."""
         process, epoch = self._obeyed.get(name, (partitions, 0))
         if process is partitions and partitions.controller_epoch < epoch:
             yield f"{name} follows a past controller: {partitions.controller_epoch} after {epoch}"

@@ -1,23 +1,14 @@
-"""A Fetch of one partition outside any session: read and answered by hand, as most are.
+"""A Fetch of one partition outside any session, read by hand.
 
 librdkafka, and so most consumers, fetch without sessions; one that reads one partition sends
-this again and again. What does not fit the form exactly is left to `wire.fetch`.
+this again and again. `fetch_codec` reads all other requests, and `single_answer` has the response.
 """
 
 import struct
 import uuid
 from typing import Final, NamedTuple
 
-from barnabas.base.twins import use_compiled
-from barnabas.wire.fetch.fetch_codec import (
-    BY_TOPIC_ID,
-    FLEXIBLE,
-    Buffer,
-    PartitionFetched,
-    TopicFetched,
-    write_fetch,
-)
-from barnabas.wire.varint import uvarint
+from barnabas.wire.fetch.fetch_codec import BY_TOPIC_ID, FLEXIBLE
 
 
 class SingleFetch(NamedTuple):
@@ -147,65 +138,3 @@ def _classic(version: int, frame: memoryview, position: int) -> SingleFetch | No
         return None
     committed = isolation == 1
     return SingleFetch(topic, partition, offset, most, limit, least, known, committed, offset_at)
-
-
-_LONGS = struct.Struct(">qqq")
-_FRAME = struct.Struct(">ii")
-
-
-class SingleAnswer:
-    """The response to such a fetch that found records, ready but for its numbers.
-
-    `head` is all between the correlation id and the longs, `longs` bytes of them; `middle` all
-    between these and the size of the records, a varint if there is a `tail`.
-    """
-
-    __slots__ = ("_head", "_longs", "_middle", "_tail")
-
-    def __init__(self, head: bytes, longs: int, middle: bytes, tail: bytes) -> None:
-        self._head = head
-        self._longs = longs
-        self._middle = middle
-        self._tail = tail
-
-    def response(
-        self,
-        correlation_id: int,
-        high_watermark: int,
-        last_stable_offset: int,
-        log_start_offset: int,
-        records: Buffer,
-    ) -> list[Buffer]:
-        """The frame, size first, as buffers to be sent one after another."""
-        size = len(records)
-        head = b"".join(
-            (
-                self._head,
-                _LONGS.pack(high_watermark, last_stable_offset, log_start_offset)[: self._longs],
-                self._middle,
-                uvarint(size + 1) if self._tail else _INT.pack(size),
-            )
-        )
-        total = 4 + len(head) + size + len(self._tail)
-        frame = _FRAME.pack(total, correlation_id) + head
-        return [frame, records, self._tail] if self._tail else [frame, records]
-
-
-use_compiled(globals(), "barnabas.wire.fetch._single_fetch", "SingleAnswer")
-
-
-def single_answer(
-    version: int, topic: str | uuid.UUID, partition: int, read_committed: bool
-) -> SingleAnswer:
-    """What answers fetches of this partition in this version."""
-    aborted = () if read_committed else None
-    empty = PartitionFetched(partition, 0, -1, -1, -1, aborted=aborted)
-    name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
-    (whole,) = map(bytes, write_fetch(version, 0, [TopicFetched(name, topic_id, [empty])]))
-    longs = 24 if version >= 5 else 16
-    numbers = struct.pack(">ih", partition, 0) + b"\xff" * longs
-    at = whole.rindex(numbers) + 6
-    # An empty answer ends with the size of no records and, if flexible, thrice with no tags:
-    # four bytes either way.
-    tail = whole[-3:] if version >= FLEXIBLE else b""
-    return SingleAnswer(whole[8:at], longs, whole[at + longs : -4], tail)

@@ -1,58 +1,40 @@
-"""Batches about which there is nothing to ask: found in their request and judged, in one look.
+"""Plain batches: found in their request and judged by their headers; and the response to them.
 
-Nearly every batch is plain: of magic 2, whole, alone, in no transaction, its codec known and its
-CRC right. Here are also the answers that tell where such a batch went.
+Nearly every batch is plain: of magic 2, whole, alone, in no transaction, with a known codec and
+the right CRC. Compiled as it is: `plain_batch.pxd` has the types.
 """
 
-import struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from barnabas.base.checksum import crc32c
-from barnabas.base.twins import use_compiled
-from barnabas.wire.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from barnabas.base import buffers
+from barnabas.wire.records import batch as batches
 from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec
 
 FLEXIBLE: Final = 9
-SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
-LAST_CODEC: Final = int(Codec.ZSTD)
 
-_INT = struct.Struct(">i")
-_FOUR_BYTES = struct.Struct(">BBBB")
-_THREE_LONGS = struct.Struct(">qqq")
+_FLEXIBLE = FLEXIBLE
+_HEADER_SIZE = batches.HEADER_SIZE
+_LOG_OVERHEAD = batches.LOG_OVERHEAD
+_MAGIC = batches.MAGIC
+_CRC_START = batches.CRC_START
+_LAST_CODEC = int(Codec.ZSTD)
+_MAX_DECOMPRESSED = MAX_DECOMPRESSED_SIZE
+SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
+_SMALLEST_RECORD = SMALLEST_RECORD
 _NO_TAGS = b"\0\0\0"
 
 
-def last_records(version: int, frame: memoryview, position: int) -> memoryview | None:
-    """The records whose size is at `position`, if nothing but empty tags follows them.
+class PlainBatch(buffers.BufferSlice):
+    """Where a plain batch lies, and its header; `producer_id` is negative without a sequence."""
 
-    Raises  struct.error, if the frame ends before
-    """
-    if version < FLEXIBLE:
-        (size,) = _INT.unpack_from(frame, position)
-        position += 4
-        return frame[position:] if position + size == len(frame) else None
-    # The size plus one, in as many bytes as have their top bit set and one more.
-    size, b, c, d = _FOUR_BYTES.unpack_from(frame, position)
-    position += 1
-    if size >= 0x80:
-        position += 1
-        size += (b - 1) << 7
-        if b >= 0x80:
-            position += 1
-            size += (c - 1) << 14
-            if c >= 0x80:
-                position += 1
-                size += (d - 1) << 21
-                if d >= 0x80:
-                    return None
-    end: int = position + size - 1
-    if end + 3 != len(frame) or frame[end:] != _NO_TAGS:
-        return None
-    return frame[position:end]
-
-
-class Plain(NamedTuple):
-    """What is to be known of a plain batch; `producer_id` is negative if it has no sequence."""
+    __slots__ = (
+        "base_sequence",
+        "length",
+        "max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
 
     length: int
     record_count: int
@@ -62,27 +44,86 @@ class Plain(NamedTuple):
     base_sequence: int
 
 
-def judge_plain(records: memoryview, largest: int) -> Plain | None:
-    """What a plain batch says of itself; None if it may not be one."""
-    if len(records) < HEADER_SIZE:
+def find_records(
+    version: int, view: memoryview, start: int, end: int, sized_at: int
+) -> tuple[int, int]:
+    """Where the records begin and end in a frame, if nothing but empty tags follows them.
+
+    The frame lies from `start` to `end`, and the size of the records `sized_at` bytes behind its
+    start. (0, 0) leaves the frame to `read_produce`, also if it is damaged.
+    """
+    position = start + sized_at
+    if position + 4 > end:
+        return 0, 0
+    if version < _FLEXIBLE:
+        if position + 4 + buffers.int_at(view, position) != end:
+            return 0, 0
+        return position + 4, end
+    length = shift = 0
+    while True:
+        byte = buffers.byte_at(view, position)
+        position += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift == 28:
+            return 0, 0
+    records_end = position + length - 1  # the size is written plus one
+    if records_end + 3 != end or not buffers.is_at(view, records_end, end, _NO_TAGS):
+        return 0, 0
+    return position, records_end
+
+
+def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBatch | None:
+    """The batch from `start` to `end`, if it is plain and not larger than `largest`."""
+    size = end - start
+    if size < _HEADER_SIZE or size > largest:
         return None
-    offset, length, _, magic, crc, codec, last, _, latest, producer, epoch, sequence, count = (
-        HEADER.unpack_from(records)
-    )
-    size = length + LOG_OVERHEAD
+    length = buffers.int_at(view, start + 8)
+    codec = buffers.short_at(view, start + 21)
+    count = buffers.int_at(view, start + 57)
+    producer_id = buffers.long_at(view, start + 43)
+    base_sequence = buffers.int_at(view, start + 53)
     if (
-        magic != MAGIC
-        or offset
-        or (producer >= 0 and sequence < 0)
-        or size != len(records)
-        or size > largest
-        or not 0 <= codec <= LAST_CODEC  # and no other attribute
-        or count != last + 1
-        or not 0 < count * SMALLEST_RECORD <= (MAX_DECOMPRESSED_SIZE if codec else length)
-        or crc32c(records[CRC_START:]) != crc
+        buffers.byte_at(view, start + 16) != _MAGIC
+        or buffers.long_at(view, start) != 0
+        or (producer_id >= 0 and base_sequence < 0)
+        or length + _LOG_OVERHEAD != size
+        or codec < 0
+        or codec > _LAST_CODEC  # and no other attribute
+        or count <= 0
+        or count - 1 != buffers.int_at(view, start + 23)
+        or count * _SMALLEST_RECORD > (_MAX_DECOMPRESSED if codec else length)
+        or buffers.crc_of(view, start + _CRC_START, end) != buffers.uint_at(view, start + 17)
     ):
         return None
-    return Plain(length, count, latest, producer, epoch, sequence)
+    found = PlainBatch()
+    found.view = view
+    found.at = start
+    found.size = size
+    found.length = length
+    found.record_count = count
+    found.max_timestamp = buffers.long_at(view, start + 35)
+    found.producer_id = producer_id
+    found.producer_epoch = buffers.short_at(view, start + 51)
+    found.base_sequence = base_sequence
+    return found
+
+
+def as_plain(records: memoryview, header: batches.BatchHeader) -> PlainBatch:
+    """A batch that was validated by other means."""
+    found = PlainBatch()
+    found.view = records
+    found.at = 0
+    found.size = len(records)
+    found.length = header.batch_length
+    found.record_count = header.record_count
+    found.max_timestamp = header.max_timestamp
+    found.producer_id = header.producer_id
+    found.producer_epoch = header.producer_epoch
+    found.base_sequence = header.base_sequence
+    return found
 
 
 class Answer:
@@ -91,26 +132,15 @@ class Answer:
     `whole` is the frame, size first; the longs stand at `at`, `longs` bytes of them.
     """
 
-    __slots__ = ("_head", "_longs", "_size", "_tail")
+    __slots__ = ("_at", "_longs", "_whole")
 
     def __init__(self, whole: bytes, at: int, longs: int) -> None:
-        self._size = whole[:4]
-        self._head = whole[8:at]
+        self._whole = whole
+        self._at = at
         self._longs = longs
-        self._tail = whole[at + longs :]
 
     def response(self, correlation_id: int, first: int, second: int, third: int) -> bytes:
-        return b"".join(
-            (
-                self._size,
-                _INT.pack(correlation_id),
-                self._head,
-                _THREE_LONGS.pack(first, second, third)[: self._longs],
-                self._tail,
-            )
+        size = len(self._whole) - 4
+        return buffers.filled(
+            self._whole, size, correlation_id, self._at, self._longs, first, second, third, b""
         )
-
-
-use_compiled(
-    globals(), "barnabas.wire.produce._plain_batch", "Answer", "judge_plain", "last_records"
-)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode
-from barnabas.wire.produce.plain_batch import FLEXIBLE, Answer, last_records
+from barnabas.wire.produce.plain_batch import FLEXIBLE, Answer, find_records
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
 _SHORT = struct.Struct(">h")
@@ -94,11 +94,11 @@ def read_single(version: int, frame: memoryview, position: int) -> SinglePartiti
             sized_at = name_end + 5
             if absent or topics != 2 or one != 2 or length & 0x80:
                 return None
-        records = last_records(version, frame, sized_at)
-        if records is None:
+        start, end = find_records(version, frame, 0, len(frame), sized_at)
+        if not start:
             return None
         topic = str(frame[name_at:name_end], "utf-8")
-        return SinglePartition(acks, topic, partition, records, sized_at, timeout_ms)
+        return SinglePartition(acks, topic, partition, frame[start:end], sized_at, timeout_ms)
     except (struct.error, UnicodeDecodeError):
         return None
 

@@ -1,33 +1,41 @@
-"""The whole batches at the beginning of some bytes of a log, if there are not many of them."""
+"""The whole batches at the beginning of a part of a log, if these are few.
 
-from struct import Struct
+Compiled as it is: `batch_walk.pxd` has the types.
+"""
+
 from typing import Final
 
-from barnabas.base.twins import use_compiled
-from barnabas.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from barnabas.base import buffers
+from barnabas.wire.records import batch
 
-# More than these are found sooner by an index than by going from one to the next.
+# An index finds more than these sooner than a walk from one to the next.
 MOST_WALKED: Final = 8
-_HEAD_AND_DELTA = Struct(">qi11xi")  # base offset, length, last offset delta
+_MOST_WALKED = MOST_WALKED
+_HEADER_SIZE = batch.HEADER_SIZE
+_LOG_OVERHEAD = batch.LOG_OVERHEAD
+_LAST_OFFSET_DELTA = 23
 
 
-def whole_batches(data: memoryview, upto: int) -> tuple[int, int] | None:
-    """How many bytes are whole batches that end before `upto`, and the offset after them.
+def whole_batches(data: memoryview, upto: int) -> tuple[int, int]:
+    """The size of the whole batches that end before `upto`, and the offset after them.
 
-    (0, 0) if not even one is. None if there are too many, or something that is no batch.
+    (0, 0) if there is not even one. The size is -1 if there are too many, or something else.
     """
-    end, position, next_offset = len(data), 0, 0
-    for _ in range(MOST_WALKED):
-        if position + HEADER_SIZE > end:
+    end = len(data)
+    position = next_offset = 0
+    for _ in range(_MOST_WALKED):
+        if position + _HEADER_SIZE > end:
             return position, next_offset
-        base_offset, length, last_offset_delta = _HEAD_AND_DELTA.unpack_from(data, position)
-        if length < HEADER_SIZE - LOG_OVERHEAD:
-            return None
-        after = position + LOG_OVERHEAD + length
-        if after > end or base_offset + last_offset_delta >= upto:
+        length = buffers.int_at(data, position + 8)
+        if length < _HEADER_SIZE - _LOG_OVERHEAD:
+            return -1, 0
+        after = position + _LOG_OVERHEAD + length
+        last_offset = buffers.long_at(data, position)
+        last_offset += buffers.int_at(data, position + _LAST_OFFSET_DELTA)
+        if after > end or last_offset >= upto:
             return position, next_offset
-        position, next_offset = after, base_offset + last_offset_delta + 1
-    return (position, next_offset) if position + HEADER_SIZE > end else None
-
-
-use_compiled(globals(), "barnabas.wire.records._batch_walk", "whole_batches")
+        position = after
+        next_offset = last_offset + 1
+    if position + _HEADER_SIZE > end:
+        return position, next_offset
+    return -1, 0

@@ -1,4 +1,8 @@
-from libc.stdint cimport int64_t, uint8_t
+cimport cython
+from barnabas.base cimport buffers
+from libc.stdint cimport int64_t
+
+cdef int64_t _OFFSET_SIZE, _TIME_SIZE
 
 
 cdef class IndexEnd:
@@ -7,5 +11,6 @@ cdef class IndexEnd:
 
     cpdef bint add_offset(self, int64_t offset, int64_t position) except? -1
     cpdef bint add_time(self, int64_t timestamp, int64_t offset) except? -1
+    @cython.locals(low=int64_t, high=int64_t, middle=int64_t)
     cpdef int64_t last_position_upto(self, int64_t position) except? -1
-    cdef int put(self, const uint8_t *entry, Py_ssize_t size) except -1
+    cdef int64_t _next_position(self, int64_t size) except -1

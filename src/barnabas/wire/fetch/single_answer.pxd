@@ -1,9 +1,12 @@
+cimport cython
+from barnabas.base cimport buffers
 from libc.stdint cimport int32_t, int64_t
 
 
+@cython.final
 cdef class SingleAnswer:
-    cdef bytes _head, _middle, _tail
-    cdef Py_ssize_t _longs
+    cdef bytes _template, _tail
+    cdef Py_ssize_t _at, _longs
 
     cpdef list response(
         self,
@@ -13,7 +16,8 @@ cdef class SingleAnswer:
         int64_t log_start_offset,
         records,
     )
-    cdef Py_ssize_t add(
+    @cython.locals(size=Py_ssize_t, total=Py_ssize_t, sized=bytes)
+    cpdef Py_ssize_t add(
         self,
         list parts,
         int32_t correlation_id,
@@ -21,5 +25,4 @@ cdef class SingleAnswer:
         int64_t last_stable_offset,
         int64_t log_start_offset,
         records,
-        Py_ssize_t size,
     ) except -1

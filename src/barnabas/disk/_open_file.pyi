@@ -1,1 +1,0 @@
-from barnabas.disk.open_file import OpenFile as OpenFile

@@ -1,1 +1,0 @@
-from barnabas.log.segment.index_end import IndexEnd as IndexEnd

@@ -1,3 +1,0 @@
-from barnabas.wire.fetch.fetch_codec import Buffer
-
-def send_now(descriptor: int, parts: list[Buffer]) -> int: ...
