@@ -10,7 +10,7 @@ from kio.serial import entity_reader
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.spark.exactly_once.exactly_once_writer import commit, write_aside
+from barnabas.spark.exactly_once.exactly_once_writer import commit, stage
 from barnabas.spark.sink import batch_sender as sender_module
 from barnabas.spark.sink.batch_produce import Malformed, Produced, read_produced, write_produce
 from barnabas.spark.sink.batch_sender import (
@@ -58,7 +58,7 @@ def test_a_broker_killed_amid_a_commit_has_every_record_once(
     broker = fresh_broker()
     create_topic(broker.bootstrap, topic, 2)
     options, columns = sink(broker.bootstrap, topic)
-    written = write_aside("killed", 0, options, columns, rows(LISTED))
+    written = stage("killed", 0, options, columns, rows(LISTED))
     sent = 0
     plainly = Sender.send
 

@@ -1,4 +1,4 @@
-"""The parts of the demo, each without a cluster: what is noted, what is claimed, what is drawn."""
+"""The parts of the demo, without a cluster: ledger, claims and plots."""
 
 import signal
 import subprocess
