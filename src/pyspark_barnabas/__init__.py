@@ -1,7 +1,6 @@
-"""What Spark finds by its name: `format("barnabas")` without a jar and without registration.
+"""The data source that Spark finds by name: `format("barnabas")`, without a jar or registration.
 
-Spark imports this package whenever it looks for data sources, so nothing else is imported here
-before it is needed.
+Spark imports this package whenever it looks up data sources, so it imports everything else late.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from pyspark.sql.datasource import (
 
 
 class DefaultSource(DataSource):
-    """The data source `barnabas`: topics of a Kafka cluster as rows, and rows into topics."""
+    """The data source `barnabas`: reads topics as rows and writes rows to topics."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""`barnabas demo` proves its claims, and leaves no process or file behind."""
+"""The demo runs to its end and leaves nothing behind."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(900)
 def start_demo(
     folder: Path, *options: str, environment: Mapping[str, str] | None = None
 ) -> "subprocess.Popen[str]":
-    """All that the demo writes without being told where goes to `folder`."""
+    """The files that the demo writes by default go to `folder`."""
     return subprocess.Popen(
         [sys.executable, "-m", "barnabas.cli.main", "demo", *options],
         env={**os.environ, "TMPDIR": str(folder), **(environment or {})},
@@ -29,10 +29,10 @@ def start_demo(
 
 
 def end(process: "subprocess.Popen[str]", folder: Path) -> tuple[str, str]:
-    """All that the demo said; what it started has ended when it ends.
+    """The output of the demo, after checking that it left no process running.
 
-    What is said to the end comes only when everything that writes there has ended, so it is read
-    after the look at what is running; a pipe has room for all of it.
+    Reading to the end of the pipe would wait for leftover processes that hold it open, so the check
+    comes first; the pipe has room for all output.
     """
     process.wait()
     assert running_in(folder) == []
@@ -52,7 +52,9 @@ def running_in(folder: Path) -> list[str]:
     return found
 
 
-def test_every_acknowledged_order_is_counted_once_though_a_broker_is_killed(tmp_path: Path) -> None:
+def test_every_acknowledged_order_is_counted_once_although_a_broker_is_killed(
+    tmp_path: Path,
+) -> None:
     with start_demo(tmp_path, "--seconds", "10", "--rate", "1500") as process:
         out, err = end(process, tmp_path)
     assert (process.returncode, err) == (0, ""), out
@@ -72,7 +74,7 @@ def test_every_acknowledged_order_is_counted_once_though_a_broker_is_killed(tmp_
         pytest.param(signal.SIGTERM, 143, "SIGKILL for broker", marks=pytest.mark.long),
     ],
 )
-def test_an_interrupted_demo_stops_all_its_processes(
+def test_an_interrupted_demo_stops_every_process_it_started(
     number: signal.Signals, code: int, after: str, tmp_path: Path
 ) -> None:
     with start_demo(tmp_path) as process:
@@ -86,7 +88,9 @@ def test_an_interrupted_demo_stops_all_its_processes(
     assert running_in(tmp_path) == []
 
 
-def test_without_java_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with start_demo(tmp_path, environment={"PATH": str(tmp_path)}) as process:
         _, err = process.communicate()
@@ -95,14 +99,14 @@ def test_without_java_one_line_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     assert "needs Java 17" in err
 
 
-def test_without_spark_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.demo.demo_command.find_spec", lambda name: None)
     ended = barnabas("demo")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "pip install '.[spark]'" in ended.err
 
 
-def test_keep_needs_a_new_or_empty_directory(tmp_path: Path) -> None:
+def test_keep_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, told in (
         (tmp_path, "directory is not empty"),

@@ -1,4 +1,4 @@
-"""Runs the same queries with our format and with Spark's own, and prints what each gave, as JSON.
+"""Runs the same queries with our format and with Spark's own, and prints the results as JSON.
 
 A program of its own, since the connector's jars must be there when Spark's JVM starts:
 `python -m tests.spark.both_formats BOOTSTRAP FOLDER [JAR,...]`. Without jars only ours is run.
@@ -94,7 +94,7 @@ class Queries:
         placed.write.format(name).mode("append").options(**options).save()
 
     def _stream(self, reader: str, writer: str) -> list[Any]:
-        """Copies what was filled, in micro-batches; tells what came, as our own read sees it."""
+        """Copy the filled topic in micro-batches; return the copy as our own format reads it."""
         topic = f"streamed-{reader}-{writer}"
         read = self._spark.readStream.format(reader).options(
             **self._servers,

@@ -1,4 +1,4 @@
-"""A way to run commands in this process, on the session that the tests share."""
+"""Runs commands in this process, on the Spark session that the tests share."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, a broker that it reads, and filled topics."""
+"""Fixtures: one Spark session for all tests, a broker, and topics with records."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A query as a process of its own, so that it can be killed: copies one topic to another.
+"""A query in a process of its own that can be killed: copies one topic to another.
 
 `python -m tests.spark.copying stream MASTER BOOTSTRAP SOURCE TARGET FOLDER` goes on from
 FOLDER/checkpoint, in micro-batches of 300 records, and ends when all that was there at its start is

@@ -1,4 +1,4 @@
-"""Spark's installation as seen from a test's folder: what Spark writes into it goes there."""
+"""A SPARK_HOME for tests: Spark's installation, with a writable work directory."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pyspark
 
 
 def spark_home(folder: Path) -> Path:
-    """A folder to be SPARK_HOME: executors of a local cluster keep their files in it."""
+    """A directory to use as SPARK_HOME: executors of a local cluster write their files there."""
     home = folder / "spark-home"
     home.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():

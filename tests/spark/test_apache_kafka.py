@@ -1,4 +1,4 @@
-"""Reads of a real Kafka broker: transactions, also into an archive, and logins of every kind."""
+"""Reads from an Apache Kafka broker: transactions, archives, and every SASL mechanism."""
 
 import subprocess
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ def transactions(kafka: Served, topic: str) -> None:
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
 
 
-def test_only_committed_records_are_read_if_asked_for(kafka: Served, topic: str) -> None:
+def test_read_committed_returns_only_committed_records(kafka: Served, topic: str) -> None:
     transactions(kafka, topic)
 
     def found(level: str) -> set[bytes]:
@@ -100,7 +100,7 @@ def test_only_committed_records_are_read_if_asked_for(kafka: Served, topic: str)
     assert found("read_committed") == {b"a", b"c"}
 
 
-def test_what_aborted_transactions_wrote_is_archived_only_if_asked_for(
+def test_records_of_aborted_transactions_are_archived_only_on_request(
     spark: SparkSession, kafka: Served, topic: str, tmp_path: Path
 ) -> None:
     transactions(kafka, topic)
@@ -120,7 +120,9 @@ def test_what_aborted_transactions_wrote_is_archived_only_if_asked_for(
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_logs_in_reads(kafka: Served, topic: str, protocol: str, mechanism: str) -> None:
+def test_an_authenticated_client_reads(
+    kafka: Served, topic: str, protocol: str, mechanism: str
+) -> None:
     create_topic(kafka.open, topic)
     produce(kafka.open, topic, many(100))
 
@@ -130,7 +132,7 @@ def test_who_logs_in_reads(kafka: Served, topic: str, protocol: str, mechanism: 
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_told(kafka: Served, topic: str, mechanism: str) -> None:
+def test_a_wrong_password_is_reported(kafka: Served, topic: str, mechanism: str) -> None:
     create_topic(kafka.open, topic)
 
     with pytest.raises(SparkFailure, match=r"refuses ann: .*; see kafka\.sasl\.jaas\.config"):

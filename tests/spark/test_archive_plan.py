@@ -1,32 +1,38 @@
-"""What an archive decides without Spark: what to read, which files are its own, which to merge."""
+"""The decisions of an archive, without Spark: ranges to read, files to keep, files to merge."""
 
 from pathlib import Path
 
 import pytest
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.archive.archive_compaction import FILES_OF_A_TIER, decide_merges
-from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import (
     ArchivedFile,
     ArchivedPartition,
     ArchivedTopic,
     Manifest,
     Part,
-    Partition,
     parse_manifest,
 )
-from barnabas.spark.archive.archive_source import Bounds, Range, TopicNow, cut, decide_ranges
+from barnabas.spark.archive.archive_source import (
+    Bounds,
+    PartitionRange,
+    TopicSnapshot,
+    cut,
+    decide_ranges,
+)
 
-ORDERS = Partition("orders", 0)
+ORDERS = TopicPartition("orders", 0)
 
 
 def archived(start: int, end: int, topic_id: str = "id") -> Manifest:
     return Manifest(1, {"orders": ArchivedTopic(topic_id, 1, {0: ArchivedPartition(start, end)})})
 
 
-def now(start: int, end: int, topic_id: str = "id") -> dict[str, TopicNow]:
-    return {"orders": TopicNow(topic_id, {0: Bounds(start, end, 7)})}
+def now(start: int, end: int, topic_id: str = "id") -> dict[str, TopicSnapshot]:
+    return {"orders": TopicSnapshot(topic_id, {0: Bounds(start, end, 7)})}
 
 
 def file(name: str, records: int, day: str = "2026-01-01") -> ArchivedFile:
@@ -35,16 +41,20 @@ def file(name: str, records: int, day: str = "2026-01-01") -> ArchivedFile:
 
 
 def test_a_topic_that_was_never_archived_is_read_from_its_beginning() -> None:
-    assert decide_ranges(Manifest(), now(5, 9), allow_gaps=False) == [Range(ORDERS, 5, 9, 7)]
+    assert decide_ranges(Manifest(), now(5, 9), allow_gaps=False) == [
+        PartitionRange(ORDERS, 5, 9, 7)
+    ]
 
 
 def test_only_what_is_new_is_read() -> None:
-    assert decide_ranges(archived(0, 6), now(0, 9), allow_gaps=False) == [Range(ORDERS, 6, 9, 7)]
+    assert decide_ranges(archived(0, 6), now(0, 9), allow_gaps=False) == [
+        PartitionRange(ORDERS, 6, 9, 7)
+    ]
     assert decide_ranges(archived(0, 9), now(0, 9), allow_gaps=False) == []
 
 
 def test_records_deleted_before_they_were_archived_are_an_error_unless_gaps_are_allowed() -> None:
-    with pytest.raises(CommandFailed, match=r"orders \[0\]: the records from 6 to 8 were deleted"):
+    with pytest.raises(CommandFailed, match=r"orders-0: the records from 6 to 8 were deleted"):
         decide_ranges(archived(0, 6), now(8, 9), allow_gaps=False)
 
     [found] = decide_ranges(archived(0, 6), now(8, 9), allow_gaps=True)
@@ -52,21 +62,21 @@ def test_records_deleted_before_they_were_archived_are_an_error_unless_gaps_are_
     assert (grown.end, grown.gaps) == (9, ((6, 8),))
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_one_archived() -> None:
-    with pytest.raises(CommandFailed, match="deleted and made again"):
+def test_a_recreated_topic_is_not_archived_as_the_same_topic() -> None:
+    with pytest.raises(CommandFailed, match="deleted and recreated"):
         decide_ranges(archived(0, 6), now(0, 9, "other"), allow_gaps=True)
 
 
-def test_a_topic_that_was_truncated_below_what_is_archived_is_told() -> None:
+def test_a_topic_truncated_below_the_archived_offsets_is_an_error() -> None:
     with pytest.raises(CommandFailed, match="archived up to 6: it was truncated"):
         decide_ranges(archived(0, 6), now(0, 4), allow_gaps=True)
 
 
 def test_a_step_takes_from_every_partition_and_gives_the_rest_to_the_larger() -> None:
     ranges = [
-        Range(Partition("a", 0), 0, 1000),
-        Range(Partition("a", 1), 10, 20),
-        Range(Partition("b", 0), 0, 1000),
+        PartitionRange(TopicPartition("a", 0), 0, 1000),
+        PartitionRange(TopicPartition("a", 1), 10, 20),
+        PartitionRange(TopicPartition("b", 0), 0, 1000),
     ]
     assert [each.size for each in cut(ranges, 210)] == [100, 10, 100]
     assert [each.size for each in cut(ranges, 1)] == [1, 1, 1]
@@ -80,8 +90,8 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "topics": {}}'])
-def test_what_is_no_manifest_is_told_in_one_sentence(text: str) -> None:
-    with pytest.raises(CommandFailed, match="m is no manifest of an archive"):
+def test_an_invalid_manifest_is_reported_in_one_sentence(text: str) -> None:
+    with pytest.raises(CommandFailed, match="m is not an archive manifest"):
         parse_manifest(text, "m")
 
 
@@ -90,42 +100,42 @@ def test_a_manifest_of_a_newer_version_is_refused() -> None:
         parse_manifest('{"version": 2}', "m")
 
 
-def test_files_that_the_manifest_does_not_name_are_removed(tmp_path: Path) -> None:
-    folder = ArchiveFolder(str(tmp_path))
-    for name in (file("mine", 1).path, file("stranger", 1).path, "_staging/part.parquet"):
+def test_files_that_the_manifest_does_not_list_are_removed(tmp_path: Path) -> None:
+    folder = ArchiveDirectory(str(tmp_path))
+    for name in (file("mine", 1).path, file("unlisted", 1).path, "_staging/part.parquet"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     manifest = Manifest(1, {}, (file("mine", 1),))
     folder.commit(manifest)
 
-    assert folder.remove_strangers(folder.load()) == 1
+    folder.remove_unlisted(folder.load())
     assert [path.name for path in tmp_path.rglob("*.parquet")] == ["mine.parquet"]
 
 
-def test_a_manifest_that_names_a_missing_file_is_not_committed(tmp_path: Path) -> None:
-    folder = ArchiveFolder(str(tmp_path))
-    with pytest.raises(CommandFailed, match="belongs to the archive, but is gone"):
+def test_a_manifest_that_lists_a_missing_file_is_not_committed(tmp_path: Path) -> None:
+    folder = ArchiveDirectory(str(tmp_path))
+    with pytest.raises(CommandFailed, match="belongs to the archive but is missing"):
         folder.commit(Manifest(1, {}, (file("gone", 1),)))
     assert folder.load() == Manifest()
 
 
 def test_an_archive_has_one_writer_at_a_time(tmp_path: Path) -> None:
     with (
-        ArchiveFolder(str(tmp_path)).locked(),
-        pytest.raises(CommandFailed, match="being written by another process"),
-        ArchiveFolder(str(tmp_path)).locked(),
+        ArchiveDirectory(str(tmp_path)).locked(),
+        pytest.raises(CommandFailed, match="another process is writing to"),
+        ArchiveDirectory(str(tmp_path)).locked(),
     ):
         pass
 
 
-def test_a_folder_without_manifest_is_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match=r"is no archive: it has no _manifest\.json"):
-        ArchiveFolder(str(tmp_path)).load(must_exist=True)
+def test_a_directory_without_a_manifest_is_not_an_archive(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match=r"is not an archive: it has no _manifest\.json"):
+        ArchiveDirectory(str(tmp_path)).load(must_exist=True)
 
 
-def test_a_place_of_an_unknown_kind_is_refused() -> None:
+def test_an_unknown_file_system_is_refused() -> None:
     with pytest.raises(Misused, match="ftp://host/archive"):
-        ArchiveFolder("ftp://host/archive")
+        ArchiveDirectory("ftp://host/archive")
 
 
 def test_many_files_of_one_size_are_merged_day_by_day() -> None:

@@ -1,4 +1,4 @@
-"""Topics to Parquet by a real Spark session: nothing twice, nothing lost, and the manifest true."""
+"""The archiver with a real Spark session: no record twice, none lost, a correct manifest."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.spark.archive import archive_compaction
 from barnabas.spark.archive import archive_run as archiving
 from barnabas.spark.archive.archive_checksum import checksum_column, record_checksum
-from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import Manifest
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, create_topic, produce
@@ -28,7 +28,7 @@ def record(number: int, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def archive(spark: SparkSession, served: BrokerProcess, topic: str, tmp_path: Path) -> Archive:
-    """Archives the test's topic into the folder `archive`."""
+    """Archives the test's topic to the directory `archive`."""
 
     def run(*more: object) -> Ended:
         to = tmp_path / "archive"
@@ -84,13 +84,13 @@ def test_archiving_again_adds_what_is_new_and_only_that(
     )
 
 
-def test_the_manifest_says_what_the_log_and_the_files_have(
+def test_the_manifest_matches_the_log_and_the_files(
     fill: Fill, read: Read, archive: Archive, topic: str, tmp_path: Path
 ) -> None:
     fill([record(n, key=b"k", headers=[("h", b"%d" % n)]) for n in range(50)])
     archive("--step", 30)
 
-    manifest = ArchiveFolder(str(tmp_path / "archive")).load()
+    manifest = ArchiveDirectory(str(tmp_path / "archive")).load()
     log = sum(
         record_checksum(
             row.offset,
@@ -108,17 +108,17 @@ def test_the_manifest_says_what_the_log_and_the_files_have(
     assert sum(file.records for file in manifest.files) == 50
 
 
-def test_a_run_that_ends_before_its_commit_leaves_nothing_twice(
+def test_a_run_that_dies_before_its_commit_archives_nothing_twice(
     spark: SparkSession, fill: Fill, archive: Archive, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     fill([record(n) for n in range(10)])
 
-    def end(self: ArchiveFolder, manifest: Manifest) -> None:
+    def end(self: ArchiveDirectory, manifest: Manifest) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(ArchiveFolder, "commit", end)
+        patched.setattr(ArchiveDirectory, "commit", end)
         assert archive().code == 130
     assert list((tmp_path / "archive").rglob("*.parquet"))
     assert json.loads(archive().out)["records"] == 10
@@ -136,7 +136,7 @@ def test_small_files_become_large_ones_with_the_same_records(
     assert [int(row.value[1:]) for row in rows(spark, tmp_path / "archive")] == list(range(3))
 
 
-def test_a_topic_that_is_not_there_is_told_before_spark_is_asked(archive: Archive) -> None:
+def test_a_missing_topic_is_reported_before_spark_starts(archive: Archive) -> None:
     ended = archive()
     assert ended.code == 1
     assert ended.err.startswith("barnabas: there is no topic ")

@@ -1,4 +1,4 @@
-"""An audit finds every kind of damage in the files of brokers, and nothing where there is none."""
+"""The audit finds every kind of damage in log directories, and nothing in sound ones."""
 
 import json
 from collections import defaultdict
@@ -39,7 +39,7 @@ EPOCHS = [EpochEntry(0, 0), EpochEntry(3, 50)]
 
 
 class Cluster:
-    """The data folders of three brokers, as they lie on the disk."""
+    """The log directories of three brokers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,31 +134,31 @@ DAMAGE: dict[str, tuple[int, list[bytes], dict[str, Any], str]] = {
         2,
         [*SOUND[:6], *SOUND[7:]],
         {},
-        "offset 70 follows where 60 should",
+        "offset 70 where 60 is expected: offsets are missing",
     ),
     "a batch is there twice": (
         0,
         [*SOUND[:7], SOUND[6], *SOUND[7:]],
         {},
-        "offset 60 comes where 70 should",
+        "offset 60 where 70 is expected: offsets are duplicated",
     ),
     "an epoch that falls": (
         0,
         [*SOUND[:2], stamped(SOUND[2], 7), *SOUND[3:]],
         {},
-        "the batch at offset 30 is of an older leader epoch than 7",
+        "the batch at offset 30 has a lower leader epoch than 7",
     ),
     "another record, well written": (
         1,
         [*SOUND[:8], other_content(SOUND[8]), SOUND[9]],
         {},
-        "at offset 80 it has a batch up to 89 of epoch 3",
+        "at offset 80 it has a batch up to 89 with epoch 3",
     ),
     "an end before what was committed": (
         2,
         SOUND[:9],
         {},
-        "ends at 90, but 100 was committed",
+        "ends at 90 but its high watermark is 100",
     ),
     "half a batch": (
         1,
@@ -170,18 +170,18 @@ DAMAGE: dict[str, tuple[int, list[bytes], dict[str, Any], str]] = {
         1,
         SOUND,
         {"epochs": [EpochEntry(0, 0), EpochEntry(3, 60)]},
-        "offset 50 is of leader epoch 3, but the checkpoint of epochs says 0",
+        "offset 50 has leader epoch 3, but the leader-epoch checkpoint has 0",
     ),
     "another topic of that name": (
         2,
         SOUND,
         {"topic_id": IDS[1]},
-        f"is of the topic with id {IDS[1]}",
+        f"has topic id {IDS[1]}",
     ),
 }
 
 
-def test_every_damage_is_found_in_the_replica_that_has_it(
+def test_every_kind_of_damage_is_found_in_the_damaged_replica(
     cluster: Cluster, audit: Callable[..., Ended], tmp_path: Path
 ) -> None:
     for number, (broker, batches, more, _) in enumerate(DAMAGE.values()):
@@ -194,8 +194,8 @@ def test_every_damage_is_found_in_the_replica_that_has_it(
     for finding in json.loads(ended.out)["findings"]:
         found[finding["partition"], finding["broker"]].append(finding["what"])
     for number, (broker, _, _, expected) in enumerate(DAMAGE.values()):
-        told = found[f"orders-{number}", broker]
-        assert any(what.partition(expected)[1] for what in told), (expected, told)
+        reported = found[f"orders-{number}", broker]
+        assert any(what.partition(expected)[1] for what in reported), (expected, reported)
     report = (tmp_path / "report.html").read_text()
     assert report.count("<svg") == 3
     assert 'class="bad"' in report
@@ -217,7 +217,8 @@ def test_nothing_is_found_where_replicas_may_differ(
     ended = audit(cluster.folder)
     assert ended.code == 0, ended.out
     assert (
-        "note   orders-2 on broker 2 ends at 80 and is behind: up to 100 is committed" in ended.out
+        "note  orders-2 on broker 2 ends at 80 and is not in sync: the high watermark is 100"
+        in ended.out
     )
     assert ended.out.count("\nok ") == 4
     assert "9 replicas, " in ended.out
@@ -258,7 +259,7 @@ def test_an_archive_is_compared_with_the_log_of_a_running_broker(
         )
 
 
-def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it_is(
+def test_a_log_that_is_rolled_and_shortened_during_the_audit_has_no_findings(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.write(0, 0, SOUND)
@@ -282,12 +283,12 @@ def test_a_log_that_is_rolled_and_shortened_while_it_is_looked_at_is_taken_as_it
     [
         (["."], "not a file of a broker"),
         (["missing"], "no such file or directory"),
-        (["cluster", "--topic", "none"], "there is no partition of none below"),
-        (["cluster", "--archive", "cluster"], "is no archive"),
-        (["lonely"], "does not tell which broker's it is"),
+        (["cluster", "--topic", "none"], "no partition of none found below"),
+        (["cluster", "--archive", "cluster"], "is not an archive"),
+        (["lonely"], "is not a broker's log directory"),
     ],
 )
-def test_what_cannot_be_audited_is_told_before_spark_starts(
+def test_invalid_arguments_are_reported_before_spark_starts(
     arguments: list[str],
     told: str,
     cluster: Cluster,

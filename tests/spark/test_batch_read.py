@@ -54,14 +54,14 @@ def test_filters_are_pushed_and_exact(
 
 
 def _pushed(frame: DataFrame) -> str:
-    """The filters that the scan was given, as the plan tells them."""
+    """The pushed filters of the scan, from the plan."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
         frame.explain("formatted")
     return shown.getvalue().partition("PushedFilters: [")[2].partition("]")[0]
 
 
-def test_options_say_what_is_read(fill: Fill, read: Read, topic: str) -> None:
+def test_options_select_the_records(fill: Fill, read: Read, topic: str) -> None:
     fill(_records(60), partitions=3)
 
     def values(**options: str) -> list[int]:
@@ -83,7 +83,7 @@ def test_options_say_what_is_read(fill: Fill, read: Read, topic: str) -> None:
     assert values(**each) == [57]
 
 
-def test_headers_come_if_asked_for_and_several_tasks_share_a_partition(
+def test_headers_are_read_on_request_and_several_tasks_share_a_partition(
     fill: Fill, read: Read
 ) -> None:
     headers = [("a", b"1"), ("a", None), ("ü", b"")]
@@ -134,7 +134,7 @@ def test_without_pushed_filters_the_rows_are_the_same(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"subscribe": "nowhere"}, "there is no topic nowhere; create it with"),
+        ({"subscribe": "nowhere"}, "topic nowhere does not exist; create it with"),
         ({"startingOffsets": "latest"}, "option startingOffsets cannot be latest in a batch read"),
         (
             {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "100"},
@@ -143,7 +143,7 @@ def test_without_pushed_filters_the_rows_are_the_same(
         ({"includeHeaders": "perhaps"}, "option includeHeaders is 'perhaps', must be true or"),
     ],
 )
-def test_spark_tells_what_is_wrong_in_our_sentence_and_without_a_traceback(
+def test_spark_reports_errors_in_one_sentence_without_a_traceback(
     read: Read, options: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(PySparkException) as told:

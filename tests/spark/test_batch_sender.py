@@ -9,7 +9,7 @@ from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.client.produce import Produce, Produced, write_produce_request
 from barnabas.client.security import Frame
-from barnabas.spark.exactly_once.exactly_once_writer import commit, write_aside
+from barnabas.spark.exactly_once.exactly_once_writer import commit, stage
 from barnabas.spark.sink import batch_sender as sender_module
 from barnabas.spark.sink.batch_sender import (
     MOST_IN_FLIGHT,
@@ -54,7 +54,7 @@ def test_a_broker_killed_amid_a_commit_has_every_record_once(
     broker = fresh_broker()
     create_topic(broker.bootstrap, topic, 2)
     options, columns = sink(broker.bootstrap, topic)
-    written = write_aside("killed", 0, options, columns, rows(LISTED))
+    written = stage("killed", 0, options, columns, rows(LISTED))
     sent = 0
     plainly = Sender.send
 

@@ -1,4 +1,4 @@
-"""Every pipeline on a cluster of Spark, by its master, and on a server of Spark Connect."""
+"""Every pipeline on a Spark cluster, by its master and through Spark Connect."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def command(folder: Path, broker: BrokerProcess, *arguments: object) -> "subproc
 
 @pytest.fixture
 def pipeline(served: BrokerProcess, place: tuple[str, ...], tmp_path: Path) -> Pipeline:
-    """What a command of `barnabas pipeline` tells as JSON when it has ended well."""
+    """The JSON output of a successful command of `barnabas pipeline`."""
 
     def run(*arguments: object) -> Any:
         process = command(tmp_path, served, *arguments, "--json", *place)
@@ -174,7 +174,7 @@ def test_a_project_runs(
 
 
 def ended(process: "subprocess.Popen[str]") -> Any:
-    """What the command tells when Ctrl-C ends it."""
+    """The JSON output of a command that Ctrl-C ends."""
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=ENDED_WITHIN_S)
@@ -183,7 +183,7 @@ def ended(process: "subprocess.Popen[str]") -> Any:
 
 
 @pytest.mark.parametrize("kind", ["archive", "mirror", "transform"])
-def test_continuous_pipelines_take_what_comes_until_they_are_ended(
+def test_continuous_pipelines_process_new_records_until_ctrl_c(
     kind: str, place: tuple[str, ...], served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     create_topic(served.bootstrap, topic, 2)

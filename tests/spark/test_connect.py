@@ -1,4 +1,4 @@
-"""The data source through Spark Connect: a server of its own, in a process of its own."""
+"""The data source through a Spark Connect server in a process of its own."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_connect_reads_batches_and_streams(
 
     assert found["session"] == "pyspark.sql.connect.session"
     assert (found["batch"], found["stream"]) == ("50", "50")
-    assert "there is no topic nowhere; create it with" in found["error"]
+    assert "topic nowhere does not exist; create it with" in found["error"]
     assert "Traceback" not in found["error"].partition("JVM stacktrace")[0]
 
 

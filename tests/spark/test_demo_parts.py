@@ -1,4 +1,4 @@
-"""The parts of the demo without a cluster: ledger, claims, report."""
+"""The parts of the demo, without a cluster: ledger, claims and plots."""
 
 import signal
 import subprocess

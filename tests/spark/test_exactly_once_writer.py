@@ -1,4 +1,4 @@
-"""Micro-batches written exactly once: tasks and drivers that fail at every point there is.
+"""Exactly-once writes: tasks and drivers fail at every point.
 
 Without a Spark session: what Spark calls is called here, so that a failure can be put anywhere.
 """
@@ -19,15 +19,15 @@ from barnabas.client.retries import Steps
 from barnabas.spark.exactly_once import exactly_once_publish, exactly_once_writer
 from barnabas.spark.exactly_once.exactly_once_log import (
     Decided,
-    History,
     Published,
+    QueryHistory,
     Share,
     Staged,
     decode,
     encode,
 )
 from barnabas.spark.exactly_once.exactly_once_staging import Staging
-from barnabas.spark.exactly_once.exactly_once_writer import WrittenAside, commit, write_aside
+from barnabas.spark.exactly_once.exactly_once_writer import StagedMessage, commit, stage
 from barnabas.spark.sink.batch_sender import ProducerId, Sender
 from barnabas.spark.source.source_options import TopicPartition
 from barnabas.spark.spark_cluster import SparkCluster
@@ -41,7 +41,7 @@ ROWS: Final = 40
 
 
 class Killed(BaseException):
-    """What happens to a process that gets SIGKILL: nothing of it goes on, or cleans up."""
+    """Simulates SIGKILL: nothing continues or cleans up."""
 
 
 class Query:
@@ -52,31 +52,31 @@ class Query:
         self.name = f"query-of-{topic}"
         self.bootstrap, self.topic = bootstrap, topic
 
-    def run_tasks(self, batch_id: int, tasks: int = TASKS) -> list[WrittenAside]:
+    def run_tasks(self, batch_id: int, tasks: int = TASKS) -> list[StagedMessage]:
         texts = self.rows_of(batch_id)
         return [
-            write_aside(self.name, task, self.options, self.columns, rows(texts[task::tasks]))
+            stage(self.name, task, self.options, self.columns, rows(texts[task::tasks]))
             for task in range(tasks)
         ]
 
     def rows_of(self, batch_id: int) -> list[str]:
         return [f"{batch_id}:{number}" for number in range(ROWS)]
 
-    def commit(self, written: list[WrittenAside], batch_id: int) -> None:
+    def commit(self, written: list[StagedMessage], batch_id: int) -> None:
         commit(written, batch_id, self.options.connection, SystemClock())
 
     def run(self, batch_id: int, tasks: int = TASKS) -> None:
         self.commit(self.run_tasks(batch_id, tasks), batch_id)
 
     def check(self, *batch_ids: int) -> None:
-        """Every row of these micro-batches is there once, and nothing else."""
+        """The topics have every row of these micro-batches once, and nothing else."""
         expected = Counter(row for batch_id in batch_ids for row in self.rows_of(batch_id))
         assert Counter(values(self.bootstrap, self.topic)) == expected
 
     def killed(
         self,
         patch: pytest.MonkeyPatch,
-        written: list[WrittenAside],
+        written: list[StagedMessage],
         batch_id: int,
         number: int,
         *,
@@ -138,7 +138,7 @@ def test_a_committed_batch_is_never_written_twice(query: Query) -> None:
 # A commit sends the decision, then the batches, then the note that it is done.
 @pytest.mark.parametrize("arrived", [False, True])
 @pytest.mark.parametrize("number", [1, 2, 4, 7, 8, 9])
-def test_a_driver_killed_at_any_point_of_a_commit_is_made_good_by_the_next(
+def test_the_next_driver_completes_a_commit_killed_at_any_point(
     query: Query, monkeypatch: pytest.MonkeyPatch, number: int, arrived: bool
 ) -> None:
     query.run(0)
@@ -151,7 +151,7 @@ def test_a_driver_killed_at_any_point_of_a_commit_is_made_good_by_the_next(
     query.check(0, 1, 2)
 
 
-def test_a_commit_killed_twice_and_again_is_made_good(
+def test_a_commit_killed_several_times_is_completed(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (4, 3, 1):
@@ -162,13 +162,13 @@ def test_a_commit_killed_twice_and_again_is_made_good(
     query.check(0)
 
 
-def test_what_a_task_wrote_before_it_was_killed_counts_for_nothing(query: Query) -> None:
+def test_the_output_of_a_killed_task_never_counts(query: Query) -> None:
     def dies() -> Iterator[Any]:
         yield from rows(query.rows_of(0))
         raise Killed
 
     with pytest.raises(Killed):
-        write_aside(query.name, 0, query.options, query.columns, dies())
+        stage(query.name, 0, query.options, query.columns, dies())
     assert values(query.bootstrap, query.topic) == []
 
     query.run(0)
@@ -176,21 +176,21 @@ def test_what_a_task_wrote_before_it_was_killed_counts_for_nothing(query: Query)
     query.check(0)
 
 
-def test_of_a_task_that_ran_twice_only_the_attempt_that_spark_names_counts(query: Query) -> None:
+def test_only_the_task_attempt_that_spark_commits_counts(query: Query) -> None:
     query.run_tasks(0)
     query.run(0)
 
     query.check(0)
 
 
-def test_tasks_that_share_a_partition_of_what_is_written_aside_are_told_apart(query: Query) -> None:
+def test_tasks_that_share_a_staging_partition_are_distinguished(query: Query) -> None:
     query.run(0, tasks=2 * 8 + 1)
 
     query.check(0)
 
 
 def test_a_batch_without_rows_leaves_no_trace(query: Query) -> None:
-    empty = write_aside(query.name, 0, query.options, query.columns, rows([]))
+    empty = stage(query.name, 0, query.options, query.columns, rows([]))
     query.commit([empty], 0)
 
     assert Staging(query.name, query.options.connection).found() is None
@@ -245,7 +245,7 @@ def test_a_driver_that_was_overtaken_while_it_decided_writes_nothing(
     query.check(0, 1, 2)
 
 
-def test_what_was_written_aside_is_deleted_when_it_is_published(query: Query) -> None:
+def test_staged_records_are_deleted_once_published(query: Query) -> None:
     query.run(0)
     query.run(1)
 
@@ -254,7 +254,7 @@ def test_what_was_written_aside_is_deleted_when_it_is_published(query: Query) ->
     assert {number: len(listed) for number, listed in aside.items() if listed} == {0: 1}
 
 
-def test_a_broker_that_has_not_heard_of_the_staging_topic_is_asked_again(
+def test_a_broker_that_does_not_know_the_staging_topic_yet_is_asked_again(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = query.run_tasks(0)
@@ -270,13 +270,13 @@ def test_a_broker_that_has_not_heard_of_the_staging_topic_is_asked_again(
     query.check(0)
 
 
-def test_a_note_that_is_lost_is_told_and_the_batch_written_the_next_time(
+def test_a_lost_decision_is_reported_and_the_batch_is_written_after_a_restart(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = query.run_tasks(0)
     with monkeypatch.context() as patched:
         patched.setattr(Staging, "append", lambda *_: None)
-        with pytest.raises(SparkFailure, match=r"noted about micro-batch 0 in .* is gone"):
+        with pytest.raises(SparkFailure, match=r"the decision about micro-batch 0 in .* is gone"):
             query.commit(written, 0)
     query.commit(written, 0)
 
@@ -296,7 +296,7 @@ def test_a_lost_staging_topic_is_named(query: Query, monkeypatch: pytest.MonkeyP
         query.commit(written, 0)
 
 
-def test_sequences_go_on_after_the_largest(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequences_wrap_after_the_largest(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     query.run(0)
     staging = Staging(query.name, query.options.connection)
     found = staging.found()
@@ -327,7 +327,9 @@ def forget(query: Query, batch_id: int) -> None:
     staging.append(entry, SystemClock())
 
 
-def test_a_log_that_lost_what_was_published_is_told_once_and_written_on(query: Query) -> None:
+def test_a_log_that_lost_published_records_is_reported_once_and_accepts_new_ones(
+    query: Query,
+) -> None:
     query.run(0)
     forget(query, 1)
 
@@ -335,11 +337,11 @@ def test_a_log_that_lost_what_was_published_is_told_once_and_written_on(query: Q
         query.run(2)
     for partition in range(3):
         assert f"{query.topic}-{partition}" in str(told.value)
-    assert "lost records of earlier micro-batches" in str(told.value)
+    assert "lost acknowledged records of earlier micro-batches" in str(told.value)
     query.run(2)
     query.run(3)
     forget(query, 4)
-    with pytest.raises(SparkFailure, match="lost records of earlier micro-batches"):
+    with pytest.raises(SparkFailure, match="lost acknowledged records of earlier micro-batches"):
         query.run(5)
 
     query.check(0, 2, 3, 5)
@@ -347,7 +349,7 @@ def test_a_log_that_lost_what_was_published_is_told_once_and_written_on(query: Q
 
 # It is decided, refused, decided anew, and so on, partition by partition.
 @pytest.mark.parametrize("number", [2, 3, 5, 9, 12])
-def test_a_driver_killed_while_a_log_is_written_on_is_made_good_by_the_next(
+def test_the_next_driver_completes_a_commit_to_a_truncated_log(
     query: Query, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     query.run(0)
@@ -364,14 +366,14 @@ def test_a_driver_killed_while_a_log_is_written_on_is_made_good_by_the_next(
     query.check(0, 2, 3)
 
 
-def test_what_retention_may_have_deleted_is_not_published_again(
+def test_records_that_retention_may_have_deleted_are_not_published_again(
     served: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topic(served.bootstrap, topic)
     query = Query(served.bootstrap, topic)
     # More batches than those of which a broker remembers that it has them.
     many = rows(f"0:{number}" for number in range(400))
-    written = [write_aside(query.name, 0, query.options, query.columns, many)]
+    written = [stage(query.name, 0, query.options, query.columns, many)]
     query.killed(monkeypatch, written, 0, 10, arrived=True)
     client = AdminClient({"bootstrap.servers": served.bootstrap})
     for future in client.delete_records([Partition(topic, 0, OFFSET_END)]).values():
@@ -399,17 +401,17 @@ DECIDED: Final = Decided(
         Published(4, ME, {P0: 35, P1: 10}, {P1: ProducerId(8, 1)}),
     ],
 )
-def test_what_is_noted_is_read_again(entry: Decided | Published) -> None:
+def test_an_entry_survives_encoding(entry: Decided | Published) -> None:
     assert decode(encode(entry)) == entry
 
 
-def test_what_is_no_note_is_refused() -> None:
+def test_bytes_that_are_not_an_entry_are_refused() -> None:
     with pytest.raises(SparkFailure, match="cannot be read"):
         decode(b"something else")
 
 
 def test_the_first_decision_about_a_batch_counts() -> None:
-    history = History()
+    history = QueryHistory()
     for entry in (DECIDED, DECIDED._replace(tasks=()), DECIDED._replace(batch_id=3)):
         history.apply(entry)
 
@@ -419,7 +421,7 @@ def test_the_first_decision_about_a_batch_counts() -> None:
 def test_a_revision_counts_once_and_only_of_the_decision_it_revises() -> None:
     other = Share(P0, 0, 30, 20, ProducerId(8, 0))
     revised = DECIDED.revised(other)
-    history = History()
+    history = QueryHistory()
     for entry in (
         *(DECIDED, DECIDED.revised(other)),
         *(DECIDED.revised(other._replace(own=ME)), revised._replace(batch_id=3)),
@@ -430,8 +432,8 @@ def test_a_revision_counts_once_and_only_of_the_decision_it_revises() -> None:
     assert revised.shares == (other, DECIDED.shares[1])
 
 
-def test_what_is_published_is_not_decided_again() -> None:
-    history = History()
+def test_a_published_batch_is_not_decided_again() -> None:
+    history = QueryHistory()
     for entry in (DECIDED, Published(4, ME, {P0: 35}), DECIDED._replace(tasks=())):
         history.apply(entry)
 

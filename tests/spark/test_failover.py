@@ -1,4 +1,4 @@
-"""Reads from a cluster of three whose leaders are killed: everything comes, once, in order."""
+"""Reads from a cluster whose leaders are killed: all records, once, in order."""
 
 from contextlib import closing
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_read_goes_on_with_the_next_leader(tmp_path: Path, zookeeper_chroot: s
         assert offsets == list(range(2000))
 
 
-def test_a_query_knows_whether_a_new_leader_has_what_it_read(
+def test_a_query_detects_whether_a_new_leader_has_the_records_it_read(
     tmp_path: Path, zookeeper_chroot: str
 ) -> None:
     with Cluster(tmp_path, zookeeper_chroot) as cluster:

@@ -1,4 +1,4 @@
-"""Filters that the source takes off Spark: exactly those rows come, and the rest is not read."""
+"""Filters that Spark pushes down: exactly the selected rows are read."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from barnabas.spark.source.filters import Interval, Selection, take
+from barnabas.spark.source.filters import Interval, Selection, push_down
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,14 +35,14 @@ BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
     ],
 )
 def test_a_comparison_of_offsets_is_an_interval(filter: Filter, interval: Interval) -> None:
-    selection, left = take([filter])
+    selection, left = push_down([filter])
 
     assert selection.offsets == interval
     assert not left
 
 
-def test_filters_are_taken_together() -> None:
-    selection, left = take(
+def test_filters_are_combined() -> None:
+    selection, left = push_down(
         [
             IsNotNull(("partition",)),
             In(("partition",), (1, 2, 3)),
@@ -70,7 +70,7 @@ def test_filters_are_taken_together() -> None:
 def test_times_are_rounded_to_the_milliseconds_that_fit(
     filter: Filter, first_ms: int | None, last_ms: int | None
 ) -> None:
-    times = take([filter])[0].times_ms
+    times = push_down([filter])[0].times_ms
 
     assert first_ms is None or times.least == first_ms
     assert last_ms is None or times.most == last_ms
@@ -90,7 +90,7 @@ def test_times_are_rounded_to_the_milliseconds_that_fit(
     ],
 )
 def test_other_filters_are_left_to_spark(filter: Filter) -> None:
-    selection, left = take([filter])
+    selection, left = push_down([filter])
 
     assert left == [filter]
     assert selection == Selection()

@@ -1,4 +1,4 @@
-"""Our format and Spark's own connector, on Barnabas and on Apache Kafka: the same rows everywhere.
+"""Our format and Spark's own connector, on Barnabas and on Apache Kafka, return the same rows.
 
 Optional: the connector and Apache Kafka are fetched by Maven; where they cannot be had, what needs
 them is skipped with the reason.
@@ -52,7 +52,7 @@ def bootstrap(
 
 @pytest.fixture(scope="module")
 def results(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What every query gave, with the connector where it can be had."""
+    """The result of every query; with Spark's connector where it is available."""
     folder = tmp_path_factory.mktemp("queries")
     create_topic(bootstrap, "filled", PARTITIONS, retention_ms="-1")
     produce(bootstrap, "filled", (record(p, n) for n in range(RECORDS) for p in range(PARTITIONS)))
@@ -96,14 +96,14 @@ def needs_connector() -> None:
         pytest.skip(f"no connector of Spark's own to compare with: {missing}")
 
 
-def test_both_formats_give_the_same_rows_to_every_read(results: Results) -> None:
+def test_both_formats_return_the_same_rows_for_every_read(results: Results) -> None:
     needs_connector()
     for name, given in results.items():
         if name.startswith("read "):
             assert given[OURS] == given[THEIRS], name
 
 
-def test_what_either_format_wrote_is_the_same_to_both(results: Results) -> None:
+def test_both_formats_read_the_same_from_what_either_wrote(results: Results) -> None:
     needs_connector()
     written = results["written"]
     assert len(written) == 4
@@ -121,7 +121,7 @@ def test_a_stream_from_either_format_to_either_copies_everything_in_order(result
         assert rows == expected, pair
 
 
-def test_our_format_reads_what_is_there(results: Results) -> None:
+def test_our_format_reads_all_records(results: Results) -> None:
     everything = [
         ["filled", p, n, 0, each["key"], each["value"], each["timestamp"]]
         for p in range(PARTITIONS)

@@ -1,4 +1,4 @@
-"""SIGKILL to Spark's driver, executors and Python workers, and to brokers, amid batches.
+"""SIGKILL to Spark's driver, executors and Python workers, and to brokers, during batches.
 
 Whatever was killed: in the end every record was copied exactly once, to the record.
 """
@@ -118,7 +118,7 @@ def test_python_workers_killed_amid_batches_leave_every_record_once(
 def test_executors_killed_amid_batches_leave_every_record_once(
     fresh_broker: Callable[..., BrokerProcess], copying: Callable[..., Copying]
 ) -> None:
-    """Spark starts another, and runs again what it had; the query itself goes on."""
+    """Spark starts another executor and retries the tasks; the query continues."""
     broker, chosen = fresh_broker(), random.Random(10)
     query = copying(broker.bootstrap, master=EXECUTORS)
     query.start()

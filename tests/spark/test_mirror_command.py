@@ -1,4 +1,4 @@
-"""Topics of one cluster in another: nothing twice, nothing lost, and groups where they were."""
+"""The mirror: no record twice, none lost, and group offsets translated."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.base.ids import TopicPartition as Partition
 from barnabas.spark.mirror.mirror_groups import _translate as translate
-from barnabas.spark.mirror.mirror_state import MirrorState, Sync, superfluous
+from barnabas.spark.mirror.mirror_state import MirrorState, OffsetSync, superfluous
 from barnabas.spark.side_topics import MIRROR_STATE
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, create_topic, produce
@@ -63,7 +63,7 @@ def rows(spark: SparkSession, broker: BrokerProcess, topic: str) -> list[Any]:
 
 
 def client(broker: BrokerProcess) -> Any:
-    """What it is asked comes only as long as somebody holds it."""
+    """A Kafka client; its futures resolve only while it is referenced."""
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
@@ -111,7 +111,7 @@ def test_a_topic_is_copied_whole_and_kept_up_to_date(
     assert "cleanup.policy" not in configs(other, topic)
 
 
-def test_a_run_that_ends_before_it_noted_what_it_copied_copies_nothing_twice(
+def test_a_run_that_dies_before_it_stores_its_progress_copies_nothing_twice(
     spark: SparkSession,
     served: BrokerProcess,
     other: BrokerProcess,
@@ -123,7 +123,7 @@ def test_a_run_that_ends_before_it_noted_what_it_copied_copies_nothing_twice(
     fill([{"value": b"%d" % n, "partition": n % 2} for n in range(100)], partitions=2)
     noted = MirrorState.write
 
-    def end(self: MirrorState, lineage: Any, syncs: dict[int, Sync]) -> None:
+    def end(self: MirrorState, lineage: Any, syncs: dict[int, OffsetSync]) -> None:
         if any(sync.target for sync in syncs.values()):
             raise KeyboardInterrupt
         noted(self, lineage, syncs)
@@ -155,8 +155,8 @@ def test_a_group_is_at_the_same_record_in_the_copy(
     assert json.loads(mirror("--prefix", "copy.", "--no-groups").out)["groups"] == []
 
 
-def test_offsets_are_translated_by_what_lies_between() -> None:
-    syncs = [Sync(100, 0), Sync(150, 50), Sync(200, 70)]
+def test_offsets_are_translated_by_counting_records_in_gaps() -> None:
+    syncs = [OffsetSync(100, 0), OffsetSync(150, 50), OffsetSync(200, 70)]
     place = Partition("orders", 0)
 
     def count(topic: str, partition: int, start: int, end: int) -> int:
@@ -172,17 +172,23 @@ def test_offsets_are_translated_by_what_lies_between() -> None:
     assert [at(200), at(900)] == [70, 70]
 
 
-def test_of_what_is_known_only_what_is_needed_is_kept() -> None:
-    dense = [Sync(n, n) for n in range(0, 100, 10)]
+def test_syncs_that_others_imply_are_deleted() -> None:
+    dense = [OffsetSync(n, n) for n in range(0, 100, 10)]
     assert superfluous(dense) == dense[1:-1]
-    gaps = [Sync(0, 0), Sync(10, 10), Sync(20, 15), Sync(30, 25), Sync(40, 35)]
-    assert superfluous(gaps) == [Sync(30, 25)]
-    many = [Sync(10 * n, n) for n in range(600)]
+    gaps = [
+        OffsetSync(0, 0),
+        OffsetSync(10, 10),
+        OffsetSync(20, 15),
+        OffsetSync(30, 25),
+        OffsetSync(40, 35),
+    ]
+    assert superfluous(gaps) == [OffsetSync(30, 25)]
+    many = [OffsetSync(10 * n, n) for n in range(600)]
     left = [sync for sync in many if sync not in superfluous(many)]
     assert (len(left), left[0], left[-300:]) == (450, many[0], many[300:])
 
 
-def test_what_cannot_be_mirrored_is_told_in_one_sentence(
+def test_invalid_mirrors_are_reported_in_one_sentence(
     served: BrokerProcess, other: BrokerProcess, topic: str, fill: Fill
 ) -> None:
     def told(*arguments: object) -> str:
@@ -197,23 +203,23 @@ def test_what_cannot_be_mirrored_is_told_in_one_sentence(
     assert "no Kafka broker answers at 127.0.0.1:1" in told(topic, "--to", "127.0.0.1:1")
     create_topic(other.bootstrap, topic, retention_ms="-1")
     produce(other.bootstrap, topic, [{"value": b"not of the mirror"}])
-    assert "has records that no mirror has written" in told(topic, "--to", other.bootstrap)
+    assert "has records that no mirror wrote" in told(topic, "--to", other.bootstrap)
     assert configs(other, topic)["retention.ms"] == "-1"
 
 
-def test_the_state_is_read_as_it_was_written(other: BrokerProcess) -> None:
+def test_the_state_survives_a_restart(other: BrokerProcess) -> None:
     from barnabas.cli.client import Cluster
     from barnabas.spark.mirror.mirror_state import Lineage
 
     state = MirrorState(Cluster(other.bootstrap, None))
     lineage = Lineage("cluster", "orders", "id", "copy", "other id")
-    state.write(lineage, {0: Sync(10, 0), 1: Sync(5, 0, 3)})
+    state.write(lineage, {0: OffsetSync(10, 0), 1: OffsetSync(5, 0, 3)})
     for more in range(10, 30):
-        state.write(lineage, {0: Sync(10 + more, more)})
-    state.write(lineage, {0: Sync(50, 30)})
+        state.write(lineage, {0: OffsetSync(10 + more, more)})
+    state.write(lineage, {0: OffsetSync(50, 30)})
     again = MirrorState(Cluster(other.bootstrap, None))
-    assert again.syncs(lineage, 0) == [Sync(10, 0), Sync(39, 29), Sync(50, 30)]
-    assert again.syncs(lineage, 1) == [Sync(5, 0, 3)]
+    assert again.syncs(lineage, 0) == [OffsetSync(10, 0), OffsetSync(39, 29), OffsetSync(50, 30)]
+    assert again.syncs(lineage, 1) == [OffsetSync(5, 0, 3)]
     assert again.copied_from("copy", "other id") == lineage
     assert again.copied_from("copy", "a new id") is None
     assert MIRROR_STATE in client(other).list_topics(timeout=ANSWERED_WITHIN_S).topics

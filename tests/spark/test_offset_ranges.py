@@ -1,12 +1,11 @@
-"""How offsets are shared among tasks and batches, and how positions are kept."""
+"""The offsets of tasks and batches, and positions in checkpoints."""
 
 import json
 import uuid
 
 import pytest
 
-from barnabas.spark.source.admission import available, limited
-from barnabas.spark.source.offset_ranges import OffsetRange, divide
+from barnabas.spark.source.offset_ranges import OffsetRange, available, divide, limited
 from barnabas.spark.source.query_group import group_of
 from barnabas.spark.source.source_options import TopicPartition
 from barnabas.spark.source.stream_offset import Position, from_json, to_json
@@ -50,7 +49,7 @@ def test_a_small_partition_is_not_starved() -> None:
     assert limited({A: 0, B: 0}, {A: 10_000, B: 1}, 10) == {A: 9, B: 1}
 
 
-def test_less_than_the_limit_is_taken_whole() -> None:
+def test_less_than_the_limit_is_one_batch() -> None:
     assert limited({A: 5, B: 5}, {A: 8, B: 5}, 10) == {A: 8, B: 5}
     assert limited({A: 5}, {A: 5}, 10) == {A: 5}
     assert available({A: 5, B: 5}, {A: 8, B: 5}) == 3
@@ -72,7 +71,7 @@ def test_a_checkpoint_of_the_kafka_source_is_read() -> None:
 @pytest.mark.parametrize(
     "text", ['{"logOffset": 3}', '{"t": {"partitions": {"0": 1}}}', '{"t": 1}']
 )
-def test_a_checkpoint_of_another_source_is_told(text: str) -> None:
+def test_a_checkpoint_of_another_source_is_refused(text: str) -> None:
     with pytest.raises(SparkFailure, match="not written by a query that reads topics"):
         from_json(json.loads(text))
 

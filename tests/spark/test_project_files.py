@@ -1,4 +1,4 @@
-"""Projects: what `init` writes, what is found and listed, and what is said of broken ones."""
+"""Project files: `init`, `list`, and the errors of invalid projects."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.project.project_files import create, find
-from barnabas.spark.project.project_run import Flow, Updates, UserCode
-from barnabas.spark.source.query_lag import lag_of
+from barnabas.spark.project.project_run import Flow, ProjectUpdates, UserCode
+from barnabas.spark.source.stream_offset import lag_of
 from tests.spark.commands import barnabas
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """What Spark tells of a source in a query's progress."""
+    """A source in the progress of a query."""
 
     def __init__(self, end: str | None, latest: str | None) -> None:
         self.endOffset = end
@@ -46,10 +46,10 @@ def test_the_sample_of_a_project_is_json_as_its_transformation_reads_it(tmp_path
     assert [sorted(order) for order in orders] == [["category", "cents", "time"]] * 120
 
 
-def test_init_leaves_a_folder_alone_that_exists(tmp_path: Path) -> None:
+def test_init_does_not_change_an_existing_directory(tmp_path: Path) -> None:
     ended = barnabas("pipeline", "init", tmp_path)
     assert (ended.code, list(tmp_path.iterdir())) == (1, [])
-    assert "exists already" in ended.err
+    assert "already exists" in ended.err
     assert barnabas("pipeline", "init", tmp_path / "1 2").code == 2
 
 
@@ -65,7 +65,7 @@ def test_list_shows_projects_and_what_is_ready(tmp_path: Path) -> None:
     assert {"archive", "replay", "mirror", "transform", "audit"} == {*listed["ready"]}
 
 
-def test_list_tells_of_a_broken_project_after_the_whole_ones(tmp_path: Path) -> None:
+def test_list_reports_a_broken_project_after_the_valid_ones(tmp_path: Path) -> None:
     create(tmp_path / "whole", "orders", None, "host:1")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "spark-pipeline.yml").write_text("name: x")
@@ -79,29 +79,29 @@ def test_list_tells_of_a_broken_project_after_the_whole_ones(tmp_path: Path) -> 
     [
         ("a: [", "while parsing"),
         ("[]", "expected `name: ...`"),
-        ("name: x\nstorage: 5", "`storage` is missing, or is no text"),
-        ("name: x\nstorage: y\nconfiguration: z", "must be keys with values"),
+        ("name: x\nstorage: 5", "`storage` is missing or not a string"),
+        ("name: x\nstorage: y\nconfiguration: z", "`configuration` must be a mapping"),
         ("name: x\nstorage: y\nlibraries: [z]", "each of `libraries` must be"),
     ],
 )
-def test_a_spec_that_cannot_be_meant_is_one_sentence(tmp_path: Path, spec: str, said: str) -> None:
+def test_an_invalid_spec_is_reported_in_one_sentence(tmp_path: Path, spec: str, said: str) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(spec)
     ended = barnabas("pipeline", "run", tmp_path)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert said in ended.err
 
 
-def test_a_folder_without_a_spec_is_no_project(tmp_path: Path) -> None:
+def test_a_directory_without_a_spec_is_not_a_project(tmp_path: Path) -> None:
     ended = barnabas("pipeline", "run", tmp_path)
     assert ended.code == 1
     assert "it has no spark-pipeline.yml" in ended.err
 
 
-def test_refreshing_all_and_some_is_a_contradiction(tmp_path: Path) -> None:
+def test_full_refresh_all_excludes_other_refreshes(tmp_path: Path) -> None:
     assert barnabas("pipeline", "run", tmp_path, "--full-refresh-all", "--refresh", "x").code == 2
 
 
-def test_what_a_transformation_raises_names_its_file_and_line(tmp_path: Path) -> None:
+def test_an_error_of_a_transformation_names_its_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("1 + 1\nundefined\n")
     expected = r"broken\.py line 2: NameError: name 'undefined'"
@@ -109,10 +109,10 @@ def test_what_a_transformation_raises_names_its_file_and_line(tmp_path: Path) ->
         exec(compile(file.read_text(), str(file), "exec"))
 
 
-def test_lag_is_what_lies_between_a_query_and_the_end_of_its_topics() -> None:
-    end = '{"a": {"id": "x", "partitions": {"0": {"offset": 5, "leaderEpoch": 0}}}}'
+def test_lag_is_the_number_of_offsets_between_a_query_and_the_ends_of_its_topics() -> None:
+    end = '{"a": {"id": null, "partitions": {"0": {"offset": 5, "leaderEpoch": 0}}}}'
     latest = (
-        '{"a": {"id": "x", "partitions": {"0": {"offset": 9, "leaderEpoch": 0},'
+        '{"a": {"id": null, "partitions": {"0": {"offset": 9, "leaderEpoch": 0},'
         ' "1": {"offset": 3, "leaderEpoch": 0}}}}'
     )
     assert lag_of([Source(end, latest)]) == 4 + 3
@@ -121,7 +121,7 @@ def test_lag_is_what_lies_between_a_query_and_the_end_of_its_topics() -> None:
 
 
 class Told:
-    """A streaming query's progress, as Spark tells it."""
+    """The progress of a streaming query, as Spark reports it."""
 
     def __init__(self, name: str, records: int, sources: list[Source]) -> None:
         self.name = name
@@ -129,9 +129,9 @@ class Told:
         self.sources = sources
 
 
-def test_updates_count_what_spark_tells_of_each_flow(tmp_path: Path) -> None:
+def test_updates_count_the_progress_of_each_flow(tmp_path: Path) -> None:
     create(tmp_path / "shop", "orders", None, "host:1")
-    updates = Updates(cast("SparkSession", None), find(tmp_path / "shop"))
+    updates = ProjectUpdates(cast("SparkSession", None), find(tmp_path / "shop"))
     latest = Source('{"a": {"0": 5}}', '{"a": {"0": 9}}')
     updates.on_progress(Told("spark_catalog.default.kept", 5, [latest]))
     updates.on_progress(Told("spark_catalog.default.kept", 2, []))
@@ -144,7 +144,7 @@ def test_updates_count_what_spark_tells_of_each_flow(tmp_path: Path) -> None:
 
 def test_a_run_that_failed_says_why_the_last_query_did(tmp_path: Path) -> None:
     create(tmp_path / "shop", "orders", None, "host:1")
-    updates = Updates(cast("SparkSession", None), find(tmp_path / "shop"))
+    updates = ProjectUpdates(cast("SparkSession", None), find(tmp_path / "shop"))
     updates.on_failed(
         "[STREAM_FAILED] Query terminated: barnabas.spark.user_errors.Lost: no topic x"
     )

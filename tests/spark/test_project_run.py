@@ -1,4 +1,4 @@
-"""A project as its user runs it: made, run, run again, and broken."""
+"""A project as its user runs it: created, run, resumed, broken."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def run(
     )
 
 
-def test_a_new_project_runs_goes_on_where_it_was_and_tells_what_is_wrong(
+def test_a_new_project_runs_resumes_and_reports_errors(
     served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     assert run(tmp_path, served, "init", "shop", "--topic", topic).returncode == 0
@@ -37,7 +37,7 @@ def test_a_new_project_runs_goes_on_where_it_was_and_tells_what_is_wrong(
     )
     missing = run(tmp_path, served, "run", "shop")
     assert missing.returncode == 1
-    assert f"shop: there is no topic {topic}" in missing.stderr.splitlines()[-1]
+    assert f"shop: topic {topic} does not exist" in missing.stderr.splitlines()[-1]
 
     create_topic(served.bootstrap, topic, 2)
     create_topic(served.bootstrap, "shop-revenue")

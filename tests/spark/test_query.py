@@ -1,4 +1,4 @@
-"""A streaming query's source against a real broker, without Spark: where batches begin and end."""
+"""The source of a streaming query against a broker, without Spark: start and end of batches."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -64,7 +64,7 @@ def test_a_query_begins_at_a_time(fill: Fill, open_query: Open, topic: str) -> N
     times = f'{{"{topic}":{{"0":1900000000002}}}}'
     assert offsets(open_query(startingOffsetsByTimestamp=times).initial(), topic) == {0: 2}
     too_late = {"startingTimestamp": "1950000000000"}
-    with pytest.raises(WrongOption, match=r"no record of .*-0 is as late as 1950000000000"):
+    with pytest.raises(WrongOption, match=r"-0 has no record at or after 1950000000000"):
         open_query(**too_late).initial()
     latest = open_query(**too_late, startingOffsetsByTimestampStrategy="latest")
     assert offsets(latest.initial(), topic) == {0: 5}
@@ -75,14 +75,14 @@ def test_offsets_must_be_given_for_every_partition(
 ) -> None:
     fill(partitions=2)
 
-    with pytest.raises(WrongOption, match=f"it lacks {topic}-1"):
+    with pytest.raises(WrongOption, match=f"{topic}-1 is missing"):
         open_query(startingOffsets=f'{{"{topic}":{{"0":2}}}}').initial()
     given = f'{{"{topic}":{{"0":2,"1":0}},"other":{{"0":1}}}}'
     with pytest.raises(WrongOption, match="names other-0, which is not read"):
         open_query(startingOffsets=given).initial()
 
 
-def test_a_batch_ends_at_the_limit_or_where_all_is_taken(
+def test_a_batch_ends_at_the_limit_or_at_the_end_of_the_log(
     fill: Fill, open_query: Open, topic: str
 ) -> None:
     fill([*some(90), *some(10, 1)], partitions=2)
@@ -117,7 +117,7 @@ def test_a_batch_waits_for_min_offsets_but_not_longer_than_the_delay(
     assert offsets(query.latest(late, limit), topic) == {0: 10}
 
 
-def test_what_comes_after_available_now_was_prepared_is_not_taken(
+def test_available_now_ignores_records_produced_after_its_start(
     fill: Fill, open_query: Open, served: BrokerProcess, topic: str
 ) -> None:
     fill(some(7))
@@ -131,7 +131,7 @@ def test_what_comes_after_available_now_was_prepared_is_not_taken(
     assert query.latest(end, ReadMinRows(1000)) == end, "else the query would never end"
 
 
-def test_an_end_that_did_not_move_is_the_same_text(fill: Fill, open_query: Open) -> None:
+def test_an_unchanged_end_is_the_same_text(fill: Fill, open_query: Open) -> None:
     fill(some(4))
     query = open_query()
 
@@ -159,7 +159,7 @@ def test_new_partitions_are_read_from_their_beginning(
     assert [(each.partition.partition, each.start, each.end) for each in ranges] == [(1, 0, 3)]
 
 
-def test_topics_that_match_a_pattern_are_read_as_they_come(
+def test_new_topics_that_match_a_pattern_are_read(
     open_query: Open, served: BrokerProcess, topic: str
 ) -> None:
     ticks = count(0, 2 * 10**9)
@@ -183,7 +183,7 @@ def test_several_tasks_share_a_partition(fill: Fill, open_query: Open) -> None:
     assert [(each.start, each.end) for each in ranges] == [(0, 25), (25, 50), (50, 75), (75, 100)]
 
 
-def test_a_topic_that_was_made_again_is_told_or_read_from_its_beginning(
+def test_a_recreated_topic_is_an_error_or_read_from_its_beginning(
     fill: Fill, open_query: Open, served: BrokerProcess, topic: str
 ) -> None:
     fill(some(5))
@@ -195,7 +195,7 @@ def test_a_topic_that_was_made_again_is_told_or_read_from_its_beginning(
 
     with pytest.raises(DataLoss) as told:
         open_query().latest(end, ALL)
-    assert f"topic {topic} was deleted and made again" in str(told.value)
+    assert f"topic {topic} was deleted and recreated" in str(told.value)
     assert end[topic]["id"] in str(told.value)
     goes_on = open_query(failOnDataLoss="false")
     assert offsets(goes_on.latest(end, ALL), topic) == {0: 9}
@@ -203,7 +203,7 @@ def test_a_topic_that_was_made_again_is_told_or_read_from_its_beginning(
     assert [(each.start, each.end) for each in ranges] == [(0, 9)]
 
 
-def test_a_log_that_was_truncated_is_told_or_read_from_where_it_was_cut(
+def test_a_truncated_log_is_an_error_or_read_from_the_truncation(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
     broker = fresh_broker()
@@ -229,7 +229,7 @@ def test_a_log_that_was_truncated_is_told_or_read_from_where_it_was_cut(
     try:
         with pytest.raises(DataLoss) as told:
             after.latest(end, ALL)
-        assert f"{topic}-0 was truncated: it was read to offset 6" in str(told.value)
+        assert f"{topic}-0 was truncated: it was read up to offset 6" in str(told.value)
         assert "only offsets before 4 are left" in str(told.value)
         with pytest.raises(DataLoss, match="only offsets before 4 are left"):
             before.latest(end, ALL)
@@ -242,14 +242,14 @@ def test_a_log_that_was_truncated_is_told_or_read_from_where_it_was_cut(
 
 
 def _lose_batches(folder: Path, number: int) -> None:
-    """What a crash before the data reached the disk does: the last batches, each the same, go."""
+    """Truncate the log by its last batches, as a crash before fsync does."""
     (segment,) = folder.glob("*.log")
     size = segment.stat().st_size
     with segment.open("ab") as file:
         file.truncate(size - size // 6 * number)
 
 
-def test_a_new_partition_whose_beginning_is_gone_is_told_or_read_from_where_it_begins(
+def test_a_new_partition_without_its_first_records_is_an_error_or_read_from_its_start(
     fill: Fill, open_query: Open, served: BrokerProcess, topic: str
 ) -> None:
     fill(some(2))
@@ -261,13 +261,13 @@ def test_a_new_partition_whose_beginning_is_gone_is_told_or_read_from_where_it_b
     for future in client.delete_records([Partition(topic, 1, 3)]).values():
         future.result(60)
 
-    with pytest.raises(DataLoss, match=rf"{topic}-1 came since .* before offset 3 were deleted"):
+    with pytest.raises(DataLoss, match=rf"{topic}-1 is new since .* before offset 3 were deleted"):
         open_query().latest(end, ALL)
     ranges, _ = goes_on.ranges(end, goes_on.latest(end, ALL))
     assert [(each.start, each.end) for each in ranges] == [(3, 5)]
 
 
-def test_topics_that_belong_to_queries_and_mirrors_are_not_meant_by_a_pattern(
+def test_no_pattern_matches_the_topics_of_queries_and_mirrors(
     fill: Fill, open_query: Open, served: BrokerProcess, topic: str
 ) -> None:
     fill(some(2))
@@ -282,7 +282,7 @@ def test_topics_that_belong_to_queries_and_mirrors_are_not_meant_by_a_pattern(
     assert list(open_query(subscribePattern=pattern).initial()) == [topic]
 
 
-def test_a_checkpoint_of_another_topic_is_told(
+def test_a_checkpoint_of_another_topic_is_refused(
     fill: Fill, open_query: Open, served: BrokerProcess, topic: str
 ) -> None:
     fill(some(1))
@@ -294,12 +294,12 @@ def test_a_checkpoint_of_another_topic_is_told(
         open_query(subscribe=f"{topic}-other").latest(end, ALL)
 
     assert str(told.value) == (
-        f"the checkpoint is of topic {topic}, the query reads {topic}-other; give it a"
-        " checkpointLocation of its own, or let it read the topic again"
+        f"the checkpoint is for topic {topic} but the query reads {topic}-other; give the"
+        " query its own checkpointLocation, or make it read that topic"
     )
 
 
-def test_a_checkpoint_of_the_kafka_source_is_gone_on_with(
+def test_a_query_resumes_from_a_checkpoint_of_the_kafka_source(
     fill: Fill, open_query: Open, topic: str
 ) -> None:
     fill(some(5))
@@ -312,12 +312,12 @@ def test_a_checkpoint_of_the_kafka_source_is_gone_on_with(
     assert end[topic]["id"]
 
 
-def test_a_missing_topic_is_told(open_query: Open, topic: str) -> None:
-    with pytest.raises(SparkFailure, match=f"there is no topic {topic}; create it with"):
+def test_a_missing_topic_is_reported(open_query: Open, topic: str) -> None:
+    with pytest.raises(SparkFailure, match=f"topic {topic} does not exist; create it with"):
         open_query().initial()
 
 
-def test_brokers_that_are_not_reached_are_told(open_query: Open) -> None:
+def test_unreachable_brokers_are_reported(open_query: Open) -> None:
     nobody = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "200"}
 
     with pytest.raises(SparkFailure) as told:

@@ -1,4 +1,4 @@
-"""What a task reads of a real broker, without Spark: codecs, gaps, losses, brokers that go."""
+"""Read tasks against a broker, without Spark: codecs, gaps, data loss, broker restarts."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.partition_fetcher import PartitionFetcher
 from barnabas.spark.source.read_plan import plan
 from barnabas.spark.source.read_task import ALL_TIMES, read_range
-from barnabas.spark.source.record_decoder import Taken
+from barnabas.spark.source.record_decoder import ColumnBuffers
 from barnabas.spark.source.source_options import SourceOptions
 from barnabas.spark.user_errors import DataLoss, SparkFailure
 from barnabas.wire.records.batch import read_header
@@ -43,7 +43,7 @@ def _read(wanted: OffsetRange, options: SourceOptions) -> list[bytes]:
     return [value for taken in read_range(wanted, options, ALL_TIMES) for value in _values(taken)]
 
 
-def _values(taken: Taken) -> list[bytes]:
+def _values(taken: ColumnBuffers) -> list[bytes]:
     rows, values = taken[0], taken[5]
     ends = memoryview(values[0]).cast("B").cast("i")
     return [bytes(values[1][ends[row] : ends[row + 1]]) for row in range(rows)]
@@ -64,7 +64,7 @@ def test_records_of_every_codec_are_read(
     assert found == [record["value"] for record in many(500)]
 
 
-def test_what_takes_many_fetches_is_read_whole(
+def test_a_range_of_many_fetches_is_read_completely(
     fill: Fill, served: BrokerProcess, topic: str
 ) -> None:
     fill(many(2000, 200), batch_size="3000")
@@ -73,7 +73,7 @@ def test_what_takes_many_fetches_is_read_whole(
     assert read_all(options) == [record["value"] for record in many(2000, 200)]
 
 
-def test_a_task_reads_its_part_only(fill: Fill, served: BrokerProcess, topic: str) -> None:
+def test_a_task_reads_only_its_range(fill: Fill, served: BrokerProcess, topic: str) -> None:
     fill(many(100), linger_ms="50")
     options = read_options(served.bootstrap, topic, minPartitions="3")
 
@@ -83,7 +83,7 @@ def test_a_task_reads_its_part_only(fill: Fill, served: BrokerProcess, topic: st
     assert [value for part in parts for value in part] == [record["value"] for record in many(100)]
 
 
-def test_records_that_were_deleted_are_told_or_passed_over(
+def test_deleted_records_are_an_error_or_skipped(
     fill: Fill, served: BrokerProcess, topic: str
 ) -> None:
     fill(many(20), linger_ms="0")
@@ -102,7 +102,7 @@ def test_records_that_were_deleted_are_told_or_passed_over(
     assert goes_on == [record["value"] for record in many(20)[15:]]
 
 
-def test_offsets_after_the_end_are_told_or_passed_over(
+def test_offsets_after_the_end_are_an_error_or_skipped(
     fill: Fill, served: BrokerProcess, topic: str
 ) -> None:
     fill(many(5))
@@ -117,7 +117,7 @@ def test_offsets_after_the_end_are_told_or_passed_over(
     assert len(_read(too_far, goes_on)) == 5
 
 
-def test_a_topic_that_was_deleted_while_it_is_read_is_told(
+def test_a_topic_deleted_during_a_read_is_reported(
     fill: Fill, served: BrokerProcess, topic: str
 ) -> None:
     fill(many(5))
@@ -130,7 +130,7 @@ def test_a_topic_that_was_deleted_while_it_is_read_is_told(
         _read(wanted, options)
 
 
-def test_a_broker_that_goes_and_comes_back_is_waited_for(
+def test_a_read_waits_for_a_broker_that_restarts(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
     broker = fresh_broker()
@@ -150,7 +150,7 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(
     assert found == 300
 
 
-def test_a_connection_that_ended_while_others_worked_is_made_anew(
+def test_a_closed_idle_connection_is_reopened(
     fill: Fill, served: BrokerProcess, topic: str
 ) -> None:
     fill(many(300), batch_size="1000")
@@ -173,7 +173,7 @@ def test_a_connection_that_ended_while_others_worked_is_made_anew(
     assert found == 300
 
 
-def test_a_partition_that_nobody_leads_is_told(
+def test_a_partition_without_a_leader_is_reported(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
     broker = fresh_broker()
@@ -187,7 +187,9 @@ def test_a_partition_that_nobody_leads_is_told(
         _read(wanted, options)
 
 
-def test_a_damaged_batch_is_told(fresh_broker: Callable[..., BrokerProcess], topic: str) -> None:
+def test_a_corrupt_batch_is_reported(
+    fresh_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
     broker = fresh_broker()
     create_topic(broker.bootstrap, topic)
     produce(broker.bootstrap, topic, many(1))
@@ -202,7 +204,7 @@ def test_a_damaged_batch_is_told(fresh_broker: Callable[..., BrokerProcess], top
         read_all(read_options(broker.bootstrap, topic))
 
     assert str(told.value) == (
-        f"the batch at offset 0 of {topic}-0 cannot be read: its CRC does not fit its bytes"
+        f"the batch at offset 0 of {topic}-0 cannot be read: its CRC is wrong"
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.spark.source import record_decoder
-from barnabas.spark.source.arrow_columns import Batches
+from barnabas.spark.source.arrow_columns import ArrowBatches
 from barnabas.spark.source.record_decoder import LEAST_LONG, MOST_LONG, PureColumns
 from barnabas.wire.records.batch import HEADER_SIZE, read_header
 from barnabas.wire.records.records import Record, build_batch
@@ -32,7 +32,7 @@ KINDS = [PureColumns, record_decoder.Columns]
 
 @pytest.fixture(params=KINDS, ids=["pure", "compiled"])
 def columns(request: pytest.FixtureRequest) -> Any:
-    """Makes columns for all offsets and times, with headers, unless told otherwise."""
+    """Creates columns, by default for all offsets and times and with headers."""
 
     def make(
         start: int = 0,
@@ -59,7 +59,7 @@ def append(columns: Any, records: list[Record], log_append_time: int | None = No
 
 
 def rows(columns: Any) -> list[dict[str, Any]]:
-    batch = Batches(SCHEMA, "orders", 3).batch(columns.take())
+    batch = ArrowBatches(SCHEMA, "orders", 3).batch(columns.take())
     batch.validate(full=True)
     times = batch.column("timestamp").cast(pa.int64()).to_pylist()
     found = batch.drop_columns(["timestamp"]).to_pylist()
@@ -96,7 +96,7 @@ records = st.lists(
 
 @given(batches=st.lists(records, max_size=4))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_what_was_written_is_read(columns: Any, batches: list[list[Record]]) -> None:
+def test_written_records_are_decoded(columns: Any, batches: list[list[Record]]) -> None:
     made = columns()
 
     for batch in batches:
@@ -124,12 +124,12 @@ def test_damaged_records_are_an_error_or_the_same_in_both(
         except ValueError:
             results.append(None)
         else:
-            results.append(Batches(SCHEMA, "orders", 3).batch(made.take()))
+            results.append(ArrowBatches(SCHEMA, "orders", 3).batch(made.take()))
 
     assert results[0] == results[1]
 
 
-def test_only_the_offsets_asked_for_are_taken(columns: Any) -> None:
+def test_only_the_wanted_offsets_are_decoded(columns: Any) -> None:
     made = columns(start=3, end=6)
 
     append(made, [Record(n, n, None, b"v") for n in range(10)])
@@ -137,7 +137,7 @@ def test_only_the_offsets_asked_for_are_taken(columns: Any) -> None:
     assert [row["offset"] for row in rows(made)] == [3, 4, 5]
 
 
-def test_only_the_times_asked_for_are_taken(columns: Any) -> None:
+def test_only_the_wanted_timestamps_are_decoded(columns: Any) -> None:
     made = columns(earliest=20, latest=40)
 
     append(made, [Record(n, t, None, b"v") for n, t in enumerate([10, 30, 20, 50, 40])])
@@ -175,11 +175,11 @@ def test_nulls_at_the_end_of_many_values_are_nulls(columns: Any) -> None:
     "payload",
     [b"", b"\x02", b"\x0c" + bytes(5), b"\xff" * 20, bytes([12]) + bytes(6) + b"rest"],
 )
-def test_what_is_cut_or_too_long_is_an_error(columns: Any, payload: bytes) -> None:
+def test_truncated_or_overlong_records_are_an_error(columns: Any, payload: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         columns().append(payload, 0, 0, False, 1)
 
 
-def test_a_time_that_no_microseconds_can_say_is_an_error(columns: Any) -> None:
+def test_a_timestamp_that_overflows_microseconds_is_an_error(columns: Any) -> None:
     with pytest.raises(ValueError, match="timestamp"):
         append(columns(), [Record(0, MOST_LONG // 100, None, b"v")])

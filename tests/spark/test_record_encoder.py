@@ -1,4 +1,4 @@
-"""Rows into record batches: what both encoders write, and that every client would partition so."""
+"""The record encoder and its pure twin: their bytes, and partitioning as in every client."""
 
 from collections import Counter
 from typing import Any
@@ -58,7 +58,7 @@ def test_the_records_are_those_of_the_wire(encoder: Encoder) -> None:
 
 
 @encoders
-def test_a_row_goes_where_it_says_else_where_its_key_says_else_where_the_last_one_went(
+def test_a_row_goes_to_its_partition_else_by_its_key_else_after_the_row_before(
     encoder: Encoder,
 ) -> None:
     rows: list[dict[str, Any]] = [{"key": b"k", "partition": 2}, {"key": b"k"}, {}, {}]
@@ -88,7 +88,7 @@ def test_rows_without_key_go_on_to_the_next_partition_with_the_next_batch(encode
 
 @encoders
 @pytest.mark.parametrize("partition", [-1, 3])
-def test_a_partition_that_is_not_there_is_refused(encoder: Encoder, partition: int) -> None:
+def test_a_partition_that_does_not_exist_is_refused(encoder: Encoder, partition: int) -> None:
     with pytest.raises(WrongPartition, match=f"{partition}, of 3"):
         encode(encoder, [{"value": b"v", "partition": partition}], 3, 1_000)
 

@@ -1,4 +1,4 @@
-"""An archive back into a topic by a real Spark session: the same records, once, however it ends."""
+"""The replayer with a real Spark session: the same records, once, even after a crash."""
 
 import json
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_manifest import ArchivedFile, Manifest, Part
-from barnabas.spark.replay.replay_plan import PartitionPlan, ReplayPlan, Selection, parse_plan
-from barnabas.spark.replay.replay_run import Replayer, Step
+from barnabas.spark.replay.replay_plan import PartitionPlan, ReplayPlan, ReplaySelection, parse_plan
+from barnabas.spark.replay.replay_run import Replayer, ReplayStep
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import create_topic, produce
 from tests.spark.written import topics_of
@@ -94,7 +94,7 @@ def test_records_come_back_as_they_were_and_only_once(
     )
 
 
-def test_a_replay_goes_on_where_it_was_ended(
+def test_a_replay_resumes_where_it_ended(
     spark: SparkSession,
     served: BrokerProcess,
     read: Read,
@@ -109,7 +109,7 @@ def test_a_replay_goes_on_where_it_was_ended(
 
     step = Replayer.step
 
-    def one_step(self: Replayer, plan: ReplayPlan) -> Step | None:
+    def one_step(self: Replayer, plan: ReplayPlan) -> ReplayStep | None:
         if self.written(plan):
             raise KeyboardInterrupt
         return step(self, plan)
@@ -133,7 +133,7 @@ def test_a_replay_goes_on_where_it_was_ended(
     assert whole == [*range(0, 21, 2), *range(1, 20, 2)]
 
 
-def test_a_range_of_offsets_and_times_is_all_that_is_written(
+def test_only_the_selected_offsets_and_times_are_written(
     replay: Callable[..., Ended], read: Read, topic: str
 ) -> None:
     ended = replay("-p", 1, "--offsets", "2..8", "--until", "1970-01-01T00:01:50Z")
@@ -141,10 +141,10 @@ def test_a_range_of_offsets_and_times_is_all_that_is_written(
     assert values(read(subscribe=f"{topic}-again")) == [5, 7, 9]
 
 
-def test_a_topic_that_somebody_else_writes_to_is_told(
+def test_another_producer_in_the_target_is_detected(
     replay: Callable[..., Ended], served: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def foreign(self: Replayer, plan: ReplayPlan) -> Step | None:
+    def foreign(self: Replayer, plan: ReplayPlan) -> ReplayStep | None:
         produce(served.bootstrap, plan.target, [{"value": b"x", "partition": 0}] * 10)
         produce(served.bootstrap, plan.target, [{"value": b"x", "partition": 1}] * 10)
         return None
@@ -152,12 +152,10 @@ def test_a_topic_that_somebody_else_writes_to_is_told(
     monkeypatch.setattr(Replayer, "step", foreign)
     ended = replay()
     assert ended.code == 1
-    assert "somebody else has written to it" in ended.err
+    assert "another producer has written to it" in ended.err
 
 
-def test_topics_that_cannot_take_the_records_are_refused(
-    archived: Path, served: BrokerProcess, topic: str
-) -> None:
+def test_unsuitable_targets_are_refused(archived: Path, served: BrokerProcess, topic: str) -> None:
     create_topic(served.bootstrap, f"{topic}-one")
     create_topic(served.bootstrap, f"{topic}-now", 2, message_timestamp_type="LogAppendTime")
 
@@ -169,10 +167,10 @@ def test_topics_that_cannot_take_the_records_are_refused(
         assert ended.code == 1
         return ended.err
 
-    assert "is the one that was archived" in refused(ARCHIVED, ARCHIVED)
-    assert "has 1 partitions, the archived one 2" in refused(ARCHIVED, f"{topic}-one")
-    assert "the time of their arrival" in refused(ARCHIVED, f"{topic}-now")
-    assert f"has no topic nosuch, only {ARCHIVED}" in refused("nosuch", "anywhere")
+    assert "is the archived topic itself" in refused(ARCHIVED, ARCHIVED)
+    assert "has 1 partitions but the archive has 2" in refused(ARCHIVED, f"{topic}-one")
+    assert "message.timestamp.type=LogAppendTime" in refused(ARCHIVED, f"{topic}-now")
+    assert f"has no topic nosuch; it has {ARCHIVED}" in refused("nosuch", "anywhere")
 
 
 def test_wrong_ranges_are_one_line(tmp_path: Path) -> None:
@@ -188,7 +186,7 @@ def test_only_files_that_may_have_some_of_a_selection_are_read() -> None:
     manifest = Manifest(1, {}, (file("a", 0, 0, 9), file("b", 0, 10, 19), file("c", 1, 0, 9)))
 
     def chosen(**bounds: Any) -> list[str]:
-        return [each.path for each in Selection("orders", **bounds).files(manifest)]
+        return [each.path for each in ReplaySelection("orders", **bounds).files(manifest)]
 
     assert chosen() == ["a", "b", "c"]
     assert chosen(partitions=(0,), from_offset=10) == ["b"]
@@ -203,15 +201,15 @@ def test_a_plan_may_grow_only_by_what_comes_after_it() -> None:
     def grows(partition: int, last: int, **bounds: Any) -> bool:
         part = Part(partition, 1, 0, last, 0, 0, 0)
         manifest = Manifest(1, {}, (ArchivedFile("a", "orders", "day", 1, (part,)),))
-        return plan.may_grow(Selection("orders", **bounds), manifest)
+        return plan.may_grow(ReplaySelection("orders", **bounds), manifest)
 
     assert [grows(0, 9), grows(0, 10), grows(1, 0)] == [False, True, True]
     assert not grows(1, 0, partitions=(0,))
 
 
-def test_a_plan_is_read_as_it_was_written_and_refuses_ends_it_did_not_cause() -> None:
+def test_a_plan_survives_json_and_refuses_impossible_end_offsets() -> None:
     plan = ReplayPlan("copy", {0: PartitionPlan(5, 10, 20, 99, 3)})
     assert parse_plan(plan.to_json()) == plan
     assert plan.written({0: 8}) == {0: 5}
-    with pytest.raises(CommandFailed, match=r"copy \[0\] ends at offset 9, which this replay"):
+    with pytest.raises(CommandFailed, match=r"copy-0 ends at offset 9, but this replay"):
         plan.written({0: 9})

@@ -1,4 +1,4 @@
-"""Where Spark runs, what is said when it cannot, and that nothing of it is left."""
+"""Spark sessions: where Spark runs, its errors, and what is left behind."""
 
 import sys
 import tempfile
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark import session
 from barnabas.spark.session import SparkPlace, spark_session
-from barnabas.spark.spark_errors import LATE, SparkFailed, unless_late
+from barnabas.spark.spark_errors import LATE, SparkCommandFailed, unless_late
 from tests.spark.commands import barnabas
 
 
@@ -21,14 +21,14 @@ def test_a_session_that_is_active_is_used_and_left_alone(spark: SparkSession) ->
     assert spark.range(3).count() == 3
 
 
-def test_only_a_spark_that_repeats_no_task_is_embedded() -> None:
+def test_only_a_spark_that_never_retries_tasks_is_embedded() -> None:
     masters = ("local", "local[2]", "local[*]", "local[*,3]", "local-cluster[2,1,1024]", "yarn")
     embedded = [SparkPlace(master).is_embedded for master in masters]
     assert embedded == [True, True, True, False, False, False]
     assert not SparkPlace("local[*]", "sc://host").is_embedded
 
 
-def test_an_address_that_is_none_of_spark_connect_is_refused() -> None:
+def test_an_invalid_spark_connect_address_is_refused() -> None:
     with (
         pytest.raises(Misused, match=r"--remote localhost: expected sc://HOST"),
         spark_session("mine", SparkPlace(remote="localhost")),
@@ -36,17 +36,19 @@ def test_an_address_that_is_none_of_spark_connect_is_refused() -> None:
         pass
 
 
-def test_without_java_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
     with (
-        pytest.raises(CommandFailed, match="Spark needs Java 17 or newer, and there is no `java`"),
+        pytest.raises(
+            CommandFailed, match="Spark needs Java 17 or newer, but `java` is not on the PATH"
+        ),
         spark_session("mine", SparkPlace()),
     ):
         pass
 
 
-def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with (
         pytest.raises(CommandFailed, match=r"pip install '\.\[spark\]'"),
@@ -80,14 +82,14 @@ def test_the_log_of_spark_is_kept_and_named_if_spark_fails(
 ) -> None:
     opens(monkeypatch, tmp_path)
     with (
-        pytest.raises(CommandFailed, match=r"broken \(Spark's own log: .*spark\.log\)"),
+        pytest.raises(CommandFailed, match=r"broken \(Spark log: .*spark\.log\)"),
         spark_session("mine", SparkPlace()),
     ):
-        raise SparkFailed("broken")
+        raise SparkCommandFailed("broken")
     assert [path.read_text() for path in tmp_path.rglob("spark.log")] == ["words of Spark"]
 
 
-def test_nothing_is_left_if_spark_is_not_to_blame(
+def test_no_log_is_left_if_the_failure_is_not_sparks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opens(monkeypatch, tmp_path)
@@ -99,8 +101,8 @@ def test_nothing_is_left_if_spark_is_not_to_blame(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_work_is_done_again_only_if_a_process_was_late() -> None:
-    failures = [SparkFailed(f"reading: {LATE}"), SparkFailed(f"reading: {LATE}")]
+def test_work_is_retried_only_if_a_worker_started_late() -> None:
+    failures = [SparkCommandFailed(f"reading: {LATE}"), SparkCommandFailed(f"reading: {LATE}")]
 
     def work() -> str:
         if failures:
@@ -108,8 +110,8 @@ def test_work_is_done_again_only_if_a_process_was_late() -> None:
         return "done"
 
     assert unless_late(work) == "done"
-    failures = [SparkFailed(f"never raised: {LATE}"), SparkFailed("disk full")]
-    with pytest.raises(SparkFailed, match="disk full"):
+    failures = [SparkCommandFailed(f"never raised: {LATE}"), SparkCommandFailed("disk full")]
+    with pytest.raises(SparkCommandFailed, match="disk full"):
         unless_late(work)
 
 

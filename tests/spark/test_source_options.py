@@ -1,4 +1,4 @@
-"""The options of a read: what they mean, and one sentence for each that cannot be meant."""
+"""The options of a read: their meaning, and one sentence for each invalid one."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def stream(**options: str) -> SourceOptions:
     return SourceOptions.of(GIVEN | options, streaming=True)
 
 
-def test_without_more_options_all_of_a_topic_is_read_and_a_stream_begins_at_its_end() -> None:
+def test_by_default_a_batch_reads_the_whole_topic_and_a_stream_starts_at_its_end() -> None:
     options = batch()
 
     assert options.bootstrap == (("b1", 9092), ("::1", 9093), ("b3", 9094))
@@ -30,7 +30,7 @@ def test_without_more_options_all_of_a_topic_is_read_and_a_stream_begins_at_its_
     assert options.max_trigger_delay_ms == 15 * 60_000
 
 
-def test_names_are_compared_without_their_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = batch(STARTINGOFFSETS='{"orders":{"0":7,"1":-2}}', includeheaders="TRUE")
 
     assert options.include_headers
@@ -54,7 +54,7 @@ def test_topics_are_named_by_a_list_a_pattern_or_partitions() -> None:
     )
 
 
-def test_one_time_for_all_goes_before_times_and_these_before_offsets() -> None:
+def test_one_timestamp_for_all_wins_over_timestamps_and_these_over_offsets() -> None:
     times = {"startingOffsetsByTimestamp": '{"orders":{"0":5}}'}
 
     assert batch(startingOffsets="earliest", **times).starting.each == {
@@ -78,7 +78,7 @@ def test_the_group_is_named_by_its_own_option_or_the_clients() -> None:
     assert stream().group_id is None
 
 
-def test_what_the_kafka_source_passes_over_is_passed_over() -> None:
+def test_options_that_the_kafka_source_ignores_are_ignored() -> None:
     options = batch(path="/x", groupIdPrefix="p", **{"kafka.max.poll.records": "5"})
 
     assert options.kafka["max.poll.records"] == "5"
@@ -87,32 +87,53 @@ def test_what_the_kafka_source_passes_over_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing: say HOST:PORT"),
-        ({"kafka.bootstrap.servers": "b1"}, "kafka.bootstrap.servers is 'b1', must be HOST:PORT"),
+        (
+            {"kafka.bootstrap.servers": " "},
+            "kafka.bootstrap.servers is missing; set it to HOST:PORT",
+        ),
+        (
+            {"kafka.bootstrap.servers": "b1"},
+            "kafka.bootstrap.servers is 'b1' but must be HOST:PORT",
+        ),
         ({"kafka.bootstrap.servers": "b1:99999"}, "must be HOST:PORT"),
-        ({"subscribePattern": "a"}, "only one of subscribe, subscribePattern can be given"),
-        ({"subscribe": " , "}, "option subscribe is ',', must be topics' names"),
-        ({"startingOffsets": "first"}, "startingOffsets is 'first', must be earliest, latest or {"),
+        ({"subscribePattern": "a"}, "options subscribe, subscribePattern exclude each other"),
+        ({"subscribe": " , "}, "option subscribe is ',' but must be topic names"),
+        (
+            {"startingOffsets": "first"},
+            "startingOffsets is 'first' but must be earliest, latest or {",
+        ),
         ({"startingOffsets": '{"orders":{"0":-3}}'}, "must be earliest, latest or {"),
         ({"startingOffsets": '{"orders":[1]}'}, "must be earliest, latest or {"),
-        ({"startingOffsetsByTimestamp": "{}"}, "startingOffsetsByTimestamp is '{}', must be like"),
-        ({"startingTimestamp": "noon"}, "startingTimestamp is 'noon', must be a number from 0 on"),
+        (
+            {"startingOffsetsByTimestamp": "{}"},
+            "startingOffsetsByTimestamp is '{}' but must be like",
+        ),
+        (
+            {"startingTimestamp": "noon"},
+            "startingTimestamp is 'noon' but must be a number of at least 0",
+        ),
         ({"startingOffsetsByTimestampStrategy": "x"}, "must be error or latest"),
-        ({"minPartitions": "0"}, "minPartitions is '0', must be a number from 1 on"),
-        ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition is 'many', must be a number"),
-        ({"maxOffsetsPerTrigger": "-1"}, "maxOffsetsPerTrigger is '-1', must be a number"),
-        ({"minOffsetsPerTrigger": "1.5"}, "minOffsetsPerTrigger is '1.5', must be a number"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', must be a time like"),
-        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe', must be true or false"),
-        ({"includeHeaders": "1"}, "includeHeaders is '1', must be true or false"),
-        ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset is not possible: say"),
-        ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer is not possible: values"),
-        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is not possible"),
-        ({"startingOffset": "earliest"}, "no option startingoffset; did you mean startingOffsets?"),
+        ({"minPartitions": "0"}, "minPartitions is '0' but must be a number of at least 1"),
+        (
+            {"maxRecordsPerPartition": "many"},
+            "maxRecordsPerPartition is 'many' but must be a number",
+        ),
+        ({"maxOffsetsPerTrigger": "-1"}, "maxOffsetsPerTrigger is '-1' but must be a number"),
+        ({"minOffsetsPerTrigger": "1.5"}, "minOffsetsPerTrigger is '1.5' but must be a number"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon' but must be a duration like"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe' but must be true or false"),
+        ({"includeHeaders": "1"}, "includeHeaders is '1' but must be true or false"),
+        ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset is not supported: set"),
+        ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer is not supported: values"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is not supported"),
+        (
+            {"startingOffset": "earliest"},
+            "unknown option startingoffset; did you mean startingOffsets?",
+        ),
         ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_told_in_one_sentence(
+def test_an_invalid_option_is_reported_in_one_sentence(
     options: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(WrongOption) as failure:
@@ -131,7 +152,7 @@ def test_an_option_that_cannot_be_meant_is_told_in_one_sentence(
         ({"endingOffsets": '{"orders":{"0":-2}}'}, "endingOffsets cannot be earliest"),
         (
             {"startingOffsets": '{"o":{"0":5}}', "endingOffsets": '{"o":{"0":4}}'},
-            "startingOffsets of o-0 is 5, after endingOffsets, 4",
+            "startingOffsets of o-0 is 5, which is after endingOffsets, 4",
         ),
         (
             {"startingOffsets": '{"o":{"0":5}}', "endingOffsets": '{"o":{"1":9,"0":9}}'},
@@ -146,7 +167,7 @@ def test_a_batch_has_a_beginning_and_an_end(options: dict[str, str], sentence: s
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    with pytest.raises(WrongOption, match=f"{name} is not possible in a streaming query"):
+    with pytest.raises(WrongOption, match=f"{name} is not supported in a streaming query"):
         stream(**{name: "latest"})
 
 
@@ -164,7 +185,9 @@ def test_a_pattern_is_a_regular_expression(text: str) -> None:
 
 def test_a_property_of_the_client_is_a_number_where_we_need_one() -> None:
     assert batch().property_number("request.timeout.ms", 5) == 5
-    with pytest.raises(WrongOption, match=r"kafka\.request\.timeout\.ms is 'x', must be a number"):
+    with pytest.raises(
+        WrongOption, match=r"kafka\.request\.timeout\.ms is 'x' but must be a number"
+    ):
         batch(**{"kafka.request.timeout.ms": "x"}).property_number("request.timeout.ms", 5)
 
 

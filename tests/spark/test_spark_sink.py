@@ -1,4 +1,4 @@
-"""Batch and stream writes into real topics by a real Spark session; what is refused, and how."""
+"""Batch and stream writes with a real Spark session, and the errors of invalid ones."""
 
 import datetime
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_every_row_becomes_a_record(spark: SparkSession, read: Read, write: Writ
     assert sorted(written) == sorted((str(n), str(2 * n)) for n in range(1000))
 
 
-def test_all_that_a_record_has_is_written_and_read_again(
+def test_every_field_of_a_record_is_written_and_read_back(
     spark: SparkSession, served: BrokerProcess, read: Read, topic: str
 ) -> None:
     """Topic, partition, time and headers by column; null is null; other columns are left alone."""
@@ -102,7 +102,7 @@ def test_compressed_batches_are_read_by_others(
     assert sorted(values(served.bootstrap, topic)) == sorted(listed)
 
 
-def test_a_batch_write_exactly_once_is_there_as_a_whole_and_leaves_nothing_else(
+def test_an_exactly_once_batch_write_is_complete_and_leaves_nothing_else(
     spark: SparkSession, served: BrokerProcess, write: Write, topic: str
 ) -> None:
     before = set(topics_of(served.bootstrap))  # of queries of other tests there may be topics
@@ -146,7 +146,7 @@ def copy_stream(
 
 
 def ended(writer: DataStreamWriter) -> None:
-    """Run a query over all that is there."""
+    """Run a query up to the current end."""
 
     def go() -> None:
         query = writer.trigger(availableNow=True).start()
@@ -162,7 +162,7 @@ def forget_last_commit(folder: Path) -> None:
     (folder / "commits" / f".{last}.crc").unlink(missing_ok=True)
 
 
-def test_a_stream_exactly_once_goes_on_after_a_commit_that_spark_has_not_noted(
+def test_an_exactly_once_stream_resumes_after_a_commit_that_spark_did_not_record(
     spark: SparkSession, served: BrokerProcess, topic: str, fill: Fill, tmp_path: Path
 ) -> None:
     fill(({"value": f"{number}", "key": f"{number}"} for number in range(150)), partitions=2)
@@ -177,7 +177,7 @@ def test_a_stream_exactly_once_goes_on_after_a_commit_that_spark_has_not_noted(
 
 
 @pytest.mark.long
-def test_a_stream_at_least_once_writes_an_unnoted_batch_again(
+def test_an_at_least_once_stream_writes_an_unrecorded_batch_again(
     spark: SparkSession, served: BrokerProcess, topic: str, fill: Fill, tmp_path: Path
 ) -> None:
     fill({"value": f"{number}"} for number in range(50))
@@ -214,10 +214,10 @@ def test_in_complete_mode_every_result_is_appended(
     ("options", "schema", "sentence"),
     [
         ({"topic": "t"}, SCHEMA, "option kafka.bootstrap.servers is missing"),
-        ({**BOOTSTRAP}, SCHEMA, "which topic to write to is not said"),
-        ({**BOOTSTRAP, "topic": "t"}, "key string", "there is no column value"),
-        ({**BOOTSTRAP, "topic": "t"}, "value int", "column value is of type int, must be string"),
-        ({**BOOTSTRAP}, "topic int, value string", "column topic is of type int"),
+        ({**BOOTSTRAP}, SCHEMA, "no topic to write to"),
+        ({**BOOTSTRAP, "topic": "t"}, "key string", "the column value is missing"),
+        ({**BOOTSTRAP, "topic": "t"}, "value int", "column value has type int but must be string"),
+        ({**BOOTSTRAP}, "topic int, value string", "column topic has type int"),
         ({**BOOTSTRAP, "topic": "t"}, "partition bigint, value string", "must be int"),
         ({**BOOTSTRAP, "topic": "t"}, "headers string, value string", "column headers is of"),
         ({**BOOTSTRAP, "topic": "t", "exactlyOnce": "yes"}, SCHEMA, "exactlyOnce is 'yes'"),
@@ -228,7 +228,7 @@ def test_in_complete_mode_every_result_is_appended(
         ({"kafka.bootstrap.servers": "nowhere", "topic": "t"}, SCHEMA, "HOST:PORT"),
     ],
 )
-def test_what_cannot_be_meant_is_told_in_one_sentence(
+def test_invalid_options_are_reported_in_one_sentence(
     options: dict[str, str], schema: StructType | str, sentence: str
 ) -> None:
     given = StructType.fromDDL(schema) if isinstance(schema, str) else schema
@@ -253,7 +253,7 @@ def test_a_row_without_topic_is_refused(served: BrokerProcess, spark: SparkSessi
     assert "Traceback" not in str(told.value)
 
 
-def test_a_partition_that_is_not_there_is_refused(
+def test_a_partition_that_does_not_exist_is_refused(
     spark: SparkSession, served: BrokerProcess, write: Write, topic: str
 ) -> None:
     create_topic(served.bootstrap, topic, 2)
@@ -269,7 +269,7 @@ def test_brokers_that_do_not_answer_are_named(topic: str) -> None:
         send(*sink("127.0.0.1:9", topic, **timeout), rows(["row"]))
 
 
-def test_a_missing_topic_is_named_where_brokers_make_none(
+def test_a_missing_topic_is_named_without_auto_creation(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
     bootstrap = fresh_broker("auto.create.topics.enable=false").bootstrap
@@ -279,7 +279,7 @@ def test_a_missing_topic_is_named_where_brokers_make_none(
         send(*sink(bootstrap, topic, **timeout), rows(["row"]))
 
 
-def test_a_record_too_large_for_its_topic_is_told(served: BrokerProcess, topic: str) -> None:
+def test_a_record_too_large_for_its_topic_is_reported(served: BrokerProcess, topic: str) -> None:
     create_topic(served.bootstrap, topic, max_message_bytes="1000")
 
     with pytest.raises(SparkFailure, match=r"larger than the topic's max\.message\.bytes"):

@@ -1,4 +1,4 @@
-"""Streaming reads of real topics by a real Spark session: what each option and trigger does."""
+"""Streaming reads with a real Spark session: options and triggers."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def stream(spark: SparkSession, served: BrokerProcess, topic: str) -> Stream:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., tuple[list[Any], list[int]]]:
-    """Run a query over all that is there; gives its rows, and how many each batch had."""
+    """Run a query up to the current end; return its rows and the row count of each batch."""
 
     def once(frame: DataFrame, name: str = "query") -> tuple[list[Any], list[int]]:
         rows: list[Any] = []
@@ -62,7 +62,7 @@ def run(tmp_path: Path) -> Callable[..., tuple[list[Any], list[int]]]:
 Run = Callable[..., tuple[list[Any], list[int]]]
 
 
-def test_available_now_reads_what_is_there_and_goes_on_from_the_checkpoint(
+def test_available_now_reads_to_the_end_and_resumes_from_the_checkpoint(
     fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     """As much to a batch as is allowed; where it is shows in a group named by the query."""
@@ -84,7 +84,9 @@ def test_available_now_reads_what_is_there_and_goes_on_from_the_checkpoint(
 
     with pytest.raises(PySparkException) as told:
         run(stream(subscribe=f"{topic}-other"))
-    assert f"the checkpoint is of topic {topic}, the query reads {topic}-other" in str(told.value)
+    assert f"the checkpoint is for topic {topic} but the query reads {topic}-other" in str(
+        told.value
+    )
     assert "Traceback" not in str(told.value)
 
 
@@ -98,7 +100,7 @@ def committed(served: BrokerProcess, group: str, topic: str) -> list[int]:
 
 
 @pytest.mark.long  # as without Spark, in test_query.py
-def test_a_topic_that_was_made_again_ends_the_query_or_is_read_from_its_beginning(
+def test_a_recreated_topic_fails_the_query_or_is_read_from_its_beginning(
     fill: Fill, stream: Stream, run: Run, served: BrokerProcess, topic: str
 ) -> None:
     fill([{"value": b"x"}] * 3)
@@ -106,7 +108,7 @@ def test_a_topic_that_was_made_again_ends_the_query_or_is_read_from_its_beginnin
     make_again(served.bootstrap, topic)
     produce(served.bootstrap, topic, [{"value": b"new"}] * 2)
 
-    with pytest.raises(PySparkException, match=f"topic {topic} was deleted and made again"):
+    with pytest.raises(PySparkException, match=f"topic {topic} was deleted and recreated"):
         run(stream())
     rows, _ = run(stream(failOnDataLoss="false"))
     assert [row.value for row in rows] == [b"new"] * 2

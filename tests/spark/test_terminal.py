@@ -1,15 +1,15 @@
-"""What people are told while a pipeline runs, and when Spark fails."""
+"""The progress display of a pipeline, and Spark's errors as sentences."""
 
 import pytest
 
 from barnabas.spark.spark_errors import explain
-from barnabas.spark.terminal import Progress, Rate, shown, words
+from barnabas.spark.terminal import PipelineProgress, Rate, progress_line, show_progress
 
 A_SECOND = 1_000_000_000
 
 
 class Stopwatch:
-    """Goes on when it is told to."""
+    """A stopwatch that the test sets."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -18,32 +18,32 @@ class Stopwatch:
         return self.now
 
 
-def test_rates_are_of_the_time_since_the_last_look() -> None:
+def test_a_rate_is_since_the_last_call_or_overall() -> None:
     stopwatch = Stopwatch()
     rate = Rate(stopwatch)
     stopwatch.now = 2 * A_SECOND
-    assert rate.seen(100) == 50
+    assert rate.since_last(100) == 50
     stopwatch.now = 3 * A_SECOND
-    assert (rate.seen(400), rate.overall(600), rate.seconds) == (300, 200, 3)
+    assert (rate.since_last(400), rate.overall(600), rate.seconds) == (300, 200, 3)
 
 
-def test_words_tell_records_rate_lag_and_what_is_special() -> None:
-    assert words(Progress(12_000, 7), 4000.4) == "12,000 records, 4,000/s, 7 behind"
-    assert words(Progress(1, 0), 0) == "1 records, 0/s, nothing behind"
-    assert words(Progress(1, None, "3 bad"), 0) == "1 records, 0/s, 3 bad"
+def test_a_line_has_records_rate_lag_and_a_note() -> None:
+    assert progress_line(PipelineProgress(12_000, 7), 4000.4) == "12,000 records, 4,000/s, lag 7"
+    assert progress_line(PipelineProgress(1, 0), 0) == "1 records, 0/s, lag 0"
+    assert progress_line(PipelineProgress(1, None, "3 bad"), 0) == "1 records, 0/s, 3 bad"
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(
+def test_without_a_terminal_a_line_is_printed_every_few_seconds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stopwatch = Stopwatch()
-    with shown("copying", stopwatch) as show:
+    with show_progress("copying", stopwatch) as show:
         for second in range(11):
             stopwatch.now = second * A_SECOND
-            show(Progress(10 * second, 0))
+            show(PipelineProgress(10 * second, 0))
     assert capsys.readouterr().err.splitlines() == [
-        "copying: 50 records, 10/s, nothing behind",
-        "copying: 100 records, 10/s, nothing behind",
+        "copying: 50 records, 10/s, lag 0",
+        "copying: 100 records, 10/s, lag 0",
     ]
 
 

@@ -1,4 +1,4 @@
-"""A topic through SQL into a topic by a real Spark session; bad records with their reason."""
+"""Transformations with a real Spark session; bad records with their reason."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.small_files import Folder
-from barnabas.spark.transform.transform_queries import Transforming
+from barnabas.spark.small_files import Directory
+from barnabas.spark.transform.transform_queries import TransformSpec
 from barnabas.spark.transform.transform_run import _count as count
 from barnabas.spark.transform.transform_run import claim_state
 from tests.spark.commands import Ended, barnabas
@@ -41,10 +41,10 @@ def transform(
     return run
 
 
-def test_windows_are_counted_once_and_bad_records_keep_all_they_had_and_the_reason(
+def test_windows_are_counted_once_and_bad_records_are_kept_with_the_reason(
     transform: Callable[..., Ended], fill: Fill, read: Read, served: BrokerProcess, topic: str
 ) -> None:
-    table = Transforming(topic, "", "", {}).view
+    table = TransformSpec(topic, "", "", {}).view
     query = (
         *("--schema", SCHEMA, "--expect", "cents > 0", "--watermark", "at: 1 minute"),
         *("--sql", f"SELECT string(window.start) AS start, sum(cents) AS cents FROM {table}"
@@ -77,11 +77,11 @@ def test_windows_are_counted_once_and_bad_records_keep_all_they_had_and_the_reas
     }
     reasons = {key: dict(headers)["barnabas.dead-letter.reason"] for key, headers in told.items()}
     assert reasons == {
-        b"a": b"it has no value",
-        b"b": b"its value is no UTF-8 text",
-        b"c": b"its value is no JSON of the schema",
-        b"d": b"its value is no JSON of the schema",
-        b"k": b"it fails: cents > 0",
+        b"a": b"no value",
+        b"b": b"value is not UTF-8",
+        b"c": b"value is not JSON of the schema",
+        b"d": b"value is not JSON of the schema",
+        b"k": b"failed expectation: cents > 0",
     }
     assert told[b"c"][0] == ("own", b"1")
     assert dict(told[b"c"])["barnabas.dead-letter.offset"] == b"3"
@@ -92,7 +92,7 @@ def test_records_without_a_schema_go_through_as_they_are(
     transform: Callable[..., Ended], fill: Fill, read: Read, topic: str
 ) -> None:
     fill([{"key": b"k%d" % n, "value": b"v%d" % n} for n in range(4)])
-    table = Transforming(topic, "", "", {}).view
+    table = TransformSpec(topic, "", "", {}).view
     ended = transform("--sql", f"SELECT key, upper(string(value)) AS value FROM {table}")
     assert ended.code == 0, ended.err
     out = read(subscribe=f"{topic}-out").select("key", "value").collect()
@@ -101,7 +101,7 @@ def test_records_without_a_schema_go_through_as_they_are(
     ]
 
 
-def test_sql_that_makes_no_sense_is_one_sentence(
+def test_invalid_sql_is_reported_in_one_sentence(
     transform: Callable[..., Ended], fill: Fill
 ) -> None:
     fill()
@@ -118,7 +118,7 @@ def test_sql_that_makes_no_sense_is_one_sentence(
         (("--sql", "x", "--watermark", "at"), "--watermark at: expected COLUMN:DELAY"),
         (("--sql", "x", "--output-mode", "all"), "--output-mode all: expected append"),
         (("--sql", "x", "--starting", "now"), "--starting now: expected earliest or latest"),
-        (("--sql", "x", "--to", "orders"), "orders would be read and written"),
+        (("--sql", "x", "--to", "orders"), "orders cannot be both source and target"),
         (("--sql", "x", "--remote", "sc://spark"), "--state is missing: on a cluster of Spark"),
         (("--sql", "x", "--master", "spark://a:1"), "--state is missing: on a cluster of Spark"),
         (("--sql", "x", "--state", "ftp://a/b"), "ftp://a/b"),
@@ -132,20 +132,20 @@ def test_wrong_options_of_a_transformation_are_one_line(
     assert said in ended.err
 
 
-def test_the_state_of_another_transformation_is_not_gone_on_with(tmp_path: Path) -> None:
-    mine, state = Transforming("a", "b", "SELECT 1", {}), Folder(str(tmp_path / "state"))
+def test_the_state_of_another_transformation_is_refused(tmp_path: Path) -> None:
+    mine, state = TransformSpec("a", "b", "SELECT 1", {}), Directory(str(tmp_path / "state"))
     claim_state(state, mine)
     claim_state(state, mine._replace(options={"kafka.bootstrap.servers": "elsewhere"}))
     with pytest.raises(CommandFailed, match="has the state of another transformation"):
         claim_state(state, mine._replace(sql="SELECT 2"))
 
 
-def test_what_was_written_is_counted_as_plain_sessions_and_connect_tell_it() -> None:
+def test_results_are_counted_in_classic_and_connect_sessions() -> None:
     told = (None, Row(count=3), Row(values=[4], schema={}))
     assert [count(metrics) for metrics in told] == [0, 3, 4]
 
 
 def test_a_topic_is_a_table_by_a_name_that_sql_can_read() -> None:
     names = ("orders", "my-topic.v1", "7days")
-    views = [Transforming(name, "", "", {}).view for name in names]
+    views = [TransformSpec(name, "", "", {}).view for name in names]
     assert views == ["orders", "my_topic_v1", "_7days"]

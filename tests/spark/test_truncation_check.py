@@ -1,4 +1,4 @@
-"""A log that was truncated and has grown again is not taken for the one that was read before."""
+"""The truncation check: a log that was truncated and has grown again is detected."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 
 from barnabas.cli.client import Cluster
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import ArchivedPartition, ArchivedTopic, Manifest
-from barnabas.spark.archive.archive_run import Archiver, Archiving
-from barnabas.spark.archive.archive_source import topics_now
-from barnabas.spark.mirror.mirror_copy import Mirror, Mirroring
+from barnabas.spark.archive.archive_run import Archiver, ArchiveSpec
+from barnabas.spark.archive.archive_source import snapshot_topics
+from barnabas.spark.mirror.mirror_copy import Mirror, MirrorSpec
 from barnabas.spark.mirror.mirror_state import MirrorState
 from tests.spark.conftest import create_topic, produce
 from tests.support.broker import BrokerProcess
@@ -22,7 +22,7 @@ NO_SPARK: Any = None
 
 
 def lose_batches(broker: BrokerProcess, topic: str, number: int) -> None:
-    """What a crash before the data reached the disk does: the last batches, each the same, go."""
+    """Truncate the log by its last batches, as a crash before fsync does."""
     broker.kill()
     (segment,) = (broker.data / f"{topic}-0").glob("*.log")
     size = segment.stat().st_size
@@ -31,7 +31,7 @@ def lose_batches(broker: BrokerProcess, topic: str, number: int) -> None:
     broker.start()
 
 
-def test_archive_and_mirror_tell_that_what_they_took_is_gone(
+def test_archive_and_mirror_detect_a_truncated_log(
     fresh_broker: Callable[..., BrokerProcess], topic: str, tmp_path: Path
 ) -> None:
     broker = fresh_broker()
@@ -42,25 +42,25 @@ def test_archive_and_mirror_tell_that_what_they_took_is_gone(
             produce(broker.bootstrap, name, [{"value": b"v"}])
     cluster = Cluster(broker.bootstrap, None)
     options = {"kafka.bootstrap.servers": broker.bootstrap}
-    now = topics_now(cluster, [topic])[topic]
+    now = snapshot_topics(cluster, [topic])[topic]
     taken = ArchivedPartition(0, 6, leader_epoch=now.bounds[0].leader_epoch)
-    folder = ArchiveFolder(str(tmp_path / "archive"))
+    folder = ArchiveDirectory(str(tmp_path / "archive"))
     folder.commit(Manifest(1, {topic: ArchivedTopic(now.topic_id, 1, {0: taken})}))
     state = MirrorState(cluster)
-    mirror = Mirror(cluster, cluster, state, Mirroring({topic: f"copy-{topic}"}, options, options))
+    mirror = Mirror(cluster, cluster, state, MirrorSpec({topic: f"copy-{topic}"}, options, options))
     [lineage] = mirror.lineages().values()
     mirror.begin()
     [begun] = state.syncs(lineage, 0)
     assert begun.leader_epoch == 0
     state.write(lineage, {0: begun._replace(source=6, target=6)})
-    archiver = Archiver(cluster, folder, Archiving([topic], options))
-    assert archiver.behind()[1] == []
+    archiver = Archiver(cluster, folder, ArchiveSpec([topic], options))
+    assert archiver.unarchived()[1] == []
 
     lose_batches(broker, topic, 2)
     produce(broker.bootstrap, topic, [{"value": b"other"}] * 5)
 
-    told = rf"{topic} \[0\] was truncated at offset 4 since it was {{}} up to 6"
-    with pytest.raises(CommandFailed, match=told.format("archived")):
-        archiver.behind()
-    with pytest.raises(CommandFailed, match=told.format("copied")):
+    expected = f"{topic}-0 was {{}} up to offset 6 and was truncated to 4 since"
+    with pytest.raises(CommandFailed, match=expected.format("archived")):
+        archiver.unarchived()
+    with pytest.raises(CommandFailed, match=expected.format("copied")):
         mirror.step(NO_SPARK)

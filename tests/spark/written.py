@@ -1,4 +1,4 @@
-"""What is in a topic, read by a client that is not ours; and rows to write, without Spark."""
+"""The content of a topic, read by another client; and rows to write without Spark."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.spark.sink.sink_options import SinkOptions
-from barnabas.spark.sink.sink_rows import Columns
+from barnabas.spark.sink.sink_rows import SinkColumns
 
 pa: Any = pyarrow
 READ_WITHIN_S: Final = 60.0
@@ -62,8 +62,8 @@ def rows(texts: Iterable[str], batch_rows: int = 10) -> Iterator[Any]:
         yield pa.record_batch({"key": pa.array(part), "value": pa.array(part)})
 
 
-def sink(bootstrap: str, topic: str, **options: str) -> tuple[SinkOptions, Columns]:
+def sink(bootstrap: str, topic: str, **options: str) -> tuple[SinkOptions, SinkColumns]:
     """Options with batches so small that a few rows need several."""
     given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, **options}
     chosen = SinkOptions.of(given)._replace(batch_bytes=300)
-    return chosen, Columns.of(SCHEMA, topic)
+    return chosen, SinkColumns.of(SCHEMA, topic)

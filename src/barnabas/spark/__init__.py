@@ -1,1 +1,1 @@
-"""The data pipeline, on Apache Spark through PySpark: data source, sink, pipelines."""
+"""The data pipeline on Apache Spark: data source, sink and ready-made pipelines."""

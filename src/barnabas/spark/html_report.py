@@ -1,4 +1,4 @@
-"""One HTML page that holds all it shows: words, tables and plots; nothing is loaded from afar."""
+"""A self-contained HTML report: text, tables and plots, without any external resource."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 import matplotlib
 from matplotlib.figure import Figure
 
-# Told apart by people who see few colours too.
+# Distinguishable with colour blindness.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
 GOOD: Final = "#1a7f37"
 BAD: Final = "#cf222e"
@@ -17,7 +17,7 @@ _WIDTH: Final = 9.6
 _HEIGHT: Final = 2.9
 _LOOK: Final[Any] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "barnabas",  # the same figures give the same bytes
+    "svg.hashsalt": "barnabas",  # equal figures are equal bytes
     "font.family": "sans-serif",
     "font.size": 9.5,
 }
@@ -53,7 +53,7 @@ _PAGE: Final = """<!doctype html>
 
 
 class Page:
-    """Grows from its top to its bottom; all text given to it is plain text."""
+    """A page that is appended to from top to bottom; it escapes all text."""
 
     def __init__(self, title: str, lead: str) -> None:
         self._title = title
@@ -67,7 +67,7 @@ class Page:
         self._parts.append(f"<p>{escape(text)}</p>")
 
     def claims(self, claims: Iterable[tuple[bool, str]]) -> None:
-        """A list of what holds, and what does not."""
+        """Append a list of claims, each marked as true or false."""
         lines = [
             f'<li class="{"good" if holds else "bad"}">{escape(text)}</li>'
             for holds, text in claims
@@ -103,7 +103,7 @@ class Page:
 
 
 def new_figure(height: float = _HEIGHT) -> Figure:
-    """A figure as wide as the page; not bound to any window or global state."""
+    """A figure as wide as the page, without a window or global state."""
     with matplotlib.rc_context(_LOOK):
         return Figure(figsize=(_WIDTH, height), layout="constrained")
 

@@ -1,4 +1,4 @@
-"""`barnabas pipeline`: projects on Spark Declarative Pipelines, and pipelines that are ready."""
+"""`barnabas pipeline`: projects of Spark Declarative Pipelines, and ready-made pipelines."""
 
 from barnabas.cli.subcommands import command_group
 from barnabas.spark.archive.archive_command import archive
@@ -9,12 +9,12 @@ from barnabas.spark.replay.replay_command import replay
 from barnabas.spark.transform.transform_command import transform
 
 app = command_group(
-    """Move and transform records with Apache Spark, in this machine or on a cluster of Spark.
+    """Move and transform records with Apache Spark, on this machine or on a Spark cluster.
 
     \b
     Examples:
-      barnabas pipeline init shop                    a project of your own, in SQL and Python
-      barnabas pipeline run shop                     runs it; --continuous keeps it running
+      barnabas pipeline init shop                    create a project in SQL and Python
+      barnabas pipeline run shop                     run it; --continuous keeps it running
       barnabas pipeline archive orders --to ./archive
       barnabas pipeline replay orders --from ./archive --to orders-again
       barnabas pipeline mirror orders --to other:9092

@@ -1,4 +1,4 @@
-"""The options that the commands of `barnabas pipeline` share."""
+"""The options that all commands of `barnabas pipeline` share."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -14,7 +14,7 @@ Master = Annotated[
         "--master",
         envvar="BARNABAS_SPARK_MASTER",
         metavar="URL",
-        help="Spark's master: local[*] is this machine, or spark://HOST:PORT, yarn, k8s://...",
+        help="Spark master: local[*] for this machine, or spark://HOST:PORT, yarn, k8s://...",
     ),
 ]
 Remote = Annotated[
@@ -23,18 +23,21 @@ Remote = Annotated[
         "--remote",
         envvar="BARNABAS_SPARK_REMOTE",
         metavar="sc://HOST:PORT",
-        help="A server of Spark Connect to use instead of a master.",
+        help="Spark Connect server to use instead of a master.",
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A property of Spark; may be repeated."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="Spark property; repeatable."),
 ]
 Continuous = Annotated[
-    bool, typer.Option("--continuous", "-c", help="Go on until Ctrl-C, as new records come.")
+    bool, typer.Option("--continuous", "-c", help="Keep processing new records until Ctrl-C.")
 ]
 Every = Annotated[
-    float, typer.Option("--every", min=0.1, max=86_400, help="Seconds between two looks.")
+    float,
+    typer.Option(
+        "--every", min=0.1, max=86_400, help="Seconds between two checks for new records."
+    ),
 ]
 
 
@@ -43,15 +46,15 @@ def spark_place(master: str, remote: str | None, conf: list[str] | None) -> Spar
 
 
 def sink_options(options: Mapping[str, str], place: SparkPlace) -> Mapping[str, str]:
-    """The same for a write of which every task's part shall be there once.
+    """The options of a write that must contain the records of every task once.
 
-    In the embedded Spark no task is repeated, or outlives the command. Elsewhere that may happen,
-    whatever the command asks for, so what tasks write counts only when all of them are done.
+    Embedded Spark never retries a task, and no task outlives the command. A Spark cluster may do
+    both, so there the records of a write become visible only when all its tasks have finished.
     """
     return options if place.is_embedded else {**options, "exactlyOnce": "true"}
 
 
 def source_options(bootstrap: str, properties: list[str] | None) -> Mapping[str, str]:
-    """What the data source needs to reach the same brokers as the commands do."""
+    """The options with which the data source connects to the brokers of the command."""
     given = {f"kafka.{key}": value for key, value in parse_pairs(properties, "-X").items()}
     return {"kafka.bootstrap.servers": parse_bootstrap(bootstrap), **given}

@@ -1,4 +1,4 @@
-"""The one place that makes a Spark session: embedded, on a cluster's master, or through Connect."""
+"""Spark sessions for commands: embedded, on a cluster's master, or through Spark Connect."""
 
 import logging
 import os
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.base.ports import free_port
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.spark.spark_errors import SparkFailed, explain, spark_errors
+from barnabas.spark.spark_errors import SparkCommandFailed, explain, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EMBEDDED: Final = "local[*]"
-# Not local[4,3], which tries tasks three times, nor local-cluster[...], which has executors.
+# Not local[4,3], which retries tasks, and not local-cluster[...], which has executors.
 _EMBEDDED: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
@@ -39,7 +39,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class SparkPlace:
-    """Where Spark runs: `remote` is a Connect server's address, else `master` is used."""
+    """Where Spark runs: at `remote`, the address of a Connect server, else on `master`."""
 
     master: str = EMBEDDED
     remote: str | None = None
@@ -47,7 +47,7 @@ class SparkPlace:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether all of Spark is one process below this one, which repeats no task by itself."""
+        """Whether Spark is a single child process, which never retries a task on its own."""
         return self.remote is None and _EMBEDDED.fullmatch(self.master) is not None
 
 
@@ -55,44 +55,44 @@ class SparkPlace:
 def spark_session(
     name: str, place: SparkPlace, *, connect: bool = False
 ) -> "Iterator[SparkSession]":
-    """A session for one command, ended with it; one that is active already is used and left alone.
+    """Yield a session that ends with the command; an active session is used and left running.
 
-    With `connect` it is one of Spark Connect wherever Spark runs: declarative pipelines need that.
-    What Spark itself writes to stderr goes to a file, which is kept only if Spark fails.
+    With `connect` the session speaks Spark Connect wherever Spark runs: declarative pipelines
+    need that. Spark's own stderr goes to a file, which is kept only if Spark fails.
 
-    Raises  Misused if the place cannot be meant, CommandFailed if Spark does not start there
+    Raises  Misused if the place is invalid, CommandFailed if Spark does not start there
     """
     _check(place)
     quiet_python()
     if not connect and (active := _active()) is not None:
         yield active
         return
-    folder, is_told = Path(tempfile.mkdtemp(prefix="barnabas-spark-")), False
+    directory, keep_log = Path(tempfile.mkdtemp(prefix="barnabas-spark-")), False
     try:
-        with _opened(name, place, connect, folder) as session:
+        with _opened(name, place, connect, directory) as session:
             yield session
-    except SparkFailed as failure:
-        is_told = True
-        raise CommandFailed(f"{failure} (Spark's own log: {folder / _LOG})") from None
+    except SparkCommandFailed as failure:
+        keep_log = True
+        raise CommandFailed(f"{failure} (Spark log: {directory / _LOG})") from None
     finally:
-        if not is_told:
-            shutil.rmtree(folder, ignore_errors=True)
+        if not keep_log:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def quiet_python() -> None:
-    """What PySpark says besides what it raises is nothing to its users."""
+    """Silence PySpark's logging and warnings: every error that matters is raised."""
     from pyspark.logger import PySparkLogger
 
-    logging.getLogger().addFilter(_is_no_signal)
-    # The place in the user's code of what cannot be: there is none here.
+    logging.getLogger().addFilter(_is_no_interrupt)
+    # These log the line of the user's code that failed, but the code here is ours.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\b.*")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
-def _is_no_signal(record: logging.LogRecord) -> bool:
-    """Spark's bridge logs a stack when Ctrl-C ends a command that waits for it."""
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Py4J logs a stack trace when Ctrl-C interrupts a command that waits for Spark."""
     return "KeyboardInterrupt" not in record.getMessage()
 
 
@@ -100,14 +100,15 @@ def _check(place: SparkPlace) -> None:
     if place.remote is not None and not place.remote.startswith("sc://"):
         raise Misused(f"--remote {place.remote}: expected sc://HOST[:PORT]")
     try:
-        import pyspark.sql  # noqa: F401 - only to see whether it is there
+        import pyspark.sql  # noqa: F401 - only to check that it is installed
     except ModuleNotFoundError:
         raise CommandFailed(
-            "pipelines need Spark; where Barnabas was cloned, pip install '.[spark]' brings it"
+            "pipelines need PySpark; run pip install '.[spark]' in the clone of Barnabas"
         ) from None
     if place.remote is None and "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         raise CommandFailed(
-            "Spark needs Java 17 or newer, and there is no `java`; install one or set JAVA_HOME"
+            "Spark needs Java 17 or newer, but `java` is not on the PATH; install it, or set"
+            " JAVA_HOME"
         )
 
 
@@ -118,14 +119,16 @@ def _active() -> "SparkSession | None":
 
 
 @contextmanager
-def _opened(name: str, place: SparkPlace, connect: bool, folder: Path) -> "Iterator[SparkSession]":
+def _opened(
+    name: str, place: SparkPlace, connect: bool, directory: Path
+) -> "Iterator[SparkSession]":
     if place.remote is not None:
         with _connected(place.remote, {**_runtime(_SETTINGS), **place.settings}) as session:
             yield session
         return
     port = free_port() if connect else None
     with _driver():
-        classic = _start(name, place, port, folder)
+        classic = _start(name, place, port, directory)
         try:
             if port is None:
                 yield classic
@@ -133,16 +136,16 @@ def _opened(name: str, place: SparkPlace, connect: bool, folder: Path) -> "Itera
                 with _connected(f"sc://localhost:{port}", {}) as session:
                     yield session
         finally:
-            # After a signal there may be nobody left to tell; then it is stopped already.
-            with _stderr_to(folder / _LOG), suppress(*spark_errors(), OSError):
+            # A signal may have ended the JVM before.
+            with _stderr_to(directory / _LOG), suppress(*spark_errors(), OSError):
                 classic.stop()
 
 
 @contextmanager
 def _driver() -> Iterator[None]:
-    """The JVM that is started inside has ended after it, with the files that it keeps.
+    """End the JVM that is started inside, so that its temporary files are removed too.
 
-    PySpark leaves it to end some time after this process. One that ran before is left alone.
+    PySpark alone would let it outlive this process. A JVM that ran before is left running.
     """
     from pyspark import SparkContext
 
@@ -159,7 +162,7 @@ def _driver() -> Iterator[None]:
 
 
 def _end(jvm: "subprocess.Popen[bytes]") -> None:
-    """The end of its input asks it to; if it does not end by that in time, it is killed."""
+    """Close its input, which asks it to exit; kill it if it does not exit in time."""
     try:
         jvm.communicate(timeout=_ENDED_WITHIN_S)
     except subprocess.TimeoutExpired:
@@ -167,34 +170,36 @@ def _end(jvm: "subprocess.Popen[bytes]") -> None:
         jvm.wait()
 
 
-def _start(name: str, place: SparkPlace, port: int | None, folder: Path) -> "SparkSession":
-    """Spark's driver in a JVM below this process; with a port it also serves Connect there."""
+def _start(name: str, place: SparkPlace, port: int | None, directory: Path) -> "SparkSession":
+    """Start the driver in a child JVM; with a port it also serves Spark Connect there."""
     from pyspark.sql import SparkSession
 
     settings = {
         **_SETTINGS,
-        **(_embedded_settings(folder) if place.is_embedded else {}),
+        **(_embedded_settings(directory) if place.is_embedded else {}),
         **(_connect_settings(port) if port is not None else {}),
         **place.settings,
     }
-    # Spark looks for data sources with the Python of its environment, whatever its properties say.
+    # Spark looks up data sources with the Python of its environment and ignores its properties.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     try:
-        with _stderr_to(folder / _LOG):
+        with _stderr_to(directory / _LOG):
             session: SparkSession = (
                 builder.appName(name).master(place.master).config(map=settings).getOrCreate()
             )
     except spark_errors() as error:
-        raise SparkFailed(f"Spark did not start on {place.master}: {explain(error)}") from None
+        raise SparkCommandFailed(
+            f"Spark did not start on {place.master}: {explain(error)}"
+        ) from None
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _embedded_settings(folder: Path) -> dict[str, str]:
-    """For one machine and one command: no web server, few parts, nothing to the network."""
+def _embedded_settings(directory: Path) -> dict[str, str]:
+    """Settings for one machine and one command: no web UI, few partitions, loopback only."""
     return {
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.driver.host": "127.0.0.1",
@@ -203,7 +208,7 @@ def _embedded_settings(folder: Path) -> dict[str, str]:
 
 
 def _connect_settings(port: int) -> dict[str, str]:
-    # The server and the client, which is this process, agree on a token by the environment.
+    # The server and this process, its client, share a token through the environment.
     os.environ.setdefault(_TOKEN, str(Random().uuid()))
     return {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
@@ -216,7 +221,7 @@ def _connect_settings(port: int) -> dict[str, str]:
 
 @contextmanager
 def _connected(address: str, settings: Mapping[str, str]) -> "Iterator[SparkSession]":
-    """A session on a Connect server. The mark in the environment makes all of PySpark use it."""
+    """A session on a Connect server. The environment variable makes all of PySpark use it."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     before = os.environ.get(_CONNECT)
@@ -228,7 +233,7 @@ def _connected(address: str, settings: Mapping[str, str]) -> "Iterator[SparkSess
             session.version  # noqa: B018 - the first request to the server
         except spark_errors() as error:
             raise CommandFailed(
-                f"no Spark Connect server answers at {address}: {explain(error)}"
+                f"cannot connect to Spark Connect at {address}: {explain(error)}"
             ) from None
         try:
             yield session
@@ -241,13 +246,13 @@ def _connected(address: str, settings: Mapping[str, str]) -> "Iterator[SparkSess
 
 
 def _runtime(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those that a session may set on a server that runs already."""
+    """The settings that a session may change on a running server."""
     return {key: value for key, value in settings.items() if key == "spark.sql.session.timeZone"}
 
 
 @contextmanager
 def _stderr_to(file: Path) -> Iterator[None]:
-    """Whatever is started meanwhile writes there for good; this process only until the end."""
+    """Redirect stderr to a file: for children for good, for this process until the end."""
     sys.stderr.flush()
     before = os.dup(2)
     log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

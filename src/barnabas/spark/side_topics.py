@@ -1,4 +1,4 @@
-"""Names of the topics that belong to a query or a mirror, and that nobody means by a pattern."""
+"""Topics that belong to a query or a mirror; no `subscribePattern` matches them."""
 
 from typing import Final
 

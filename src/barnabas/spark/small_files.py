@@ -1,4 +1,4 @@
-"""A folder for small files, on a disk or in any file system that Arrow reaches."""
+"""A directory of small files, on a local disk or in any file system that Arrow supports."""
 
 import os
 import posixpath
@@ -9,15 +9,15 @@ from typing import Any
 from barnabas.cli.exit_codes import Misused
 
 
-class Folder:
-    """Reads and replaces files by their path below the folder, which is made when needed."""
+class Directory:
+    """Reads and replaces files by their path below the directory, which is created on demand."""
 
     def __init__(self, place: str) -> None:
-        """`place` is a path, or a URI. Raises Misused if no file system is known for it."""
+        """`place` is a path or a URI. Raises Misused if Arrow has no file system for it."""
         fs: Any = import_module("pyarrow.fs")
         self.uri = place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"
         try:
-            # Spark knows S3 by its own name for it, Arrow by the usual one.
+            # Spark calls S3 s3a://, Arrow calls it s3://.
             found: Any = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
         except (ValueError, OSError) as error:
             raise Misused(f"{place}: {str(error).splitlines()[0]}") from None
@@ -31,7 +31,7 @@ class Folder:
         return f"{self.uri}/{path}"
 
     def write(self, path: str, text: str) -> None:
-        """Replace a small file in one step."""
+        """Replace a file atomically. On a local disk it is fsynced on return."""
         new = self._path(f"{path}.new")
         self._fs.create_dir(posixpath.dirname(new), recursive=True)
         with self._fs.open_output_stream(new) as stream:
@@ -41,7 +41,7 @@ class Folder:
         self._sync(posixpath.dirname(new))
 
     def read(self, path: str) -> str | None:
-        """A small file's text, or None if there is no such file."""
+        """Return the text of a file, or None if it does not exist."""
         try:
             with self._fs.open_input_stream(self._path(path)) as stream:
                 return str(stream.read().decode())

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, as one sentence: without classes, SQLSTATEs, plans and stack traces."""
+"""Spark's errors as one sentence: without class names, SQLSTATEs, plans and stack traces."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,24 +13,24 @@ _QUERY: Final = re.compile(r"^Query .*?\[id = .*?\] terminated with exception: "
 _AFTER: Final = re.compile(
     r"\s*(?:SQLSTATE: \w+|JVM stacktrace:|Driver stacktrace|== SQL|=== Streaming|\n\s*at |;\n)"
 )
-# The last line of a traceback of Python: the exception, and what it says.
+# The last line of a Python traceback: the exception and its message.
 _PYTHON: Final = re.compile(r"^[ ]*(?:\w+\.)*\w*(?:Error|Exception): (.+)$", re.MULTILINE)
-# What our own code raises in Spark's workers is a sentence already.
+# The errors that our code raises in Spark's workers are sentences already.
 _OURS: Final = re.compile(r"\bbarnabas\.[\w.]+\.[A-Z]\w+: (.+)$", re.MULTILINE)
 
-# Spark waits ten seconds for a process of Python, which a busy machine may not start in that time.
+# Spark waits ten seconds for a Python process to start, which is too short on a busy machine.
 LATE: Final = "Python worker failed to connect back"
 STARTS: Final = 30
 
 Result = TypeVar("Result")
 
 
-class SparkFailed(CommandFailed):
-    """Spark itself failed, and its own log may say more."""
+class SparkCommandFailed(CommandFailed):
+    """Spark itself failed; its log may contain more."""
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """All that Spark raises, in sessions of both kinds."""
+    """Every exception that Spark raises, in classic and in Connect sessions."""
     from pyspark.errors import PySparkException
 
     py4j: Any = import_module("py4j.protocol")
@@ -38,33 +38,33 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def explain(error: BaseException) -> str:
-    """The sentence that a person can use; of our own code in Spark's workers, what it raised."""
+    """The message for the user: the one that our code raised in a worker, else Spark's."""
     text = str(getattr(error, "java_exception", None) or error)
     raised = _OURS.findall(text)
     if not raised and "Traceback (most recent call last)" in text:
         raised = _PYTHON.findall(text)
     if raised:
         return str(raised[-1]).strip()
-    said = _AFTER.split(_QUERY.sub("", _CLASS.sub("", text.strip())), maxsplit=1)[0]
-    return " ".join(said.split()).rstrip(".") or type(error).__name__
+    message = _AFTER.split(_QUERY.sub("", _CLASS.sub("", text.strip())), maxsplit=1)[0]
+    return " ".join(message.split()).rstrip(".") or type(error).__name__
 
 
 @contextmanager
 def spark_failures(doing: str = "") -> Iterator[None]:
-    """Raises SparkFailed, with `doing` before the reason, for whatever Spark raises inside."""
+    """Turn every exception of Spark into SparkCommandFailed, with `doing` before the reason."""
     try:
         yield
     except spark_errors() as error:
         before = f"{doing}: " if doing else ""
-        raise SparkFailed(f"{before}{explain(error)}") from None
+        raise SparkCommandFailed(f"{before}{explain(error)}") from None
 
 
 def unless_late(work: Callable[[], Result]) -> Result:
-    """What `work` returns; it is done again if a process that Spark needs was late to start."""
+    """Return the result of `work`; retry it if a Python worker of Spark started too late."""
     for _ in range(STARTS - 1):
         try:
             return work()
-        except SparkFailed as failure:
+        except SparkCommandFailed as failure:
             if LATE not in str(failure):
                 raise
     return work()

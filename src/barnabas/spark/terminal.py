@@ -1,4 +1,4 @@
-"""How far a pipeline is: a line that moves on a terminal, now and then a line elsewhere."""
+"""The progress display of a pipeline: a live line on a terminal, a line now and then elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,27 +11,27 @@ _A_SECOND: Final = 1_000_000_000
 _LINE_EVERY_S: Final = 5
 
 
-class Progress(NamedTuple):
-    """`records` are done, `lag` are there and not yet done; None if nobody knows."""
+class PipelineProgress(NamedTuple):
+    """`records` are processed and `lag` are still to process; a lag of None is unknown."""
 
     records: int
     lag: int | None
     note: str = ""
 
 
-Show = Callable[[Progress], None]
+ShowProgress = Callable[[PipelineProgress], None]
 
 
 class Rate:
-    """Records a second, over all and since the last look."""
+    """Records per second: overall, and since the last call."""
 
     def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self._stopwatch = stopwatch
         self._begin = self._last = stopwatch()
         self._records = 0
 
-    def seen(self, records: int) -> float:
-        """The rate since the last call, in which `records` in all had been seen."""
+    def since_last(self, records: int) -> float:
+        """The rate since the last call, given the total number of records so far."""
         now = self._stopwatch()
         rate = (records - self._records) * _A_SECOND / max(1, now - self._last)
         self._last, self._records = now, records
@@ -45,20 +45,22 @@ class Rate:
         return (self._stopwatch() - self._begin) / _A_SECOND
 
 
-def words(progress: Progress, rate: float) -> str:
-    """`12,000 records, 4,000/s, 100 behind`."""
-    said = [f"{progress.records:,} records", f"{rate:,.0f}/s"]
+def progress_line(progress: PipelineProgress, rate: float) -> str:
+    """A line such as `12,000 records, 4,000/s, lag 100`."""
+    parts = [f"{progress.records:,} records", f"{rate:,.0f}/s"]
     if progress.lag is not None:
-        said.append(f"{progress.lag:,} behind" if progress.lag else "nothing behind")
-    return ", ".join([*said, *([progress.note] if progress.note else [])])
+        parts.append(f"lag {progress.lag:,}")
+    if progress.note:
+        parts.append(progress.note)
+    return ", ".join(parts)
 
 
 @contextmanager
-def shown(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterator[Show]:
-    """Gives a function that is told how far it is; on a terminal nothing of it stays."""
+def show_progress(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterator[ShowProgress]:
+    """Yield a function that displays progress. On a terminal the display vanishes at the end."""
     rate = Rate(stopwatch)
     if not sys.stderr.isatty():
-        yield _Lines(what, rate, stopwatch).show
+        yield _LineProgress(what, rate, stopwatch).show
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -73,28 +75,28 @@ def shown(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterator[Show]
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
 
-        def show(progress: Progress) -> None:
+        def show(progress: PipelineProgress) -> None:
             total = None if progress.lag is None else progress.records + progress.lag
-            said = f"{what}: {words(progress, rate.seen(progress.records))}"
-            bar.update(task, completed=progress.records, total=total, description=said)
+            line = f"{what}: {progress_line(progress, rate.since_last(progress.records))}"
+            bar.update(task, completed=progress.records, total=total, description=line)
 
         yield show
 
 
-class _Lines:
-    """Says how far it is only now and then, and never the same twice."""
+class _LineProgress:
+    """Prints a line at most every few seconds, and never the same one twice."""
 
     def __init__(self, what: str, rate: Rate, stopwatch: Stopwatch) -> None:
         self._what = what
         self._rate = rate
         self._stopwatch = stopwatch
-        self._said_at = stopwatch()
-        self._last: Progress | None = None
+        self._printed_at = stopwatch()
+        self._last: PipelineProgress | None = None
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: PipelineProgress) -> None:
         now = self._stopwatch()
-        if progress == self._last or now - self._said_at < _LINE_EVERY_S * _A_SECOND:
+        if progress == self._last or now - self._printed_at < _LINE_EVERY_S * _A_SECOND:
             return
-        self._said_at, self._last = now, progress
-        said = words(progress, self._rate.seen(progress.records))
-        print(f"{self._what}: {said}", file=sys.stderr, flush=True)
+        self._printed_at, self._last = now, progress
+        line = progress_line(progress, self._rate.since_last(progress.records))
+        print(f"{self._what}: {line}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a person reads when a read or a write cannot go on: one sentence, in Spark's own error."""
+"""Errors of the data source and the sink: one sentence, which Spark shows without a traceback."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,23 +13,23 @@ Result = TypeVar("Result")
 
 
 class SparkFailure(BarnabasError):
-    """A query cannot go on; the message says what is wrong and what to do about it."""
+    """A query cannot continue; the message says what is wrong and what to do."""
 
 
 class WrongOption(SparkFailure):
-    """An option of the data source has a value it cannot have, or is missing."""
+    """An option of the data source is missing or has an invalid value."""
 
 
 class DataLoss(SparkFailure):
-    """Records that the query should have read are gone; `failOnDataLoss=false` goes on without."""
+    """Records that the query has not read are lost; `failOnDataLoss=false` skips them."""
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Have Spark tell our errors without a traceback.
+    """Make Spark show our errors without a traceback.
 
-    Spark's Python worker writes the traceback unless its environment says otherwise. It is said
-    only when the worker is about to end with this error, so that it hides nobody else's.
+    Spark's Python worker prints a traceback unless an environment variable hides it. We set it
+    only when the worker is about to end with our error, so no other traceback is hidden.
     """
     try:
         yield
@@ -38,8 +38,8 @@ def plain_errors() -> Iterator[None]:
         raise
 
 
-def told_plainly(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function with `plain_errors` around it."""
+def without_traceback(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Wrap the function in `plain_errors`."""
 
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

@@ -1,1 +1,1 @@
-"""`barnabas pipeline archive`: topics to Parquet."""
+"""`barnabas pipeline archive`: topics to Parquet files."""

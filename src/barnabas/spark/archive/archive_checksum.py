@@ -1,8 +1,9 @@
-"""What stands for the content of records, the same in Spark's SQL and in Python.
+"""Checksums of records, equal in Spark SQL and in Python.
 
 A record's checksum is the CRC-32 of one line: its offset and timestamp, and the CRC-32s of key,
-value and headers. Since the offset is in it, the sum over many records does not depend on the order
-in which they are read, and yet changes when a record is missing, twice, changed or moved.
+value and headers. The sum over many records does not depend on the order of reading. Because the
+offset is part of each checksum, the sum changes when a record is missing, duplicated, changed or
+moved.
 """
 
 import zlib
@@ -24,7 +25,7 @@ _LINE: Final = (
 
 
 def checksum_column(*, offsets: bool = True) -> "Column":
-    """The checksum of each row; without `offsets` also equal for a copy elsewhere in a log."""
+    """The checksum of each row; without `offsets` it is equal for copies at other offsets."""
     from pyspark.sql.functions import expr
 
     line = _LINE.format(offset="offset" if offsets else "'copy'")
@@ -38,7 +39,7 @@ def record_checksum(
     value: bytes | None,
     headers: Iterable[tuple[str, bytes | None]] = (),
 ) -> int:
-    """The same of one record in Python."""
+    """The checksum of one record, in Python."""
     listed = ",".join(f"{zlib.crc32(name.encode())}:{_crc(content)}" for name, content in headers)
     return zlib.crc32(f"{offset} {timestamp_ms} {_crc(key)} {_crc(value)} {listed}".encode())
 

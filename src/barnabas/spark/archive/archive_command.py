@@ -1,4 +1,4 @@
-"""`barnabas pipeline archive`: topics to Parquet, exactly once."""
+"""`barnabas pipeline archive`: topics to Parquet files, exactly once."""
 
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
@@ -19,31 +19,32 @@ from barnabas.spark.pipeline_options import (
 )
 from barnabas.spark.session import EMBEDDED, spark_session
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.terminal import Progress, Rate, Show, shown
+from barnabas.spark.terminal import PipelineProgress, Rate, ShowProgress, show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.spark.archive.archive_files import ArchiveFolder
+    from barnabas.spark.archive.archive_files import ArchiveDirectory
     from barnabas.spark.archive.archive_run import Archiver
 
 Topics = Annotated[
-    list[str], typer.Argument(metavar="TOPIC...", help="The topics.", callback=check_topics)
+    list[str], typer.Argument(metavar="TOPIC...", help="Topics to archive.", callback=check_topics)
 ]
 
 
 def archive(
     topics: Topics,
     to: Annotated[
-        str, typer.Option("--to", metavar="FOLDER", help="The archive: a path, s3://, hdfs://...")
+        str,
+        typer.Option("--to", metavar="DIR", help="Archive directory: a path, s3://, hdfs://..."),
     ],
     continuous: Continuous = False,
     every: Every = 10.0,
     step: Annotated[
-        int, typer.Option("--step", min=1, metavar="RECORDS", help="At most so many at a time.")
+        int, typer.Option("--step", min=1, metavar="RECORDS", help="Most records per step.")
     ] = 2_000_000,
     allow_gaps: Annotated[
-        bool, typer.Option("--allow-gaps", help="Records deleted before are no error, but noted.")
+        bool, typer.Option("--allow-gaps", help="Continue past deleted records; record the gap.")
     ] = False,
     master: Master = EMBEDDED,
     remote: Remote = None,
@@ -52,10 +53,10 @@ def archive(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Write what topics have to Parquet files by topic and day, each record exactly once.
+    """Write topics to Parquet files by topic and day, each record exactly once.
 
-    What is archived already is not read again: the same command goes on where the last one ended,
-    however that was. _manifest.json in the folder has offsets, counts and checksums.
+    Run the same command again to archive new records. It resumes where the last run ended, even if
+    that run was killed. _manifest.json in the directory lists offsets, counts and checksums.
 
     \b
     Examples:
@@ -63,34 +64,34 @@ def archive(
       barnabas pipeline archive orders --to ./archive --continuous --every 60
     """
     from barnabas.cli.client import Cluster
-    from barnabas.spark.archive.archive_files import ArchiveFolder
-    from barnabas.spark.archive.archive_run import Archiver, Archiving
+    from barnabas.spark.archive.archive_files import ArchiveDirectory
+    from barnabas.spark.archive.archive_run import Archiver, ArchiveSpec
 
     if not to:
-        raise Misused("--to: the name of the folder is empty; give one")
-    folder = ArchiveFolder(to)
-    wanted = Archiving(
+        raise Misused("--to must not be empty; name a directory")
+    folder = ArchiveDirectory(to)
+    wanted = ArchiveSpec(
         tuple(dict.fromkeys(topics)), source_options(bootstrap, properties), step, allow_gaps
     )
     with folder.locked():
         archiver = Archiver(Cluster(bootstrap, properties), folder, wanted)
-        run = _Run(archiver, folder)
-        # What is wrong is said, and that nothing is new, before Spark starts.
-        _, new = archiver.behind()
-        folder.remove_strangers(archiver.manifest)
+        run = _ArchiveRun(archiver, folder)
+        # Errors, and that there is nothing new, are reported before Spark starts.
+        _, new = archiver.unarchived()
+        folder.remove_unlisted(archiver.manifest)
         try:
             if new or continuous:
                 place = spark_place(master, remote, conf)
                 with spark_session("barnabas archive", place) as spark:
-                    run.go_on(spark, every if continuous else None)
+                    run.archive(spark, every if continuous else None)
         finally:
             run.summarize(json)
 
 
-class _Run:
-    """One run of the command, and what it has done so far."""
+class _ArchiveRun:
+    """One run of the command, with its totals so far."""
 
-    def __init__(self, archiver: "Archiver", folder: "ArchiveFolder") -> None:
+    def __init__(self, archiver: "Archiver", folder: "ArchiveDirectory") -> None:
         self._archiver = archiver
         self._folder = folder
         self._rate = Rate()
@@ -98,25 +99,25 @@ class _Run:
         self._records = 0
         self._compacted = 0
 
-    def go_on(self, spark: "SparkSession", every_s: float | None) -> None:
-        """Archive until nothing is new; with `every_s` look again so often, until Ctrl-C."""
-        with shown("archiving") as show:
+    def archive(self, spark: "SparkSession", every_s: float | None) -> None:
+        """Archive all new records; with `every_s` check again at that interval until Ctrl-C."""
+        with show_progress("archiving") as show:
             self._catch_up(spark, show)
             while every_s is not None:
                 Event().wait(every_s)
                 self._catch_up(spark, show)
 
-    def _catch_up(self, spark: "SparkSession", show: Show) -> None:
+    def _catch_up(self, spark: "SparkSession", show: ShowProgress) -> None:
         from barnabas.spark.archive.archive_compaction import compact
 
         while (step := unless_late(lambda: self._archiver.step(spark))) is not None:
             self._records += step.records
-            show(Progress(self._records, step.left))
+            show(PipelineProgress(self._records, step.left))
             self._archiver.manifest, merged = unless_late(lambda: compact(spark, self._folder))
             self._compacted += merged
 
     def summarize(self, json: bool) -> None:
-        """Say what was added, topic by topic, and what the archive has now."""
+        """Print the new records by partition, and the size of the archive."""
         now, rows = self._archiver.manifest, []
         for name, topic in sorted(now.topics.items()):
             before = self._before.topics.get(name)
@@ -143,5 +144,5 @@ class _Run:
         seconds, rate = self._rate.seconds, self._rate.overall(self._records)
         print(
             f"archived {counted(self._records, 'new record')} in {seconds:.1f} s ({rate:,.0f}/s);"
-            f" {self._folder} has {counted(len(now.files), 'file')} of {show_bytes(size)}"
+            f" {self._folder} has {counted(len(now.files), 'file')}, {show_bytes(size)}"
         )

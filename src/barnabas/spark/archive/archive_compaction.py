@@ -1,8 +1,8 @@
-"""Small files of an archive become large ones: the same records, checked, in fewer files.
+"""Compaction of an archive: merges small files into large ones and checks that no record changed.
 
-Files of one topic and day are sorted into tiers by size, and a tier with many files becomes one
-file of a higher tier. So a record is written a few times in all, however small the steps were, and
-a day has a few dozen files at most.
+Files of one topic and day fall into tiers by size; a tier with many files is merged into one file
+of a higher tier. So a record is rewritten a few times at most, however small the steps were, and a
+day has a few dozen files at most.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import ArchivedFile, Manifest
 from barnabas.spark.archive.archive_run import RECORDS_IN_A_FILE, read_files, write_checked
 from barnabas.spark.spark_errors import spark_failures
@@ -23,7 +23,7 @@ FILES_OF_A_TIER: Final = 8
 
 
 def decide_merges(manifest: Manifest) -> list[list[ArchivedFile]]:
-    """The files that should become one, each list of one topic and day."""
+    """The files to merge: each list becomes one file, and is of one topic and day."""
     tiers: dict[tuple[str, str, int], list[ArchivedFile]] = {}
     for file in manifest.files:
         if 0 < file.records < RECORDS_IN_A_FILE // 2:
@@ -32,10 +32,10 @@ def decide_merges(manifest: Manifest) -> list[list[ArchivedFile]]:
     return [files for _, files in sorted(tiers.items()) if len(files) >= FILES_OF_A_TIER]
 
 
-def compact(spark: "SparkSession", folder: ArchiveFolder) -> tuple[Manifest, int]:
-    """The archive with every due merge done, and how many files that made superfluous.
+def compact(spark: "SparkSession", folder: ArchiveDirectory) -> tuple[Manifest, int]:
+    """Do every merge that is due; return the new manifest and the number of files merged.
 
-    Raises  CommandFailed, the archive as it was after the last whole merge, if one cannot be done
+    Raises  CommandFailed if a merge fails; the merges before it are committed
     """
     manifest, removed = folder.load(), 0
     while merges := decide_merges(manifest):
@@ -45,7 +45,7 @@ def compact(spark: "SparkSession", folder: ArchiveFolder) -> tuple[Manifest, int
 
 
 def _merge(
-    spark: "SparkSession", folder: ArchiveFolder, manifest: Manifest, old: Sequence[ArchivedFile]
+    spark: "SparkSession", folder: ArchiveDirectory, manifest: Manifest, old: Sequence[ArchivedFile]
 ) -> Manifest:
     sequence = manifest.sequence + 1
     with spark_failures("compacting"):
@@ -53,18 +53,18 @@ def _merge(
         new = write_checked(spark, folder, rows, sequence, sum(file.records for file in old))
     if _content(new) != _content(old):
         raise CommandFailed(
-            f"{folder}: the files of {old[0].topic} of {old[0].day} do not hold what the manifest"
-            " says, and were left as they are; `barnabas pipeline audit` compares them with the log"
+            f"{folder}: the files of {old[0].topic} of {old[0].day} do not match the manifest and"
+            " are left unchanged; compare them with the log by `barnabas pipeline audit --archive`"
         )
     kept = tuple(file for file in manifest.files if file not in old)
     merged = replace(manifest, sequence=sequence, files=(*kept, *new))
     folder.commit(merged)
-    folder.remove_strangers(merged)
+    folder.remove_unlisted(merged)
     return merged
 
 
 def _content(files: Sequence[ArchivedFile]) -> dict[int, tuple[int, int]]:
-    """Count and checksum of each partition."""
+    """The record count and checksum of each partition."""
     found: dict[int, tuple[int, int]] = {}
     for part in (part for file in files for part in file.parts):
         records, checksum = found.get(part.partition, (0, 0))

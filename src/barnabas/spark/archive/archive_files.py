@@ -1,8 +1,8 @@
-"""The folder of an archive, on a disk or in any file system that Arrow reaches.
+"""The directory of an archive, on a local disk or in any file system that Arrow supports.
 
-_manifest.json                        what belongs to the archive
-_lock                                 held while somebody writes, where it is a disk
-_staging/                             what is being written
+_manifest.json                        the files of the archive
+_lock                                 held by the writer, on a local disk
+_staging/                             files that are being written
 topic=orders/day=2026-11-16/*.parquet records, by the UTC day of their timestamps
 """
 
@@ -16,24 +16,24 @@ from typing import Any, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_manifest import Manifest, parse_manifest
-from barnabas.spark.small_files import Folder
+from barnabas.spark.small_files import Directory
 
 _MANIFEST: Final = "_manifest.json"
 _STAGING: Final = "_staging"
 _LOCK: Final = "_lock"
 
 
-class ArchiveFolder(Folder):
-    """Reads and changes an archive's files; which of them belong to it, the manifest says."""
+class ArchiveDirectory(Directory):
+    """Reads and changes the files of an archive; its manifest lists those that belong to it."""
 
     @property
     def staging_uri(self) -> str:
         return f"{self.uri}/{_STAGING}"
 
     def load(self, *, must_exist: bool = False) -> Manifest:
-        """The archive as it is; an empty one if there is none.
+        """Read the manifest; return an empty one if there is no archive.
 
-        Raises  CommandFailed if it `must_exist` and does not, or if its manifest cannot be read
+        Raises  CommandFailed if it `must_exist` and does not, or if it cannot be read
         """
         try:
             text = self.read(_MANIFEST)
@@ -41,25 +41,25 @@ class ArchiveFolder(Folder):
             raise CommandFailed(f"{self._path(_MANIFEST)}: {error}") from None
         if text is None and must_exist:
             raise CommandFailed(
-                f"{self} is no archive: it has no {_MANIFEST};"
-                " `barnabas pipeline archive` makes one"
+                f"{self} is not an archive: it has no {_MANIFEST};"
+                " create one with `barnabas pipeline archive`"
             )
         if text is None:
             return Manifest()
         return parse_manifest(text, self._path(_MANIFEST))
 
     def commit(self, manifest: Manifest) -> None:
-        """Make this the archive: all or nothing, and after a power failure still so."""
+        """Replace the manifest atomically; a power failure afterwards does not undo it."""
         for file in manifest.files:
             self._check_local(file.path)
         self.write(_MANIFEST, manifest.to_json())
 
     def staged(self) -> list[tuple[str, int]]:
-        """The data files that Spark has just written: path below the staging folder, and size."""
+        """The data files that Spark has written: path below the staging directory, and size."""
         return self._data_files(_STAGING)
 
-    def take(self, staged: str, path: str) -> None:
-        """Give a staged file its place. On a disk it is on the medium afterwards."""
+    def move_staged(self, staged: str, path: str) -> None:
+        """Move a staged file to its place. On a local disk it is fsynced on return."""
         target = self._path(path)
         self._fs.create_dir(posixpath.dirname(target), recursive=True)
         source = self._path(f"{_STAGING}/{staged}")
@@ -71,20 +71,19 @@ class ArchiveFolder(Folder):
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_dir(self._path(_STAGING))
 
-    def remove_strangers(self, manifest: Manifest) -> int:
-        """Delete data files that do not belong to the archive, as an end without notice leaves."""
+    def remove_unlisted(self, manifest: Manifest) -> None:
+        """Delete data files that the manifest does not list: a crash leaves such files."""
         self.clear_staging()
-        known = {file.path for file in manifest.files}
-        strangers = [path for path, _ in self._data_files("") if path not in known]
-        for path in strangers:
-            self._fs.delete_file(self._path(path))
-        return len(strangers)
+        listed = {file.path for file in manifest.files}
+        for path, _ in self._data_files(""):
+            if path not in listed:
+                self._fs.delete_file(self._path(path))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else on this machine writes to the archive meanwhile.
+        """Lock out other writers on this machine.
 
-        Raises  CommandFailed if somebody does
+        Raises  CommandFailed if another process holds the lock
         """
         if not self._is_local:
             yield
@@ -99,7 +98,7 @@ class ArchiveFolder(Folder):
         except BlockingIOError:
             os.close(lock)
             raise CommandFailed(
-                f"{self} is being written by another process; wait for it, or archive elsewhere"
+                f"another process is writing to {self}; wait for it, or use another directory"
             ) from None
         try:
             yield
@@ -108,10 +107,10 @@ class ArchiveFolder(Folder):
 
     def _data_files(self, below: str) -> list[tuple[str, int]]:
         fs: Any = import_module("pyarrow.fs")
-        folder = self._path(below)
-        selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+        directory = self._path(below)
+        selector = fs.FileSelector(directory, recursive=True, allow_not_found=True)
         found = [
-            (posixpath.relpath(each.path, folder), each.size)
+            (posixpath.relpath(each.path, directory), each.size)
             for each in self._fs.get_file_info(selector)
             if each.is_file and each.path.endswith(".parquet")
         ]
@@ -119,4 +118,4 @@ class ArchiveFolder(Folder):
 
     def _check_local(self, path: str) -> None:
         if self._is_local and not os.path.exists(self._path(path)):
-            raise CommandFailed(f"{self._path(path)} belongs to the archive, but is gone")
+            raise CommandFailed(f"{self._path(path)} belongs to the archive but is missing")

@@ -1,32 +1,22 @@
-"""What an archive holds: its files, and the offsets, counts and checksums of every partition.
+"""The manifest of an archive: its files, and each partition's offsets, counts and checksums.
 
-The manifest is the archive. It is replaced as a whole, in one step; a file that it does not name
-does not belong to the archive, and one that it names is complete.
+The manifest defines the archive and is replaced atomically. A file that it lists is complete; a
+file that it does not list does not belong to the archive.
 """
 
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 
 VERSION: Final = 1
 
 
-class Partition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic} [{self.number}]"
-
-
 @dataclass(frozen=True)
 class Part:
-    """What one file holds of one partition; both offsets are of records in it."""
+    """The records of one partition in one file; both offsets are inclusive."""
 
     partition: int
     records: int
@@ -39,7 +29,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """One Parquet file, by its path below the archive's folder."""
+    """One Parquet file, by its path below the archive's directory."""
 
     path: str
     topic: str
@@ -54,7 +44,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class ArchivedPartition:
-    """All offsets in [start, end) are archived, but for the gaps: those were gone before."""
+    """The archived offsets [start, end). Records in `gaps` were deleted before the archive ran."""
 
     start: int
     end: int
@@ -64,7 +54,7 @@ class ArchivedPartition:
     gaps: tuple[tuple[int, int], ...] = ()
 
     def after(self, start: int, end: int, parts: Iterable[Part], epoch: int) -> "ArchivedPartition":
-        """The same, grown up to `end` by what was read from `start` on."""
+        """This partition, extended to `end` by the records read from `start`."""
         added = list(parts)
         return replace(
             self,
@@ -78,7 +68,7 @@ class ArchivedPartition:
 
 @dataclass(frozen=True)
 class ArchivedTopic:
-    """A topic as it was known when it was last archived."""
+    """A topic as of the last run of the archive."""
 
     topic_id: str
     partition_count: int
@@ -87,7 +77,7 @@ class ArchivedTopic:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of an archive after `sequence` changes of it."""
+    """The content of an archive after `sequence` commits."""
 
     sequence: int = 0
     topics: dict[str, ArchivedTopic] = field(default_factory=dict)
@@ -101,15 +91,17 @@ class Manifest:
 
 
 def parse_manifest(text: str, where: str) -> Manifest:
-    """Raises CommandFailed if it is no manifest, or one of a newer version."""
+    """Raises CommandFailed if the text is not a manifest, or one of a newer version."""
     try:
         found: dict[str, Any] = json.loads(text)
         if found["version"] > VERSION:
-            raise CommandFailed(f"{where} was written by a newer version of barnabas; use that one")
+            raise CommandFailed(
+                f"{where} was written by a newer version of barnabas; upgrade barnabas"
+            )
         topics = {name: _topic(each) for name, each in found["topics"].items()}
         return Manifest(found["sequence"], topics, tuple(_file(each) for each in found["files"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise CommandFailed(f"{where} is no manifest of an archive: {error}") from None
+        raise CommandFailed(f"{where} is not an archive manifest: {error}") from None
 
 
 def _topic(found: dict[str, Any]) -> ArchivedTopic:

@@ -1,9 +1,9 @@
-"""Topics to Parquet, each record exactly once: read a range, write it, check it, then commit it.
+"""The archiver: topics to Parquet, each record exactly once.
 
-One step reads a range of offsets that the manifest does not have, has Spark write it beside the
-archive, reads back what was written, moves the files to their places and replaces the manifest.
-Only that last act counts: whatever ends the process before it leaves the archive as it was, and the
-next run removes what was left lying about and reads the same range again.
+A step reads a range of offsets that the manifest does not have, writes it to the staging directory,
+reads it back, moves the files to their places and replaces the manifest. Only replacing the
+manifest commits the step. If the process dies before that, the archive is unchanged: the next run
+deletes the leftover files and reads the same range again.
 """
 
 import json
@@ -12,88 +12,94 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import Cluster
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_checksum import checksum_column
-from barnabas.spark.archive.archive_files import ArchiveFolder
+from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import (
     ArchivedFile,
     ArchivedPartition,
     ArchivedTopic,
     Manifest,
     Part,
-    Partition,
 )
-from barnabas.spark.archive.archive_source import Range, TopicNow, cut, decide_ranges, topics_now
-from barnabas.spark.source.truncation_check import Taken, refuse_truncated
+from barnabas.spark.archive.archive_source import (
+    PartitionRange,
+    TopicSnapshot,
+    cut,
+    decide_ranges,
+    snapshot_topics,
+)
+from barnabas.spark.source.truncation_check import ReadUpTo, check_not_truncated
 from barnabas.spark.spark_errors import spark_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# As `format("barnabas")` has them; topic and day are the folders.
+# The columns of `format("barnabas")`; topic and day are directories.
 SCHEMA: Final = (
     "key BINARY, value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP,"
     " timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>,"
     " topic STRING, day STRING"
 )
 _COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
-# The UTC day, whatever time zone the session has.
+# The UTC day, in every session time zone.
 _DAY: Final = "string(date_from_unix_date(int(floor(unix_millis(timestamp) / 86400000))))"
 RECORDS_IN_A_FILE: Final = 1_000_000
-# What an aborted transaction wrote is left out, unless the user says otherwise.
+# Records of aborted transactions are skipped, unless the user sets another isolation level.
 _COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
 
-class Archiving(NamedTuple):
-    """What to archive, and in which steps."""
+class ArchiveSpec(NamedTuple):
+    """The topics to archive, and the size of a step."""
 
     topics: Sequence[str]
-    options: Mapping[str, str]  # of the data source: where the brokers are
+    options: Mapping[str, str]  # of the data source
     step_records: int = 2 * RECORDS_IN_A_FILE
     allow_gaps: bool = False
 
 
-class Step(NamedTuple):
-    """What one step added, and how many offsets were left to do after it."""
+class ArchiveStep(NamedTuple):
+    """The records that a step added, and the offsets that are left after it."""
 
     records: int
     left: int
 
 
 class Archiver:
-    """Brings one archive up to date with its topics; `manifest` is the archive as it is now."""
+    """Brings an archive up to date with its topics; `manifest` is its current content."""
 
-    def __init__(self, cluster: Cluster, folder: ArchiveFolder, wanted: Archiving) -> None:
+    def __init__(self, cluster: Cluster, folder: ArchiveDirectory, wanted: ArchiveSpec) -> None:
         self._cluster = cluster
         self._folder = folder
         self._wanted = wanted
         self.manifest = folder.load()
 
-    def behind(self) -> tuple[dict[str, TopicNow], list[Range]]:
-        """The topics as they are now, and what of them is not archived.
+    def unarchived(self) -> tuple[dict[str, TopicSnapshot], list[PartitionRange]]:
+        """Return the topics as they are now, and the ranges that are not archived.
 
-        Raises  CommandFailed if topics are missing, or are not those that were archived
+        Raises  CommandFailed if topics are missing, or were recreated or truncated
         """
-        now = topics_now(self._cluster, self._wanted.topics)
+        now = snapshot_topics(self._cluster, self._wanted.topics)
         ranges = decide_ranges(self.manifest, now, allow_gaps=self._wanted.allow_gaps)
-        refuse_truncated(self._wanted.options, self._taken(), "archived")
+        check_not_truncated(self._wanted.options, self._read_up_to(), "archived")
         return now, ranges
 
-    def _taken(self) -> dict[Partition, Taken]:
+    def _read_up_to(self) -> dict[TopicPartition, ReadUpTo]:
         return {
-            Partition(name, number): Taken(each.end, each.leader_epoch)
+            TopicPartition(name, number): ReadUpTo(each.end, each.leader_epoch)
             for name, topic in self.manifest.topics.items()
             if name in self._wanted.topics
             for number, each in topic.partitions.items()
         }
 
-    def step(self, spark: "SparkSession") -> Step | None:
-        """Archive the next range of every topic; None if the archive has all there is.
+    def step(self, spark: "SparkSession") -> ArchiveStep | None:
+        """Archive the next range of every topic; return None if the archive is up to date.
 
-        Raises  CommandFailed, the archive as before, if it cannot be done
+        Raises  CommandFailed; the archive is unchanged then
         """
-        now, ranges = self.behind()
+        now, ranges = self.unarchived()
         if not ranges:
             return None
         chosen = cut(ranges, self._wanted.step_records)
@@ -107,10 +113,13 @@ class Archiver:
             )
         self._commit(now, chosen, files)
         left = sum(each.size for each in ranges) - sum(each.size for each in chosen)
-        return Step(sum(file.records for file in files), left)
+        return ArchiveStep(sum(file.records for file in files), left)
 
     def _commit(
-        self, now: Mapping[str, TopicNow], ranges: Sequence[Range], files: Sequence[ArchivedFile]
+        self,
+        now: Mapping[str, TopicSnapshot],
+        ranges: Sequence[PartitionRange],
+        files: Sequence[ArchivedFile],
     ) -> None:
         topics = dict(self.manifest.topics)
         for name, topic in now.items():
@@ -118,10 +127,10 @@ class Archiver:
             partitions = dict(before.partitions) if before is not None else {}
             for each in ranges:
                 if each.partition.topic == name:
-                    grown = partitions.get(each.partition.number) or ArchivedPartition(
+                    grown = partitions.get(each.partition.partition) or ArchivedPartition(
                         each.start, each.start
                     )
-                    partitions[each.partition.number] = grown.after(
+                    partitions[each.partition.partition] = grown.after(
                         each.start, each.end, _parts(files, each), each.leader_epoch
                     )
             topics[name] = ArchivedTopic(topic.topic_id, len(topic.bounds), partitions)
@@ -130,31 +139,31 @@ class Archiver:
         self.manifest = manifest
 
 
-def _parts(files: Iterable[ArchivedFile], wanted: Range) -> list[Part]:
+def _parts(files: Iterable[ArchivedFile], wanted: PartitionRange) -> list[Part]:
     return [
         part
         for file in files
         if file.topic == wanted.partition.topic
         for part in file.parts
-        if part.partition == wanted.partition.number
+        if part.partition == wanted.partition.partition
     ]
 
 
 def write_checked(
     spark: "SparkSession",
-    folder: ArchiveFolder,
+    folder: ArchiveDirectory,
     rows: "DataFrame",
     sequence: int,
     size: int,
 ) -> list[ArchivedFile]:
-    """Write about `size` rows as files that no manifest names yet, and see that they are there.
+    """Write about `size` rows as files that no manifest lists yet, and read them back.
 
-    Raises  CommandFailed if what the files hold is not what was read
+    Raises  CommandFailed if the files do not contain the records that were read
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    # With INT96, the default, files would have no statistics of times.
+    # INT96, the default, would leave the files without statistics of timestamps.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     folder.clear_staging()
     seen = Observation(f"archive-{sequence}")
@@ -177,14 +186,14 @@ def write_checked(
     )
     if observed != written:
         raise CommandFailed(
-            f"{folder}: {observed[0]} records were read, the files have {written[0]}, or others;"
-            " nothing was archived, and the same command tries again"
+            f"{folder}: the {written[0]} records in the new files are not the {observed[0]} records"
+            " that were read; nothing was archived, run the command again"
         )
     return files
 
 
-def _contents(spark: "SparkSession", folder: ArchiveFolder) -> dict[str, list[Part]]:
-    """What each staged file holds, read back from it."""
+def _contents(spark: "SparkSession", folder: ArchiveDirectory) -> dict[str, list[Part]]:
+    """The parts of each staged file, read back from it."""
     from pyspark.sql import functions as f
 
     if not folder.staged():
@@ -211,37 +220,37 @@ def _contents(spark: "SparkSession", folder: ArchiveFolder) -> dict[str, list[Pa
 
 
 def _placed(
-    folder: ArchiveFolder, sequence: int, contents: Mapping[str, Sequence[Part]]
+    folder: ArchiveDirectory, sequence: int, contents: Mapping[str, Sequence[Part]]
 ) -> list[ArchivedFile]:
-    """Move the staged files to where they belong, under names that say which step wrote them."""
+    """Move the staged files to their places, under names that contain the step."""
     files = []
     for position, (staged, size) in enumerate(folder.staged()):
         where = posixpath.dirname(staged)
         topic, day = (each.partition("=")[2] for each in where.split("/"))
         path = f"{where}/{sequence:08}-{position:04}.parquet"
-        folder.take(staged, path)
+        folder.move_staged(staged, path)
         files.append(ArchivedFile(path, topic, day, size, tuple(contents[staged])))
     folder.clear_staging()
     return files
 
 
 def read_files(
-    spark: "SparkSession", folder: ArchiveFolder, files: Iterable[ArchivedFile]
+    spark: "SparkSession", folder: ArchiveDirectory, files: Iterable[ArchivedFile]
 ) -> "DataFrame":
-    """The records in these files of an archive, with topic and day."""
+    """The records in these files of an archive, with the columns topic and day."""
     paths = [folder.uri_of(file.path) for file in files]
     reader = spark.read.schema(SCHEMA).option("basePath", folder.uri)
     return reader.parquet(*paths)
 
 
 def read_ranges(
-    spark: "SparkSession", options: Mapping[str, str], ranges: Iterable[Range]
+    spark: "SparkSession", options: Mapping[str, str], ranges: Iterable[PartitionRange]
 ) -> "DataFrame":
-    """The records of a cluster in these ranges of offsets, with their headers."""
+    """The records of a cluster in these ranges of offsets, with headers."""
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for each in ranges:
-        topic, number = each.partition.topic, str(each.partition.number)
+        topic, number = each.partition.topic, str(each.partition.partition)
         starts.setdefault(topic, {})[number] = each.start
         ends.setdefault(topic, {})[number] = each.end
     assigned = {topic: sorted(map(int, offsets)) for topic, offsets in starts.items()}

@@ -1,27 +1,28 @@
-"""What of a cluster's topics is to be archived next: ranges of offsets, checked against before."""
+"""The ranges of offsets to archive next, checked against what is archived already."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import Cluster, admin, await_all, await_one, find_topic
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.archive.archive_manifest import ArchivedTopic, Manifest, Partition
+from barnabas.spark.archive.archive_manifest import ArchivedTopic, Manifest
 
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class Bounds(NamedTuple):
-    """A partition as it is now: the offsets [start, end) can be read."""
+    """The readable offsets [start, end) of a partition."""
 
     start: int
     end: int
     leader_epoch: int = -1
 
 
-class Range(NamedTuple):
+class PartitionRange(NamedTuple):
     """Offsets [start, end) of one partition."""
 
-    partition: Partition
+    partition: TopicPartition
     start: int
     end: int
     leader_epoch: int = -1
@@ -31,14 +32,14 @@ class Range(NamedTuple):
         return self.end - self.start
 
 
-class TopicNow(NamedTuple):
-    """A topic as the cluster has it."""
+class TopicSnapshot(NamedTuple):
+    """A topic at one moment: its id, and the bounds of its partitions."""
 
     topic_id: str
     bounds: dict[int, Bounds]
 
 
-def topics_now(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicNow]:
+def snapshot_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicSnapshot]:
     """Raises CommandFailed if a topic is missing, or if a partition has no leader."""
     from confluent_kafka import TopicCollection
 
@@ -53,9 +54,9 @@ def topics_now(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicNow]:
             number: Bounds(start.offset, end.offset, _epoch(end))
             for number, start, end in zip(partitions, starts, ends, strict=True)
         }
-        # The client writes ids in plain base64, Kafka in that for URLs.
+        # The client prints ids in base64, Kafka in URL-safe base64.
         topic_id = str(await_one(described[name], name).topic_id).translate(_URL_SAFE)
-        found[name] = TopicNow(topic_id, bounds)
+        found[name] = TopicSnapshot(topic_id, bounds)
     return found
 
 
@@ -63,7 +64,7 @@ def _offsets(client: Any, topic: str, partitions: Iterable[int], at: object) -> 
     from confluent_kafka import IsolationLevel, TopicPartition
 
     wanted = {TopicPartition(topic, number): at for number in partitions}
-    # Up to the last stable offset: what a transaction may still take back is archived later.
+    # Up to the last stable offset: records of open transactions are archived later.
     return await_all(client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED))
 
 
@@ -72,11 +73,11 @@ def _epoch(result: Any) -> int:
 
 
 def decide_ranges(
-    manifest: Manifest, now: Mapping[str, TopicNow], *, allow_gaps: bool
-) -> list[Range]:
-    """What the cluster has and the archive has not, partition by partition.
+    manifest: Manifest, now: Mapping[str, TopicSnapshot], *, allow_gaps: bool
+) -> list[PartitionRange]:
+    """The offsets of each partition that the archive lacks.
 
-    Raises  CommandFailed if a topic was made anew, or truncated, since it was archived; and unless
+    Raises  CommandFailed if a topic was recreated or truncated since it was archived; and unless
             `allow_gaps`, if records were deleted before they were archived
     """
     ranges = []
@@ -84,37 +85,37 @@ def decide_ranges(
         archived = manifest.topics.get(name)
         if archived is not None and archived.topic_id != topic.topic_id:
             raise CommandFailed(
-                f"topic {name} was deleted and made again since it was archived (its id was"
-                f" {archived.topic_id}, now {topic.topic_id}); archive it anew, to another folder"
+                f"topic {name} was deleted and recreated since it was archived (its id was"
+                f" {archived.topic_id}, now {topic.topic_id}); archive it to another directory"
             )
         for number, bounds in topic.bounds.items():
-            ranges.append(_decide_range(Partition(name, number), archived, bounds, allow_gaps))
+            ranges.append(_decide_range(TopicPartition(name, number), archived, bounds, allow_gaps))
     return [each for each in ranges if each.size]
 
 
 def _decide_range(
-    partition: Partition, archived: ArchivedTopic | None, bounds: Bounds, allow_gaps: bool
-) -> Range:
-    before = archived.partitions.get(partition.number) if archived is not None else None
+    partition: TopicPartition, archived: ArchivedTopic | None, bounds: Bounds, allow_gaps: bool
+) -> PartitionRange:
+    before = archived.partitions.get(partition.partition) if archived is not None else None
     if before is None:
-        return Range(partition, *bounds)
+        return PartitionRange(partition, *bounds)
     if bounds.end < before.end:
         raise CommandFailed(
-            f"{partition} ends at offset {bounds.end}, but is archived up to {before.end}: it was"
-            " truncated since, and what was archived from there on is not in it any more"
+            f"{partition} ends at offset {bounds.end} but is archived up to {before.end}: it was"
+            f" truncated since, and no longer has the archived records from {bounds.end} on"
         )
     if bounds.start > before.end and not allow_gaps:
         raise CommandFailed(
             f"{partition}: the records from {before.end} to {bounds.start} were deleted before they"
-            " were archived; --allow-gaps notes that in the manifest and goes on"
+            " were archived; --allow-gaps records the gap in the manifest and continues"
         )
-    return Range(partition, max(before.end, bounds.start), bounds.end, bounds.leader_epoch)
+    return PartitionRange(partition, max(before.end, bounds.start), bounds.end, bounds.leader_epoch)
 
 
-def cut(ranges: Sequence[Range], limit: int) -> list[Range]:
-    """The beginning of each range, so that together they have about `limit` offsets."""
+def cut(ranges: Sequence[PartitionRange], limit: int) -> list[PartitionRange]:
+    """The first part of each range, about `limit` offsets in total."""
     left, sizes = limit, {}
-    # The smallest first: what one does not use is for the others.
+    # Smallest first: a range that needs less than its share leaves the rest to the others.
     for position, each in enumerate(sorted(ranges, key=lambda each: each.size)):
         sizes[each.partition] = min(each.size, max(1, left // (len(ranges) - position)))
         left -= sizes[each.partition]

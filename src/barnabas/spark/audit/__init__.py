@@ -1,1 +1,1 @@
-"""`barnabas pipeline audit`: replicas and archives compared."""
+"""`barnabas pipeline audit`: a comparison of replicas and archives on disk."""

@@ -1,4 +1,4 @@
-"""Compares an archive with its own manifest, and with the log that it was made of."""
+"""The audit of an archive: against its own manifest, and against the log."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.log.segment_dump import SegmentBatch, read_batches
-from barnabas.spark.audit.audit_files import Replica, SegmentFile
-from barnabas.spark.audit.audit_findings import Audited, Finding, Kind, by_partition
+from barnabas.spark.audit.audit_files import ReplicaFiles, SegmentFile
+from barnabas.spark.audit.audit_findings import AuditCheck, AuditFinding, AuditResult, by_partition
 from barnabas.spark.audit.audit_scan import SEGMENTS, spread
 from barnabas.spark.source.record_decoder import LEAST_LONG, MOST_LONG, Columns
 from barnabas.spark.user_errors import SparkFailure
@@ -18,7 +18,7 @@ from barnabas.wire.records.compression import decompress
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from barnabas.spark.archive.archive_files import ArchiveFolder
+    from barnabas.spark.archive.archive_files import ArchiveDirectory
     from barnabas.spark.archive.archive_manifest import ArchivedPartition, ArchivedTopic
 
 _RECORDS: Final = (
@@ -27,23 +27,23 @@ _RECORDS: Final = (
 )
 _RANGES: Final = "topic STRING, partition INT, from_offset LONG, to_offset LONG"
 _PLACE: Final = ("topic", "partition")
-# Sums of so many offsets are compared: what differs is found to within them.
-_TOGETHER: Final = 1_000
+# Checksums are compared by blocks of this many offsets, so a difference is located to a block.
+_BLOCK: Final = 1_000
 _ARROW_BYTES: Final = 8 * 1024 * 1024
 
 
 class Overlap(NamedTuple):
-    """The offsets of a partition that the log and the archive both must have."""
+    """The offsets [start, end) that both the log and the archive must have."""
 
-    replica: Replica
+    replica: ReplicaFiles
     start: int
     end: int
 
 
-def audit_archive(spark: "SparkSession", folder: "ArchiveFolder", audited: Audited) -> None:
-    """Add what is wrong with the archive to the findings.
+def audit_archive(spark: "SparkSession", folder: "ArchiveDirectory", audited: AuditResult) -> None:
+    """Append everything wrong with the archive to the findings.
 
-    Raises  CommandFailed if there is no archive, or if its files cannot be read
+    Raises  CommandFailed if there is no archive, or its files cannot be read
     """
     from barnabas.spark.archive.archive_run import SCHEMA, read_files
 
@@ -54,11 +54,11 @@ def audit_archive(spark: "SparkSession", folder: "ArchiveFolder", audited: Audit
     overlaps = {}
     for partition, replicas in partitions.items():
         if (archived := _archived(topics, partition)) is not None:
-            longest = max(replicas, key=lambda each: audited.held_by(each).end)
+            longest = max(replicas, key=lambda each: audited.totals_of(each).end)
             audited.findings += _conflicts(topics[partition.topic], archived, longest, audited)
             overlaps[partition] = _overlap(archived, longest, audited)
     if not overlaps:
-        audited.notes.append(f"{folder} has nothing of these topics")
+        audited.notes.append(f"{folder} has no records of these topics")
         return
     records = read_files(spark, folder, files) if files else spark.createDataFrame([], SCHEMA)
     audited.findings += _against_manifest(records, topics, overlaps)
@@ -77,21 +77,24 @@ def _archived(
 
 
 def _conflicts(
-    topic: "ArchivedTopic", archived: "ArchivedPartition", replica: Replica, audited: Audited
-) -> Iterator[Finding]:
-    """What the manifest says that cannot be true of this log."""
-    end = audited.held_by(replica).end
+    topic: "ArchivedTopic",
+    archived: "ArchivedPartition",
+    replica: ReplicaFiles,
+    audited: AuditResult,
+) -> Iterator[AuditFinding]:
+    """Findings about a manifest that contradicts the log."""
+    end = audited.totals_of(replica).end
     if replica.topic_id is not None and topic.topic_id != replica.topic_id:
-        what = f"the archive is of a topic with another id, {topic.topic_id}"
-        yield Finding(Kind.ARCHIVE, replica.partition, replica.broker, None, what)
+        what = f"the archive is of a topic with another id: {topic.topic_id}"
+        yield AuditFinding(AuditCheck.ARCHIVE, replica.partition, replica.broker, None, what)
     elif archived.end > end:
-        what = f"is archived up to {archived.end}, but no replica here reaches beyond {end}"
-        yield Finding(Kind.ARCHIVE, replica.partition, replica.broker, end, what)
+        what = f"archived up to offset {archived.end}, but all replicas end at {end} or before"
+        yield AuditFinding(AuditCheck.ARCHIVE, replica.partition, replica.broker, end, what)
 
 
-def _overlap(archived: "ArchivedPartition", replica: Replica, audited: Audited) -> Overlap:
+def _overlap(archived: "ArchivedPartition", replica: ReplicaFiles, audited: AuditResult) -> Overlap:
     start = max(archived.start, replica.first_offset, replica.cleaned_to)
-    end = min(archived.end, audited.held_by(replica).end)
+    end = min(archived.end, audited.totals_of(replica).end)
     return Overlap(replica, start, max(start, end))
 
 
@@ -99,7 +102,7 @@ def _against_manifest(
     records: "DataFrame",
     topics: "Mapping[str, ArchivedTopic]",
     overlaps: Mapping[TopicPartition, Overlap],
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     from pyspark.sql import functions as f
 
     from barnabas.spark.archive.archive_checksum import checksum_column
@@ -112,18 +115,18 @@ def _against_manifest(
         records_found, checksum = found.get(partition, (0, 0))
         if (records_found, checksum) != (archived.records, archived.checksum):
             what = (
-                f"the archive has {records_found:,} records with checksum {checksum}, its manifest"
-                f" says {archived.records:,} with {archived.checksum}"
+                f"the archive has {records_found:,} records with checksum {checksum}, but its"
+                f" manifest has {archived.records:,} with {archived.checksum}"
             )
-            yield Finding(Kind.ARCHIVE, partition, overlap.replica.broker, None, what)
+            yield AuditFinding(AuditCheck.ARCHIVE, partition, overlap.replica.broker, None, what)
 
 
 def _against_log(
     spark: "SparkSession",
     records: "DataFrame",
     overlaps: Mapping[TopicPartition, Overlap],
-    audited: Audited,
-) -> Iterator[Finding]:
+    audited: AuditResult,
+) -> Iterator[AuditFinding]:
     from pyspark.sql import functions as f
 
     rows = [(*partition, each.start, each.end) for partition, each in overlaps.items()]
@@ -154,20 +157,22 @@ def _against_log(
         audited.archived[partition] = row.equal
         if row.places:
             what = (
-                f"of the offsets {row['first']} to {row['first'] + _TOGETHER - 1} the log has"
-                f" {_told(row.log)}, the archive {_told(row.archive)}"
+                f"offsets {row['first']} to {row['first'] + _BLOCK - 1}: the log has"
+                f" {_describe(row.log)}, the archive {_describe(row.archive)}"
             )
             broker = overlaps[partition].replica.broker
-            yield Finding(Kind.ARCHIVE, partition, broker, row["first"], what, row.places)
+            yield AuditFinding(
+                AuditCheck.ARCHIVE, partition, broker, row["first"], what, row.places
+            )
 
 
 def _summed(records: "DataFrame", wanted: "DataFrame", name: str) -> "DataFrame":
-    """The count and the checksum of some offsets each, as one column of this name."""
+    """The record count and checksum of each block, as one column of this name."""
     from pyspark.sql import functions as f
 
     from barnabas.spark.archive.archive_checksum import checksum_column
 
-    first = (f.floor(f.col("offset") / _TOGETHER) * _TOGETHER).cast("long").alias("first")
+    first = (f.floor(f.col("offset") / _BLOCK) * _BLOCK).cast("long").alias("first")
     return (
         records.join(wanted, [*_PLACE])
         .where("offset >= from_offset AND offset < to_offset")
@@ -177,15 +182,17 @@ def _summed(records: "DataFrame", wanted: "DataFrame", name: str) -> "DataFrame"
     )
 
 
-def _told(summed: Any) -> str:
-    return "nothing" if summed is None else f"{summed.records:,} records with sum {summed.sum}"
+def _describe(summed: Any) -> str:
+    if summed is None:
+        return "no records"
+    return f"{summed.records:,} records with checksum {summed.sum}"
 
 
 def records_of(segments: Iterator[Any]) -> Iterator[Any]:
-    """What a task does: the records in the segments that it is given, as Arrow's batches.
+    """The work of a task: decode the records of its segments into Arrow batches.
 
-    A batch whose CRC is wrong is left out; the scan of the batches has told of it.
-    Raises  SparkFailure if one is sound and yet cannot be decoded
+    A batch with a wrong CRC is skipped; the scan of the batches has reported it.
+    Raises  SparkFailure if a batch with a correct CRC cannot be decoded
     """
     arrow: Any = import_module("pyarrow")
     schema = _arrow_schema(arrow)
@@ -195,9 +202,9 @@ def records_of(segments: Iterator[Any]) -> Iterator[Any]:
 
 
 def _decoded(segment: SegmentFile, schema: Any) -> Iterator[Any]:
-    from barnabas.spark.source.arrow_columns import Batches
+    from barnabas.spark.source.arrow_columns import ArrowBatches
 
-    batches = Batches(schema, segment.topic, segment.partition)
+    batches = ArrowBatches(schema, segment.topic, segment.partition)
     columns = Columns(0, MOST_LONG, LEAST_LONG, MOST_LONG, headers=True)
     with open(segment.path, "rb") as file:
         for found in read_batches(file, segment.size):

@@ -1,12 +1,20 @@
-"""The checks of an audit as queries of Spark, over one row for each batch of every replica."""
+"""The checks of an audit: Spark queries over one row per batch of every replica."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.leader_epochs import LeaderEpochs
-from barnabas.spark.audit.audit_files import Replica
-from barnabas.spark.audit.audit_findings import Audited, Finding, Held, Key, Kind, Range, key_of
+from barnabas.spark.audit.audit_files import ReplicaFiles
+from barnabas.spark.audit.audit_findings import (
+    AuditCheck,
+    AuditFinding,
+    AuditResult,
+    ComparedRange,
+    Key,
+    ReplicaTotals,
+    key_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -18,38 +26,38 @@ _RANGES: Final = (
 _PLOTTED_MOMENTS: Final = 120
 
 
-class _Check(NamedTuple):
-    """Something that no batch may be, beside those before it; `other` is the column to tell of."""
+class _OrderCheck(NamedTuple):
+    """A condition that no batch may meet; `other` is the column to report."""
 
-    kind: Kind
+    kind: AuditCheck
     condition: str
     other: str
     what: str
 
 
 _ORDER: Final = (
-    _Check(
-        Kind.OFFSETS,
+    _OrderCheck(
+        AuditCheck.OFFSETS,
         "base_offset > greatest(expected, cleaned_to)",
         "expected",
-        "offset %d follows where %d should: some are missing",
+        "offset %d where %d is expected: offsets are missing",
     ),
-    _Check(
-        Kind.OFFSETS,
+    _OrderCheck(
+        AuditCheck.OFFSETS,
         "base_offset < expected",
         "expected",
-        "offset %d comes where %d should: some are there twice",
+        "offset %d where %d is expected: offsets are duplicated",
     ),
-    _Check(
-        Kind.EPOCHS,
+    _OrderCheck(
+        AuditCheck.EPOCHS,
         "epoch < before",
         "before",
-        "the batch at offset %d is of an older leader epoch than %d, which wrote before it",
+        "the batch at offset %d has a lower leader epoch than %d, which is before it",
     ),
 )
 
 
-def sum_up(batches: "DataFrame") -> dict[Key, Held]:
+def sum_up(batches: "DataFrame") -> dict[Key, ReplicaTotals]:
     from pyspark.sql import functions as f
 
     rows = (
@@ -67,11 +75,11 @@ def sum_up(batches: "DataFrame") -> dict[Key, Held]:
         )
         .collect()
     )
-    return {_key(row): Held(*row[3:]) for row in rows}
+    return {_key(row): ReplicaTotals(*row[3:]) for row in rows}
 
 
-def damaged(batches: "DataFrame") -> Iterator[Finding]:
-    """What is no batch, and batches whose CRC is wrong."""
+def damaged(batches: "DataFrame") -> Iterator[AuditFinding]:
+    """Bytes that are not a batch, and batches with a wrong CRC."""
     from pyspark.sql import functions as f
 
     wrong = batches.where("problem IS NOT NULL OR NOT intact").withColumn(
@@ -88,13 +96,13 @@ def damaged(batches: "DataFrame") -> Iterator[Finding]:
         f.min_by("what", f.struct("segment", "position")),
     )
     for row in found.orderBy(*_KEY).collect():
-        yield _finding(Kind.FILES, row, row[5], row[6], row[4])
+        yield _finding(AuditCheck.FILES, row, row[5], row[6], row[4])
 
 
-def disordered(batches: "DataFrame") -> Iterator[Finding]:
-    """Offsets that are missing or there twice, and epochs that fall.
+def disordered(batches: "DataFrame") -> Iterator[AuditFinding]:
+    """Missing or duplicated offsets, and decreasing leader epochs.
 
-    Compaction leaves gaps, so below what it has reached none is missed.
+    Compaction leaves gaps, so missing offsets count only above the cleaned part of the log.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -116,8 +124,8 @@ def disordered(batches: "DataFrame") -> Iterator[Finding]:
                 yield _finding(check.kind, row, offset, check.what % (offset, other), places)
 
 
-def epochs(batches: "DataFrame", replicas: Sequence[Replica]) -> Iterator[Finding]:
-    """What the leader-epoch checkpoint of a replica says, against what its batches say."""
+def epochs(batches: "DataFrame", replicas: Sequence[ReplicaFiles]) -> Iterator[AuditFinding]:
+    """Differences between a replica's leader-epoch checkpoint and its batches."""
     from pyspark.sql import functions as f
 
     known = {key_of(each): LeaderEpochs(each.epochs) for each in replicas if each.epochs}
@@ -130,24 +138,29 @@ def epochs(batches: "DataFrame", replicas: Sequence[Replica]) -> Iterator[Findin
     )
     for row in rows:
         epoch, offsets = row[3], row[4:6]
-        told = known.get(_key(row))
-        # Before the first entry nothing is known; the file is written after the batches.
-        if told is None or epoch > told.latest:
+        checkpoint = known.get(_key(row))
+        # The checkpoint has nothing before its first entry, and is written after the batches.
+        if checkpoint is None or epoch > checkpoint.latest:
             continue
         for offset in offsets:
-            if offset >= told.entries[0].start_offset and told.epoch_for_offset(offset) != epoch:
+            if offset < checkpoint.entries[0].start_offset:
+                continue
+            if (expected := checkpoint.epoch_for_offset(offset)) != epoch:
                 what = (
-                    f"offset {offset} is of leader epoch {epoch}, but the checkpoint of epochs"
-                    f" says {told.epoch_for_offset(offset)}"
+                    f"offset {offset} has leader epoch {epoch}, but the leader-epoch checkpoint has"
+                    f" {expected}"
                 )
-                yield _finding(Kind.EPOCHS, row, offset, what)
+                yield _finding(AuditCheck.EPOCHS, row, offset, what)
                 break
 
 
 def different(
-    spark: "SparkSession", batches: "DataFrame", ranges: Sequence[Range], audited: Audited
-) -> Iterator[Finding]:
-    """Batches that are not the same in a replica and its reference, or only in one of them."""
+    spark: "SparkSession",
+    batches: "DataFrame",
+    ranges: Sequence[ComparedRange],
+    audited: AuditResult,
+) -> Iterator[AuditFinding]:
+    """Batches that differ between a replica and its reference, or that one of them lacks."""
     if not ranges:
         return
     rows = [
@@ -159,10 +172,10 @@ def different(
         audited.compared[_key(row)] = row["equal"]
         if row["places"]:
             what = (
-                f"at offset {row['offset']} it has {_told(row['mine'])},"
-                f" but broker {row['reference']} has {_told(row['other'])}"
+                f"at offset {row['offset']} it has {_describe(row['mine'])},"
+                f" but broker {row['reference']} has {_describe(row['other'])}"
             )
-            yield _finding(Kind.REPLICAS, row, row["offset"], what, row["places"])
+            yield _finding(AuditCheck.REPLICAS, row, row["offset"], what, row["places"])
 
 
 def _compare(batches: "DataFrame", wanted: "DataFrame") -> "DataFrame":
@@ -193,21 +206,21 @@ def _compare(batches: "DataFrame", wanted: "DataFrame") -> "DataFrame":
     )
 
 
-def _told(batch: "Row | None") -> str:
+def _describe(batch: "Row | None") -> str:
     if batch is None:
         return "no batch"
     return (
-        f"a batch up to {batch.last_offset} of epoch {batch.epoch}, {batch['size']:,} bytes,"
+        f"a batch up to {batch.last_offset} with epoch {batch.epoch}, {batch['size']:,} bytes,"
         f" CRC {batch.crc:08x}"
     )
 
 
-def history(batches: "DataFrame", held: Iterable[Held]) -> list[tuple[int, int, int]]:
-    """Records by the time of their batches, in about a hundred steps, and broker."""
+def history(batches: "DataFrame", totals: Iterable[ReplicaTotals]) -> list[tuple[int, int, int]]:
+    """Records by time of their batches, in about a hundred intervals, and by broker."""
     from pyspark.sql import functions as f
 
     timed = batches.where("timestamp >= 0")
-    times = [each for each in held if each.last_timestamp >= 0]
+    times = [each for each in totals if each.last_timestamp >= 0]
     if not times:
         return []
     first = min(each.first_timestamp for each in times)
@@ -223,7 +236,7 @@ def _key(row: Sequence[Any]) -> Key:
 
 
 def _finding(
-    kind: Kind, row: Sequence[Any], offset: int | None, what: str, places: int = 1
-) -> Finding:
+    kind: AuditCheck, row: Sequence[Any], offset: int | None, what: str, places: int = 1
+) -> AuditFinding:
     broker, partition = _key(row)
-    return Finding(kind, partition, broker, offset, what, places)
+    return AuditFinding(kind, partition, broker, offset, what, places)

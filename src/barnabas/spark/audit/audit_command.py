@@ -1,4 +1,4 @@
-"""`barnabas pipeline audit`: do all replicas of a log agree, and is the archive what the log is?"""
+"""`barnabas pipeline audit`: compares the replicas of logs, and archives with the log."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,37 +12,39 @@ from barnabas.spark.pipeline_options import Conf, Master, Remote, spark_place
 from barnabas.spark.session import EMBEDDED, spark_session
 
 if TYPE_CHECKING:
-    from barnabas.spark.audit.audit_findings import Audited
+    from barnabas.spark.audit.audit_findings import AuditResult
 
 
 def audit(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FOLDER...", help="Brokers' data folders, or what holds them, as a cluster's."
+            metavar="DIR...", help="Log directories of brokers, or a directory above them."
         ),
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", help="Only this; may be repeated.", callback=check_topics),
+        typer.Option(
+            "--topic", "-t", help="Audit only this topic; repeatable.", callback=check_topics
+        ),
     ] = None,
     archive: Annotated[
         str | None,
-        typer.Option("--archive", metavar="FOLDER", help="One of `pipeline archive`, to compare."),
+        typer.Option("--archive", metavar="DIR", help="Archive to compare with the log."),
     ] = None,
     report: Annotated[
-        Path, typer.Option("--report", metavar="FILE", help="Where the HTML report goes.")
+        Path, typer.Option("--report", metavar="FILE", help="HTML report to write.")
     ] = Path("barnabas-audit.html"),
     master: Master = EMBEDDED,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Read the segments of all replicas in parallel, and compare them.
+    """Read the segments of all replicas in parallel and compare them.
 
-    Looks at CRCs, at whether offsets are dense, at leader epochs, at whether replicas are the same
-    below the high watermark, and with --archive at whether that has what the log has. Brokers may
-    run meanwhile. Writes a report with plots; ends with 1 if something is wrong.
+    Checks CRCs, that offsets have no gaps or duplicates, leader epochs, that replicas are identical
+    below the high watermark, and with --archive that the archive matches the log. Brokers may run
+    meanwhile. Writes an HTML report with plots. The exit status is 1 if a check fails.
 
     \b
     Examples:
@@ -51,7 +53,7 @@ def audit(
     """
     from rich.console import Console
 
-    from barnabas.spark.archive.archive_files import ArchiveFolder
+    from barnabas.spark.archive.archive_files import ArchiveDirectory
     from barnabas.spark.audit.audit_archive import audit_archive
     from barnabas.spark.audit.audit_compare import audit_replicas
     from barnabas.spark.audit.audit_files import find_replicas
@@ -59,16 +61,16 @@ def audit(
     from barnabas.spark.spark_errors import spark_failures, unless_late
 
     replicas = find_replicas(folders, topic or ())
-    compared = None if archive is None else ArchiveFolder(archive)
+    compared = None if archive is None else ArchiveDirectory(archive)
     if compared is not None:
-        compared.load(must_exist=True)  # what is wrong is said before Spark starts
+        compared.load(must_exist=True)  # errors are reported before Spark starts
     status = f"auditing {counted(len(replicas), 'replica')}"
     with (
         Console(stderr=True).status(status),
         spark_session("barnabas audit", spark_place(master, remote, conf)) as spark,
     ):
 
-        def compare() -> "Audited":
+        def compare() -> "AuditResult":
             with spark_failures("the audit"):
                 found = audit_replicas(spark, replicas)
                 if compared is not None:
@@ -81,14 +83,14 @@ def audit(
     raise typer.Exit(FAILED if audited.findings else 0)
 
 
-def _show(audited: "Audited", report: Path, with_archive: bool, json: bool) -> None:
+def _show(audited: "AuditResult", report: Path, with_archive: bool, json: bool) -> None:
     from barnabas.spark.audit.audit_report import claims
 
     if json:
         show_json(
             {
                 "replicas": len(audited.replicas),
-                "records": sum(held.records for held in audited.held.values()),
+                "records": sum(totals.records for totals in audited.totals.values()),
                 "findings": [
                     {**finding._asdict(), "kind": finding.kind.name.lower()}
                     | {"partition": str(finding.partition)}
@@ -100,13 +102,13 @@ def _show(audited: "Audited", report: Path, with_archive: bool, json: bool) -> N
         )
         return
     for finding in audited.findings:
-        print(f"WRONG  {finding}")
+        print(f"FAIL  {finding}")
     for note in audited.notes:
-        print(f"note   {note}")
+        print(f"note  {note}")
     for holds, claim in claims(audited, with_archive):
-        print(f"{'ok    ' if holds else 'WRONG '} {claim}")
+        print(f"{'ok' if holds else 'FAIL':4}  {claim}")
     print(
         f"{counted(len(audited.replicas), 'replica')},"
-        f" {sum(held.records for held in audited.held.values()):,} records;"
+        f" {sum(totals.records for totals in audited.totals.values()):,} records;"
         f" report: {report.absolute()}"
     )

@@ -1,4 +1,4 @@
-"""Audits replicas: each in itself, and with the longest of its partition."""
+"""The audit of replicas: each on its own, and against the longest of its partition."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -11,22 +11,28 @@ from barnabas.spark.audit.audit_checks import (
     history,
     sum_up,
 )
-from barnabas.spark.audit.audit_files import Replica
-from barnabas.spark.audit.audit_findings import Audited, Finding, Kind, Range, by_partition
+from barnabas.spark.audit.audit_files import ReplicaFiles
+from barnabas.spark.audit.audit_findings import (
+    AuditCheck,
+    AuditFinding,
+    AuditResult,
+    ComparedRange,
+    by_partition,
+)
 from barnabas.spark.audit.audit_scan import read_all_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def audit_replicas(spark: "SparkSession", replicas: Sequence[Replica]) -> Audited:
-    """Read all segments once, and compare."""
+def audit_replicas(spark: "SparkSession", replicas: Sequence[ReplicaFiles]) -> AuditResult:
+    """Read all segments once and run every check."""
     segments = [segment for replica in replicas for segment in replica.segments]
     batches = read_all_batches(spark, segments).persist()
     try:
-        held = sum_up(batches)
-        # What was gone by the time it was read cannot be compared.
-        audited = Audited([each.without_removed() for each in replicas], held)
+        totals = sum_up(batches)
+        # Segments that retention deleted before they were read cannot be compared.
+        audited = AuditResult([each.without_removed() for each in replicas], totals)
         audited.findings += [finding for replica in replicas for finding in _noted(replica)]
         audited.findings += damaged(batches)
         audited.findings += disordered(batches)
@@ -34,52 +40,52 @@ def audit_replicas(spark: "SparkSession", replicas: Sequence[Replica]) -> Audite
         ranges = list(decide_ranges(audited))
         audited.findings += different(spark, batches, ranges, audited)
         audited.findings += decide_lost(audited)
-        audited.history = history(batches, audited.held.values())
+        audited.history = history(batches, audited.totals.values())
     finally:
         batches.unpersist()
     return audited
 
 
-def decide_ranges(audited: Audited) -> Iterator[Range]:
-    """For each replica but the longest of its partition: where it must equal that one.
+def decide_ranges(audited: AuditResult) -> Iterator[ComparedRange]:
+    """The range in which each replica must equal the longest one of its partition.
 
-    From the first offset that both have, or that compaction has reached in none, up to the high
-    watermark or the replica's own end.
+    It begins at the first offset that both have and that neither has cleaned, and ends at the high
+    watermark or at the replica's own end.
     """
     for replicas in by_partition(audited.replicas).values():
-        reference = max(replicas, key=lambda each: (audited.held_by(each).end, -each.broker))
+        reference = max(replicas, key=lambda each: (audited.totals_of(each).end, -each.broker))
         high_watermark = max((each.high_watermark or 0 for each in replicas), default=0)
         for replica in replicas:
             if replica is not reference:
                 both = (replica, reference)
                 start = max(max(each.first_offset, each.cleaned_to) for each in both)
-                end = min(high_watermark, audited.held_by(replica).end)
-                yield Range(replica, reference, start, max(start, end))
+                end = min(high_watermark, audited.totals_of(replica).end)
+                yield ComparedRange(replica, reference, start, max(start, end))
 
 
-def decide_lost(audited: Audited) -> Iterator[Finding]:
-    """A replica that ends before what it once knew to be committed has lost it.
+def decide_lost(audited: AuditResult) -> Iterator[AuditFinding]:
+    """Findings for replicas that end before their own high watermark: they lost records.
 
-    One that merely ends before what others know was not in sync, and is noted.
+    A replica that ends before the high watermark of others was not in sync: that is a note.
     """
     for partition, replicas in by_partition(audited.replicas).items():
         committed = max(each.high_watermark or 0 for each in replicas)
         ids = {each.topic_id for each in replicas if each.topic_id is not None}
         for replica in replicas:
-            end, own = audited.held_by(replica).end, replica.high_watermark or 0
+            end, own = audited.totals_of(replica).end, replica.high_watermark or 0
             if end < own:
-                what = f"ends at {end}, but {own} was committed: the records between are lost"
-                yield Finding(Kind.REPLICAS, partition, replica.broker, end, what)
+                what = f"ends at {end} but its high watermark is {own}: committed records are lost"
+                yield AuditFinding(AuditCheck.REPLICAS, partition, replica.broker, end, what)
             elif end < committed:
                 audited.notes.append(
-                    f"{partition} on broker {replica.broker} ends at {end} and is behind: up to"
-                    f" {committed} is committed"
+                    f"{partition} on broker {replica.broker} ends at {end} and is not in sync: the"
+                    f" high watermark is {committed}"
                 )
             if len(ids) > 1:
-                what = f"is of the topic with id {replica.topic_id}, others are of another"
-                yield Finding(Kind.REPLICAS, partition, replica.broker, None, what)
+                what = f"has topic id {replica.topic_id}, other replicas have another"
+                yield AuditFinding(AuditCheck.REPLICAS, partition, replica.broker, None, what)
 
 
-def _noted(replica: Replica) -> Iterator[Finding]:
+def _noted(replica: ReplicaFiles) -> Iterator[AuditFinding]:
     for what in replica.unreadable:
-        yield Finding(Kind.FILES, replica.partition, replica.broker, None, what)
+        yield AuditFinding(AuditCheck.FILES, replica.partition, replica.broker, None, what)

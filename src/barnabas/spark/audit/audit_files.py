@@ -1,4 +1,4 @@
-"""What an audit has before it: the replicas below some folders, their segments and checkpoints."""
+"""The input of an audit: the replicas in log directories, their segments and checkpoints."""
 
 import base64
 import contextlib
@@ -25,7 +25,7 @@ _PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
 
 
 class SegmentFile(NamedTuple):
-    """One `.log` file, as it was when the audit began."""
+    """A `.log` file as of the start of the audit."""
 
     broker: int
     topic: str
@@ -38,8 +38,8 @@ class SegmentFile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Replica:
-    """One broker's copy of one partition, and what the broker has noted about it."""
+class ReplicaFiles:
+    """The files of one replica, and the broker's checkpoints for it."""
 
     broker: int
     partition: TopicPartition
@@ -48,17 +48,17 @@ class Replica:
     segments: tuple[SegmentFile, ...]
     high_watermark: int | None
     log_start: int | None
-    cleaned_to: int  # compaction has come so far: nothing is said about offsets before it
+    cleaned_to: int  # compaction may have removed records before this offset
     epochs: tuple[EpochEntry, ...]
     unreadable: tuple[str, ...]
 
     @property
     def first_offset(self) -> int:
-        """The first that consumers can ask for."""
+        """The first offset that consumers can fetch."""
         return max(self.segments[0].base_offset, self.log_start or 0)
 
-    def without_removed(self) -> "Replica":
-        """Less what retention has removed from its beginning since it was found."""
+    def without_removed(self) -> "ReplicaFiles":
+        """Without the segments that retention has deleted since."""
         there = [n for n, each in enumerate(self.segments) if os.path.exists(each.path)]
         return replace(self, segments=self.segments[there[0] :]) if there else self
 
@@ -69,11 +69,11 @@ class _Checkpoints(NamedTuple):
     cleaned: dict[TopicPartition, int]
 
 
-def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replica]:
-    """All replicas below `paths`, of these topics or of all, in order.
+def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[ReplicaFiles]:
+    """All replicas below `paths`, of these topics or of all, sorted.
 
-    Raises  CommandFailed if something cannot be looked into, or if there is no replica
-            Misused if a partition lies in no broker's folder
+    Raises  CommandFailed if a path cannot be read, or if there is no replica
+            Misused if a partition is not in a broker's log directory
     """
     folders, errors = find_broker_dirs(paths)
     if errors:
@@ -91,17 +91,17 @@ def find_replicas(paths: Sequence[Path], topics: Collection[str]) -> list[Replic
             checkpoints[data] = _read_checkpoints(data)
         partition = TopicPartition(match[1], int(match[2]))
         replica = _replica(folder, brokers[data], partition, checkpoints[data])
-        if replica.segments:  # else the topic has been deleted meanwhile
+        if replica.segments:  # else the topic was deleted meanwhile
             found.append(replica)
     if not found:
         which = f" of {', '.join(sorted(topics))}" if topics else ""
-        raise CommandFailed(f"there is no partition{which} below {_listed(paths)}")
+        raise CommandFailed(f"no partition{which} found below {_listed(paths)}")
     return sorted(found, key=lambda replica: (replica.partition, replica.broker))
 
 
 def _replica(
     folder: BrokerDir, broker: int, partition: TopicPartition, checkpoints: _Checkpoints
-) -> Replica:
+) -> ReplicaFiles:
     sizes = _sizes(folder)
     cleaned_to = checkpoints.cleaned.get(partition, 0)
     unreadable: list[str] = []
@@ -121,7 +121,7 @@ def _replica(
         topic_id = None if known is None else _as_kafka_writes(known)
     except (BarnabasError, ValueError, OSError) as error:
         unreadable.append(f"{folder.path}: {error}")
-    return Replica(
+    return ReplicaFiles(
         broker,
         partition,
         folder.path,
@@ -145,13 +145,13 @@ def _segments(folder: BrokerDir) -> list[int]:
 
 
 def _sizes(folder: BrokerDir) -> dict[int, int]:
-    """The size of each segment, by its base offset, as it is now: after checkpoints were read.
+    """The current size of each segment by base offset, read after the checkpoints.
 
-    A broker that runs may have rolled the log since it was listed, and retention have shortened it.
+    A running broker may have rolled the log, or deleted segments, since they were listed.
     """
     asked = _segments(folder)
     sizes = {}
-    with contextlib.suppress(FileNotFoundError):  # the folder
+    with contextlib.suppress(FileNotFoundError):  # the partition's directory
         asked += [base for base in folder.bases if base > asked[-1]]
     for base_offset in asked:
         with contextlib.suppress(FileNotFoundError):
@@ -168,8 +168,8 @@ def _broker_of(data: Path) -> int:
         return int(parse_properties((data / _META).read_text())["broker.id"])
     except (OSError, KeyError, ValueError):
         raise Misused(
-            f"{data} does not tell which broker's it is: it has no {_META} with a broker.id;"
-            " name the data folders of brokers, or what holds them"
+            f"{data} is not a broker's log directory: it has no {_META} with a broker.id; name log"
+            " directories of brokers, or a directory above them"
         ) from None
 
 
@@ -183,7 +183,7 @@ def _read_checkpoints(data: Path) -> _Checkpoints:
 
 
 def _read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """What the file says; what is missing or cannot be trusted says nothing, as to a broker."""
+    """Read a checkpoint; a missing or corrupt one is empty, as for a broker."""
     try:
         return decode_offset_checkpoint(path.read_bytes())
     except (FileNotFoundError, BarnabasError):

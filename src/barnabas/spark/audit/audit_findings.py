@@ -1,4 +1,4 @@
-"""What an audit finds: what each replica holds, what is wrong with it, what is worth knowing."""
+"""The result of an audit: totals of each replica, findings and notes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,25 +6,25 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.spark.audit.audit_files import Replica
+from barnabas.spark.audit.audit_files import ReplicaFiles
 
 Key = tuple[int, TopicPartition]  # a broker, and one of its replicas
 
 
-class Kind(StrEnum):
-    """What an audit looks at; each as the claim that holds when nothing is found."""
+class AuditCheck(StrEnum):
+    """The checks of an audit, each as the claim that holds if it passes."""
 
-    FILES = "every batch can be read, and has the CRC that it says"
-    OFFSETS = "offsets are dense: none is missing, none is there twice"
-    EPOCHS = "leader epochs never fall along a log, and are those of its checkpoint"
-    REPLICAS = "replicas are identical below the high watermark, and lost nothing committed"
-    ARCHIVE = "the archive has what its manifest says, and what the log says"
+    FILES = "every batch can be read and has a correct CRC"
+    OFFSETS = "offsets have no gaps and no duplicates"
+    EPOCHS = "leader epochs never decrease and match the leader-epoch checkpoint"
+    REPLICAS = "replicas are identical below the high watermark and have all committed records"
+    ARCHIVE = "the archive matches its manifest and the log"
 
 
-class Finding(NamedTuple):
-    """Something that is wrong with a replica; `places` are how many of the kind there are."""
+class AuditFinding(NamedTuple):
+    """A failed check of a replica; `places` counts its occurrences."""
 
-    kind: Kind
+    kind: AuditCheck
     partition: TopicPartition
     broker: int
     offset: int | None
@@ -32,12 +32,12 @@ class Finding(NamedTuple):
     places: int = 1
 
     def __str__(self) -> str:
-        more = f" (and {self.places - 1:,} more such places)" if self.places > 1 else ""
+        more = f" (and {self.places - 1:,} more)" if self.places > 1 else ""
         return f"{self.partition} on broker {self.broker}: {self.what}{more}"
 
 
-class Held(NamedTuple):
-    """What the batches of one replica add up to."""
+class ReplicaTotals(NamedTuple):
+    """The totals over the batches of one replica."""
 
     batches: int = 0
     records: int = 0
@@ -50,36 +50,36 @@ class Held(NamedTuple):
 
 
 @dataclass
-class Audited:
-    """All that was found; `findings` are wrong, `notes` are worth knowing."""
+class AuditResult:
+    """The result: `findings` are failed checks, `notes` are only worth knowing."""
 
-    replicas: Sequence[Replica]
-    held: Mapping[Key, Held]
+    replicas: Sequence[ReplicaFiles]
+    totals: Mapping[Key, ReplicaTotals]
     compared: dict[Key, int] = field(default_factory=dict)  # batches equal to the reference's
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     archived: dict[TopicPartition, int] = field(default_factory=dict)  # records equal to the log's
     history: list[tuple[int, int, int]] = field(default_factory=list)  # time, broker, records
 
-    def held_by(self, replica: Replica) -> Held:
-        return self.held.get(key_of(replica), Held())
+    def totals_of(self, replica: ReplicaFiles) -> ReplicaTotals:
+        return self.totals.get(key_of(replica), ReplicaTotals())
 
 
-class Range(NamedTuple):
-    """Where one replica must be equal to another."""
+class ComparedRange(NamedTuple):
+    """The offsets [start, end) in which one replica must equal another."""
 
-    replica: Replica
-    reference: Replica
+    replica: ReplicaFiles
+    reference: ReplicaFiles
     start: int
     end: int
 
 
-def key_of(replica: Replica) -> Key:
+def key_of(replica: ReplicaFiles) -> Key:
     return replica.broker, replica.partition
 
 
-def by_partition(replicas: Iterable[Replica]) -> dict[TopicPartition, list[Replica]]:
-    found: dict[TopicPartition, list[Replica]] = {}
+def by_partition(replicas: Iterable[ReplicaFiles]) -> dict[TopicPartition, list[ReplicaFiles]]:
+    found: dict[TopicPartition, list[ReplicaFiles]] = {}
     for replica in replicas:
         found.setdefault(replica.partition, []).append(replica)
     return found

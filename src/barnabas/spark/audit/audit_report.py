@@ -1,4 +1,4 @@
-"""The report of an audit: what holds, what does not, and what each replica has, with plots."""
+"""The HTML report of an audit: checks, findings, and plots of the replicas."""
 
 from datetime import UTC, datetime
 from importlib import import_module
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.show import counted, show_bytes
-from barnabas.spark.audit.audit_findings import Audited, Kind
+from barnabas.spark.audit.audit_findings import AuditCheck, AuditResult
 from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_figure
 
 if TYPE_CHECKING:
@@ -17,22 +17,22 @@ _MOST_BARS: Final = 60
 _MS_PER_S: Final = 1000
 
 
-def write_audit_report(path: Path, audited: Audited, with_archive: bool) -> None:
-    """Write the page; it needs no other file."""
+def write_audit_report(path: Path, audited: AuditResult, with_archive: bool) -> None:
+    """Write the report as one self-contained file."""
     wrong = len(audited.findings)
-    verdict = f"{counted(wrong, 'thing')} wrong" if wrong else "All is as it must be"
+    verdict = counted(wrong, "finding") if wrong else "No findings"
     partitions = len({replica.partition for replica in audited.replicas})
     page = Page(
         "Audit of a log",
         f"{verdict}: {counted(len(audited.replicas), 'replica')} of"
         f" {counted(partitions, 'partition')}, {show_bytes(_total(audited))} read.",
     )
-    page.heading("What was looked at")
+    page.heading("Checks")
     page.claims(claims(audited, with_archive))
     if wrong:
-        page.heading("What is wrong")
+        page.heading("Findings")
         page.table(
-            ("partition", "broker", "offset", "what", "places"),
+            ("partition", "broker", "offset", "finding", "places"),
             [
                 (str(f.partition), f.broker, "" if f.offset is None else f.offset, f.what, f.places)
                 for f in audited.findings[:_MOST_ROWS]
@@ -40,20 +40,22 @@ def write_audit_report(path: Path, audited: Audited, with_archive: bool) -> None
         )
     for note in audited.notes:
         page.paragraph(f"Note: {note}.")
-    page.heading("What each replica holds")
+    page.heading("Offsets of each replica")
     page.figure(
         _extents(audited),
-        "Offsets from the first to the last of each replica, as a part of what its partition has."
-        " Red marks: something is wrong there.",
+        "The first to the last offset of each replica, relative to its partition."
+        " Red marks are findings.",
     )
-    page.heading("Bytes of each broker")
-    page.figure(_bytes(audited), "By topic; brokers with the same replicas have the same bytes.")
+    page.heading("Bytes per broker")
+    page.figure(
+        _bytes(audited), "By topic. Brokers with the same replicas have the same number of bytes."
+    )
     if audited.history:
         page.heading("Records over time")
         page.figure(
             _history(audited),
-            "By the times in the batches, for each broker: lines that leave each other are records"
-            " that one broker has and another has not.",
+            "By the timestamps of batches, per broker. Where lines diverge, one broker has records"
+            " that another lacks.",
         )
     page.heading("Replicas")
     page.table(
@@ -63,30 +65,30 @@ def write_audit_report(path: Path, audited: Audited, with_archive: bool) -> None
     page.write(path)
 
 
-def claims(audited: Audited, with_archive: bool) -> list[tuple[bool, str]]:
-    """Each thing that was looked at, and whether it holds."""
+def claims(audited: AuditResult, with_archive: bool) -> list[tuple[bool, str]]:
+    """Each check as a claim, and whether it holds."""
     found = {finding.kind for finding in audited.findings}
-    kinds = [kind for kind in Kind if with_archive or kind is not Kind.ARCHIVE]
+    kinds = [kind for kind in AuditCheck if with_archive or kind is not AuditCheck.ARCHIVE]
     return [(kind not in found, kind.value) for kind in kinds]
 
 
-def _total(audited: Audited) -> int:
+def _total(audited: AuditResult) -> int:
     return sum(segment.size for replica in audited.replicas for segment in replica.segments)
 
 
-def _row(audited: Audited, number: int) -> tuple[object, ...]:
+def _row(audited: AuditResult, number: int) -> tuple[object, ...]:
     replica = audited.replicas[number]
-    held = audited.held_by(replica)
+    totals = audited.totals_of(replica)
     equal = audited.compared.get((replica.broker, replica.partition))
     return (
         str(replica.partition),
         replica.broker,
-        held.start,
-        held.end,
+        totals.start,
+        totals.end,
         "" if replica.high_watermark is None else replica.high_watermark,
-        held.records,
-        held.size,
-        "the longest" if equal is None else f"{equal:,} of {held.batches:,} batches",
+        totals.records,
+        totals.size,
+        "the longest" if equal is None else f"{equal:,} of {totals.batches:,} batches",
     )
 
 
@@ -98,8 +100,8 @@ def _plot(height: float) -> "tuple[Any, Axes]":
     return figure, axes
 
 
-def _extents(audited: Audited) -> Any:
-    """A bar for each replica; those with something wrong come first when there are too many."""
+def _extents(audited: AuditResult) -> Any:
+    """A bar per replica; if there are too many, those with findings are kept."""
     wrong = {(finding.broker, finding.partition) for finding in audited.findings}
     chosen = sorted(audited.replicas, key=lambda each: (each.broker, each.partition) not in wrong)[
         :_MOST_BARS
@@ -108,11 +110,11 @@ def _extents(audited: Audited) -> Any:
     figure, axes = _plot(0.8 + 0.2 * len(chosen))
     for row, replica in enumerate(chosen):
         ends = [
-            audited.held_by(e).end for e in audited.replicas if e.partition == replica.partition
+            audited.totals_of(e).end for e in audited.replicas if e.partition == replica.partition
         ]
-        whole, held = max(1, *ends), audited.held_by(replica)
-        start = min(held.start, held.end) / whole
-        axes.barh(row, held.end / whole - start, 0.7, start, color=GOOD, alpha=0.55)
+        whole, totals = max(1, *ends), audited.totals_of(replica)
+        start = min(totals.start, totals.end) / whole
+        axes.barh(row, totals.end / whole - start, 0.7, start, color=GOOD, alpha=0.55)
         marks = [
             finding.offset / whole
             for finding in audited.findings
@@ -127,12 +129,12 @@ def _extents(audited: Audited) -> Any:
     return figure
 
 
-def _bytes(audited: Audited) -> Any:
+def _bytes(audited: AuditResult) -> Any:
     brokers = sorted({replica.broker for replica in audited.replicas})
     sizes: dict[str, list[int]] = {}
     for replica in audited.replicas:
         of_topic = sizes.setdefault(replica.partition.topic, [0] * len(brokers))
-        of_topic[brokers.index(replica.broker)] += audited.held_by(replica).size
+        of_topic[brokers.index(replica.broker)] += audited.totals_of(replica).size
     largest = sorted(sizes, key=lambda topic: -sum(sizes[topic]))
     shown = {topic: sizes[topic] for topic in largest[: len(COLOURS) - 1]}
     for topic in largest[len(COLOURS) - 1 :]:
@@ -140,8 +142,8 @@ def _bytes(audited: Audited) -> Any:
         shown["others"] = [a + b for a, b in zip(others, sizes[topic], strict=True)]
     figure, axes = _plot(2.6)
     below = [0.0] * len(brokers)
-    for (topic, held), colour in zip(shown.items(), COLOURS, strict=False):
-        megabytes = [size / 1e6 for size in held]
+    for (topic, totals), colour in zip(shown.items(), COLOURS, strict=False):
+        megabytes = [size / 1e6 for size in totals]
         axes.bar([f"broker {b}" for b in brokers], megabytes, 0.6, below, color=colour, label=topic)
         below = [low + more for low, more in zip(below, megabytes, strict=True)]
     axes.set_ylabel("MB")
@@ -149,7 +151,7 @@ def _bytes(audited: Audited) -> Any:
     return figure
 
 
-def _history(audited: Audited) -> Any:
+def _history(audited: AuditResult) -> Any:
     dates: Any = import_module("matplotlib.dates")
     figure, axes = _plot(2.6)
     for broker in sorted({broker for _, broker, _ in audited.history}):

@@ -1,4 +1,4 @@
-"""Reads segment files in Spark's tasks: a row for each batch, and for each place that has none."""
+"""The scan of segment files by Spark tasks: a row per batch, and per place without a batch."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SEGMENTS: Final = (
     "broker INT, topic STRING, partition INT, base_offset LONG, path STRING, size LONG,"
     " is_last BOOLEAN, cleaned_to LONG"
 )
-# `problem` says why there is no batch; all that it would tell is then null.
+# `problem` is why there is no batch; the columns of the batch are null then.
 BATCHES: Final = (
     "broker INT, topic STRING, partition INT, segment LONG, cleaned_to LONG, position LONG,"
     " base_offset LONG, last_offset LONG, epoch INT, crc LONG, size LONG, records LONG,"
@@ -30,18 +30,18 @@ Row = tuple[Any, ...]
 
 
 def read_all_batches(spark: "SparkSession", segments: list[SegmentFile]) -> "DataFrame":
-    """All batches of these segments; several segments are read at the same time."""
+    """The batches of these segments, scanned in parallel."""
     listed = spark.createDataFrame(sorted(segments, key=lambda each: -each.size), SEGMENTS)
     return spread(listed, len(segments)).mapInArrow(scan, BATCHES)
 
 
 def spread(segments: "DataFrame", count: int) -> "DataFrame":
-    """The same segments, some for each task."""
+    """Distribute the segments over tasks."""
     return segments.repartition(min(count, _TASKS_PER_CORE * (os.cpu_count() or 1)))
 
 
 def scan(segments: Iterator[Any]) -> Iterator[Any]:
-    """What a task does with the segments that it is given, as Arrow's batches of rows."""
+    """The work of a task: scan its segments into Arrow batches of rows."""
     arrow: Any = import_module("pyarrow")
     kinds = {"INT": "int32", "LONG": "int64", "STRING": "string", "BOOLEAN": "bool_"}
     columns = [column.split() for column in BATCHES.split(", ")]
@@ -58,7 +58,7 @@ def scan(segments: Iterator[Any]) -> Iterator[Any]:
 
 
 def scan_segment(segment: SegmentFile) -> Iterator[Row]:
-    """The rows of one segment. What a broker writes meanwhile at the end of a log is left out."""
+    """The rows of one segment, without a batch that a broker is writing at the end of the log."""
     broker, topic, partition, base_offset, *_, cleaned_to = segment
     where = (broker, topic, partition, base_offset, cleaned_to)
     try:
@@ -71,8 +71,8 @@ def scan_segment(segment: SegmentFile) -> Iterator[Row]:
                         yield _problem(where, found.position, found.message)
                 elif not segment.is_last:
                     position = found.fields["position"]
-                    yield _problem(where, position, "zeros where the next batch should be")
-    except FileNotFoundError:  # retention has removed it since
+                    yield _problem(where, position, "zeros where the next batch is expected")
+    except FileNotFoundError:  # deleted by retention
         return
     except OSError as error:
         yield _problem(where, 0, f"cannot be read: {error.strerror}")

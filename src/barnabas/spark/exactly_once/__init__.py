@@ -1,1 +1,1 @@
-"""Exactly-once writes of streaming queries."""
+"""Exactly-once writes to topics."""

@@ -1,11 +1,11 @@
-"""What was decided about each micro-batch of a query: a log of its own, in which the first wins.
+"""The commit log of a query: one decision per micro-batch, of which the first wins.
 
-A batch is first decided, which fixes for good what it consists of and under which numbers, then
-published. Whoever reads the log comes to the same history: a second decision about a batch, by a
-driver that has not noticed that another has taken over, counts for nothing. Only a partition that
-cannot take its numbers any more gets others, by a revision of the decision: again the first counts.
-The entry that says `published` holds all that the next decision needs, so what is before it can be
-deleted.
+A micro-batch is first decided, then published. The decision fixes for good its records, producer
+ids and sequence numbers. Every reader of the log derives the same history: a second decision about
+a micro-batch, by a driver that does not know it was replaced, has no effect. Only a partition that
+can no longer accept its sequence numbers gets others, by a revision of the decision; again the
+first wins. The entry `published` holds all that the next decision needs, so the entries before it
+can be deleted.
 """
 
 import json
@@ -23,20 +23,20 @@ MOST_ENTRY_BYTES: Final = 15 * 1024 * 1024
 
 
 class Staged(NamedTuple):
-    """What one task has written aside: its batches are those of `producer_id` in these offsets."""
+    """The output of one task: its producer's batches in these offsets of the staging topic."""
 
     partition: int
     producer_id: int
     start: int
     end: int
-    targets: tuple[TopicPartition, ...]  # where each batch belongs, in order
+    targets: tuple[TopicPartition, ...]  # the partition of each batch, in order
 
 
 class Share(NamedTuple):
-    """What one partition gets of a micro-batch: records from that sequence on.
+    """The records of a micro-batch for one partition, from `base_sequence` on.
 
-    None of them has an offset before `start_offset`. With `own` they are of another producer than
-    those of other partitions.
+    None of them has an offset before `start_offset`. `own` is the partition's own producer, if it
+    differs from that of the query.
     """
 
     partition: TopicPartition
@@ -47,7 +47,7 @@ class Share(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What a micro-batch consists of."""
+    """The decision about a micro-batch: its tasks' output, and each partition's share."""
 
     batch_id: int
     producer: ProducerId
@@ -59,15 +59,15 @@ class Decided(NamedTuple):
         return next(each for each in self.shares if each.partition == partition)
 
     def revised(self, share: Share) -> "Decided":
-        """The same with another share for its partition."""
+        """The next revision, with another share for one partition."""
         shares = tuple(share if each.partition == share.partition else each for each in self.shares)
         return self._replace(shares=shares, revision=self.revision + 1)
 
 
 class Published(NamedTuple):
-    """All of a micro-batch is in its topics; `sequences` are those that come next.
+    """The micro-batch is completely in its topics; `sequences` are the next ones.
 
-    `own` are the producers of partitions that have another than the query's.
+    `own` are the producers of partitions that do not use the query's.
     """
 
     batch_id: int
@@ -80,8 +80,8 @@ Entry = Decided | Published
 
 
 @dataclass
-class History:
-    """What a query's log says, entry by entry."""
+class QueryHistory:
+    """The state of a query by its commit log, replayed entry by entry."""
 
     decided: Decided | None = None
     published_id: int = NO_BATCH
@@ -105,7 +105,7 @@ class History:
 
     @property
     def unpublished(self) -> Decided | None:
-        """The batch that is decided and may be in its topics in part."""
+        """The micro-batch that is decided and possibly published in part."""
         return self.decided if self._decided_id > self.published_id else None
 
     @property
@@ -113,11 +113,11 @@ class History:
         return NO_BATCH if self.decided is None else self.decided.batch_id
 
 
-# -- on the wire -------------------------------------------------------------
+# -- encoding ----------------------------------------------------------------
 
 
 def encode(entry: Entry) -> bytes:
-    """Raises  SparkFailure, if it is more than one record can hold"""
+    """Raises  SparkFailure if the entry is too large for one record"""
     topics: dict[str, int] = {}
 
     def number(partition: TopicPartition) -> tuple[int, int]:
@@ -137,14 +137,14 @@ def encode(entry: Entry) -> bytes:
     encoded = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
     if len(encoded) > MOST_ENTRY_BYTES:
         raise SparkFailure(
-            f"micro-batch {entry.batch_id} has too many parts to be written exactly once; limit it,"
-            " for instance by maxOffsetsPerTrigger"
+            f"micro-batch {entry.batch_id} is too large for an exactly-once write; limit it, for"
+            " example with maxOffsetsPerTrigger"
         )
     return encoded
 
 
 def decode(encoded: bytes) -> Entry:
-    """Raises  SparkFailure, if these are not the bytes of an entry"""
+    """Raises  SparkFailure if the bytes are not an entry"""
     try:
         content = json.loads(zlib.decompress(encoded))
         topics = content["topics"]
@@ -167,6 +167,4 @@ def decode(encoded: bytes) -> Entry:
         )
         return Decided(batch_id, producer, tasks, shares, content.get("revision", 0))
     except (zlib.error, ValueError, KeyError, TypeError, IndexError) as failure:
-        raise SparkFailure(
-            f"what was noted about the query's micro-batches cannot be read: {failure}"
-        ) from None
+        raise SparkFailure(f"the commit log of the query cannot be read: {failure}") from None

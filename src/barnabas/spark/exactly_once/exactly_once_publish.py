@@ -1,8 +1,8 @@
-"""Puts a decided micro-batch into its topics, from wherever an attempt before has ended.
+"""Publishing: copies a decided micro-batch to its topics, resuming where an earlier attempt ended.
 
-Every batch has its numbers from the decision: the same producer, the same sequence, whoever sends
-it. So a broker appends it once, also if two drivers publish at the same time; and whoever comes
-later finds in the topic itself how far the one before had come.
+The decision fixes the producer id and sequence of every batch, whichever driver sends it. So a
+broker appends a batch once, even if two drivers publish at the same time, and a later driver finds
+in the topic itself how far the earlier one came.
 """
 
 from collections import defaultdict
@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.client.metadata import TopicInfo
-from barnabas.spark.exactly_once.exactly_once_log import Decided, History, Published, Share, Staged
+from barnabas.spark.exactly_once.exactly_once_log import (
+    Decided,
+    Published,
+    QueryHistory,
+    Share,
+    Staged,
+)
 from barnabas.spark.exactly_once.exactly_once_staging import Staging
 from barnabas.spark.sink.batch_sender import ProducerId, Sender, next_sequence, numbered
 from barnabas.spark.sink.sink_cluster import new_producer_id
@@ -29,15 +35,15 @@ Counts = dict[TopicPartition, int]
 
 
 def publish(decided: Decided, staging: Staging, options: SourceOptions, there: Counts) -> None:
-    """Append what is not yet `there`, by partition the records that are; all of it on return.
+    """Append all records of the micro-batch, except the first `there` of each partition.
 
-    Raises  SparkFailure, part of it appended; then it can be called again with what is there
+    Raises  SparkFailure; some are appended then, and a call with the new `there` resumes
     """
     topic = staging.found()
     if topic is None:
         raise SparkFailure(
-            f"topic {staging.topic} is gone, and with it micro-batch {decided.batch_id}; it must"
-            " not be deleted while its query may go on"
+            f"topic {staging.topic} is gone, and with it micro-batch {decided.batch_id}; do not"
+            " delete it while its query may resume"
         )
     shares = {share.partition: share for share in decided.shares}
     passed: defaultdict[TopicPartition, int] = defaultdict(int)
@@ -53,15 +59,15 @@ def publish(decided: Decided, staging: Staging, options: SourceOptions, there: C
     for share in decided.shares:
         if passed[share.partition] != share.record_count:
             raise SparkFailure(
-                f"of micro-batch {decided.batch_id} {share.record_count} records belong to"
-                f" {share.partition}, but {passed[share.partition]} were found in {staging.topic}"
+                f"micro-batch {decided.batch_id} has {share.record_count} records for"
+                f" {share.partition}, but {staging.topic} has {passed[share.partition]} of them"
             )
 
 
 def _staged(
     task: Staged, staging: Staging, topic: TopicInfo
 ) -> Iterator[tuple[TopicPartition, bytearray, int]]:
-    """The task's batches in order, each with its partition and its number of records."""
+    """Yield the batches of a task in order, each with its partition and record count."""
     targets = iter(task.targets)
     for batches in staging.read(topic, task.partition, task.start, task.end):
         for header, read in batches:
@@ -72,7 +78,7 @@ def _staged(
 
 
 def already_there(decided: Decided, options: SourceOptions) -> Counts:
-    """How many records of the micro-batch each partition has. Raises SparkFailure."""
+    """Count the records of the micro-batch in each partition. Raises SparkFailure."""
     lenient = replace(options, fail_on_data_loss=False)
     partitions = [share.partition for share in decided.shares]
     with SparkCluster(options) as cluster:
@@ -95,7 +101,7 @@ def already_there(decided: Decided, options: SourceOptions) -> Counts:
 
 
 def _furthest(headers: Iterator[BatchHeader], share: Share, producer: ProducerId) -> int:
-    """How many of the share's records have been appended, by the last of its batches."""
+    """The number of appended records of the share, by its last batch in the log."""
     furthest = 0
     for header in headers:
         first = (header.base_sequence - share.base_sequence) & _SEQUENCE_MASK
@@ -105,13 +111,13 @@ def _furthest(headers: Iterator[BatchHeader], share: Share, producer: ProducerId
 
 
 def renewed(decided: Decided, refused: TopicPartition, options: SourceOptions) -> Decided | None:
-    """The decision as a partition can take it that refuses its numbers; None if there is no way.
+    """Revise the decision for a partition that refused a sequence; None if that is impossible.
 
-    A broker refuses a number if the one before it is not the last it knows. If nothing of the
-    micro-batch is there, then what came before it is gone: an unclean election has cut the log. No
-    driver can publish there any more by the numbers it has, so others are safe. If some of it is
-    there, then earlier in the log than was thought. What retention may have deleted, may have been
-    read: of that nothing is published again.
+    A broker refuses a sequence that does not follow the last one it knows. If the partition has
+    nothing of the micro-batch, the batches before it are gone: an unclean election truncated the
+    log. No driver can publish there with the old sequences, so new ones are safe. If it has some,
+    they are at earlier offsets than expected. Records that retention may have deleted may have been
+    read, so these are never published again.
     """
     share = decided.share_of(refused)
     with SparkCluster(options) as cluster:
@@ -127,8 +133,8 @@ def renewed(decided: Decided, refused: TopicPartition, options: SourceOptions) -
     )
 
 
-def published(decided: Decided, history: History) -> Published:
-    """What to note when it is done; `history` is that before the micro-batch."""
+def published(decided: Decided, history: QueryHistory) -> Published:
+    """The entry that ends the micro-batch; `history` is the state before it."""
     after = {
         share.partition: next_sequence(share.base_sequence, share.record_count)
         for share in decided.shares

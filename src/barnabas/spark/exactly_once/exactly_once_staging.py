@@ -1,7 +1,7 @@
-"""The topic of a query in which its tasks write aside, and in which is decided what counts.
+"""The staging topic of a query: the output of its tasks, and its commit log.
 
-Partition 0 is the log of decisions, the others hold what tasks wrote. Nothing of it is deleted by
-time: it is deleted once it is published.
+Partition 0 is the commit log; the others hold the output of tasks. Retention deletes nothing:
+records are deleted once they are published.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Final
 from barnabas.base.clock import Clock
 from barnabas.client.metadata import TopicInfo
 from barnabas.client.retries import RetriableError, Steps
-from barnabas.spark.exactly_once.exactly_once_log import Entry, History, decode, encode
+from barnabas.spark.exactly_once.exactly_once_log import Entry, QueryHistory, decode, encode
 from barnabas.spark.side_topics import SINK_PREFIX
 from barnabas.spark.sink.batch_sender import Sender
 from barnabas.spark.sink.sink_cluster import create_topic, delete_records, delete_topic
@@ -35,7 +35,7 @@ _CONFIG: Final = {
 
 
 class Staging:
-    """One query's topic; made by the first task that has something to write aside."""
+    """The staging topic of one query; the first task with rows creates it."""
 
     def __init__(self, query: str, options: SourceOptions) -> None:
         self.topic = SINK_PREFIX + query
@@ -44,17 +44,17 @@ class Staging:
     # -- the topic -----------------------------------------------------------
 
     def create(self) -> None:
-        """Make the topic, unless it is there. Raises SparkFailure."""
+        """Create the topic if it does not exist. Raises SparkFailure."""
         if self.found() is None:
             create_topic(self._options, self.topic, 1 + DATA_PARTITIONS, _CONFIG)
 
     def delete(self) -> None:
-        """Forget everything about the query; what cannot be deleted now is left behind."""
+        """Delete the topic if possible."""
         if self.found() is not None:
             delete_topic(self._options, self.topic)
 
     def trim(self, topic: TopicInfo, before: Mapping[int, int]) -> None:
-        """Delete what comes before these offsets; if that fails now, the next batch does it."""
+        """Delete the records before these offsets; if that fails, the next micro-batch does it."""
         delete_records(self._options, topic, before)
 
     def found(self) -> TopicInfo | None:
@@ -80,15 +80,15 @@ class Staging:
                 " while its query may go on",
             )
 
-    # -- what is in it -------------------------------------------------------
+    # -- its records ---------------------------------------------------------
 
-    def history(self, topic: TopicInfo) -> tuple[History, int]:
-        """What was decided so far, and the offset before which nothing is needed to know it."""
+    def history(self, topic: TopicInfo) -> tuple[QueryHistory, int]:
+        """Replay the commit log; return the state, and the first offset that is still needed."""
         partition = TopicPartition(self.topic, DECISIONS)
         with SparkCluster(self._options) as cluster:
             start = cluster.offsets({partition: EARLIEST})[partition].offset
             end = cluster.offsets({partition: LATEST})[partition].offset
-        history, needed_from = History(), start
+        history, needed_from = QueryHistory(), start
         for batches in self.read(topic, DECISIONS, start, end):
             for record in (record for _, batch in batches for record in read_records(batch)):
                 before = history.published_id
@@ -98,14 +98,14 @@ class Staging:
         return history, needed_from
 
     def append(self, entry: Entry, clock: Clock) -> None:
-        """Return when no failure that replicas can bear makes it undone. Raises SparkFailure."""
+        """Append to the commit log with acks=all. Raises SparkFailure."""
         record = Record(0, clock.now_ms(), None, encode(entry))
         with Sender(self._options) as sender:
             sender.send(TopicPartition(self.topic, DECISIONS), build_batch([record]))
             sender.flush()
 
     def read(self, topic: TopicInfo, partition: int, start: int, end: int) -> Iterator[Batches]:
-        """The batches in these offsets. Raises SparkFailure, if they are not there."""
+        """Yield the batches in these offsets. Raises SparkFailure if they are missing."""
         wanted = OffsetRange(
             TopicPartition(self.topic, partition),
             topic.topic_id,

@@ -1,9 +1,9 @@
-"""Writes each micro-batch of a query exactly once, through task retries and restarts of the driver.
+"""The exactly-once writers: each micro-batch once, through task retries and driver restarts.
 
-Tasks write aside, into a topic of the query's own. When all of them are done, the driver notes
-there which of what was written counts, and then copies that into the topics. The note is what
-decides: before it, all can be thrown away; after it, all will be in the topics, once, whoever
-finishes it. docs/spark.md tells what happens at every point of failure.
+Tasks write to the query's staging topic. When all have finished, the driver appends to that topic
+its decision which batches count, and then copies these to their topics. The decision is the commit
+point: before it, everything can be discarded; after it, everything reaches the topics once,
+whichever driver completes it. docs/spark.md describes every point of failure.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from pyspark.taskcontext import TaskContext
 
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.client.metadata import TopicInfo
-from barnabas.spark.exactly_once.exactly_once_log import Decided, History, Share, Staged
+from barnabas.spark.exactly_once.exactly_once_log import Decided, QueryHistory, Share, Staged
 from barnabas.spark.exactly_once.exactly_once_publish import (
     already_there,
     publish,
@@ -32,16 +32,16 @@ from barnabas.spark.sink.batch_sender import OutOfSequence, Sender, next_sequenc
 from barnabas.spark.sink.sink_batches import batches
 from barnabas.spark.sink.sink_cluster import new_producer_id, partition_count
 from barnabas.spark.sink.sink_options import SinkOptions
-from barnabas.spark.sink.sink_rows import ArrowBatch, Columns
+from barnabas.spark.sink.sink_rows import ArrowBatch, SinkColumns
 from barnabas.spark.source.source_options import LATEST, SourceOptions, TopicPartition
 from barnabas.spark.spark_cluster import SparkCluster
-from barnabas.spark.user_errors import SparkFailure, told_plainly
+from barnabas.spark.user_errors import SparkFailure, without_traceback
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
-class WrittenAside(WriterCommitMessage):
-    """What a task tells the driver: whose query it is, and what it wrote aside, if anything."""
+class StagedMessage(WriterCommitMessage):
+    """The commit message of a task: its query, and its output in the staging topic, if any."""
 
     def __init__(self, query: str, staged: Staged | None, record_counts: Sequence[int]) -> None:
         self.query = query
@@ -50,57 +50,59 @@ class WrittenAside(WriterCommitMessage):
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
         self._columns = columns
 
-    @told_plainly
-    def write(self, iterator: Iterator[ArrowBatch]) -> WrittenAside:
+    @without_traceback
+    def write(self, iterator: Iterator[ArrowBatch]) -> StagedMessage:
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(_QUERY_ID)
         if context is None or not query:
-            raise SparkFailure("exactlyOnce needs a streaming query's id, and this task has none")
-        return write_aside(query, context.partitionId(), self._options, self._columns, iterator)
+            raise SparkFailure(
+                "exactlyOnce needs the id of a streaming query, but this task has none"
+            )
+        return stage(query, context.partitionId(), self._options, self._columns, iterator)
 
-    @told_plainly
+    @without_traceback
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         commit(_written(messages), batchId, self._options.connection, SystemClock())
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
-    """One write as a query of one micro-batch; nothing of it is left when it has ended."""
+    """A batch write as a query with one micro-batch; its staging topic is deleted at the end."""
 
-    def __init__(self, options: SinkOptions, columns: Columns, write_id: str) -> None:
+    def __init__(self, options: SinkOptions, columns: SinkColumns, write_id: str) -> None:
         self._options = options
         self._columns = columns
         self._write_id = write_id
 
-    @told_plainly
-    def write(self, iterator: Iterator[ArrowBatch]) -> WrittenAside:
+    @without_traceback
+    def write(self, iterator: Iterator[ArrowBatch]) -> StagedMessage:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        return write_aside(self._write_id, task, self._options, self._columns, iterator)
+        return stage(self._write_id, task, self._options, self._columns, iterator)
 
-    @told_plainly
+    @without_traceback
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         commit(_written(messages), 0, self._options.connection, SystemClock())
         self.abort(messages)
 
-    @told_plainly
+    @without_traceback
     def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
         Staging(self._write_id, self._options.connection).delete()
 
 
-def _written(messages: "Sequence[WriterCommitMessage | None]") -> list[WrittenAside]:
-    return [each for each in messages if isinstance(each, WrittenAside)]
+def _written(messages: "Sequence[WriterCommitMessage | None]") -> list[StagedMessage]:
+    return [each for each in messages if isinstance(each, StagedMessage)]
 
 
-def write_aside(
-    query: str, task: int, options: SinkOptions, columns: Columns, rows: Iterator[ArrowBatch]
-) -> WrittenAside:
-    """Put all rows of a task into the query's topic, whole batches as they will be published.
+def stage(
+    query: str, task: int, options: SinkOptions, columns: SinkColumns, rows: Iterator[ArrowBatch]
+) -> StagedMessage:
+    """Write the rows of a task to the staging topic, in batches that are published unchanged.
 
-    Raises  SparkFailure; what was written then counts for nothing
+    Raises  SparkFailure; the staged batches never count then
     """
     connection = options.connection
     staging = Staging(query, connection)
@@ -122,19 +124,19 @@ def write_aside(
             counts.append(count)
         sender.flush()
     if producer is None:
-        return WrittenAside(query, None, ())
+        return StagedMessage(query, None, ())
     end = offsets[-1] + counts[-1]
     staged = Staged(aside.partition, producer.number, offsets[0], end, tuple(targets))
-    return WrittenAside(query, staged, counts)
+    return StagedMessage(query, staged, counts)
 
 
 def commit(
-    written: Sequence[WrittenAside], batch_id: int, options: SourceOptions, clock: Clock
+    written: Sequence[StagedMessage], batch_id: int, options: SourceOptions, clock: Clock
 ) -> None:
-    """Have the micro-batch in its topics once, whatever happened to it before.
+    """Publish the micro-batch exactly once, whatever earlier attempts did.
 
-    Raises  SparkFailure; then it is not, or only in part, in its topics, and has to be committed
-            again: the attempt that is first to decide is the one that counts
+    Raises  SparkFailure; it is published in part or not at all then, and must be committed
+            again: the first attempt that decides wins
     """
     if not written:
         return
@@ -151,21 +153,21 @@ def commit(
         lost += more
         if history.published_id < batch_id:
             raise SparkFailure(
-                f"what was noted about micro-batch {batch_id} in {staging.topic} is gone: its log"
-                " was truncated; start the query again, which writes the micro-batch then"
+                f"the decision about micro-batch {batch_id} in {staging.topic} is gone: the log was"
+                " truncated; restart the query, which then writes the micro-batch"
             )
     if lost:
         raise SparkFailure(
-            f"{', '.join(map(str, lost))} lost records of earlier micro-batches, which were"
-            " acknowledged: an unclean election has cut the log. They are not written again; what"
-            " came after them is, and the query goes on when it is started again"
+            f"{', '.join(map(str, lost))} lost acknowledged records of earlier micro-batches: an"
+            " unclean election truncated the log. These are not written again, but this"
+            " micro-batch is; restart the query to continue"
         )
 
 
 def decide(
-    history: History, batch_id: int, written: Sequence[WrittenAside], options: SourceOptions
+    history: QueryHistory, batch_id: int, written: Sequence[StagedMessage], options: SourceOptions
 ) -> Decided:
-    """What the micro-batch is to consist of; nothing is noted yet. Raises SparkFailure."""
+    """The decision about a micro-batch, not appended yet. Raises SparkFailure."""
     counts: defaultdict[TopicPartition, int] = defaultdict(int)
     tasks = []
     for each in written:
@@ -194,10 +196,10 @@ def _finish(
     options: SourceOptions,
     clock: Clock,
     mine: Decided | None = None,
-) -> tuple[History, list[TopicPartition]]:
-    """Publish what is decided, as far as another attempt had not come; nothing is of `mine`.
+) -> tuple[QueryHistory, list[TopicPartition]]:
+    """Publish what is decided and not published; of `mine` nothing is published yet.
 
-    Returns the history after it, and the partitions that lack what was published before.
+    Return the state after it, and the partitions that lost records of earlier micro-batches.
     """
     lost: list[TopicPartition] = []
     history, _ = staging.history(topic)
@@ -217,8 +219,8 @@ def _finish(
     return history, lost
 
 
-def _conclude(history: History, staging: Staging, clock: Clock) -> None:
-    """Note that all that is decided is published, and delete what is needed no more."""
+def _conclude(history: QueryHistory, staging: Staging, clock: Clock) -> None:
+    """Append that the micro-batch is published, and delete staged records."""
     decided = history.unpublished
     assert decided is not None, "nothing is decided"
     entry = published(decided, history)

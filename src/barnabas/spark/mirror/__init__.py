@@ -1,1 +1,1 @@
-"""`barnabas pipeline mirror`: topics of one cluster in another."""
+"""`barnabas pipeline mirror`: topics copied to another cluster."""

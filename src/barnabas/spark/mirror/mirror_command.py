@@ -1,4 +1,4 @@
-"""`barnabas pipeline mirror`: topics of one cluster in another, with configs and groups."""
+"""`barnabas pipeline mirror`: copies topics to another cluster, with configs and groups."""
 
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,49 +25,53 @@ from barnabas.spark.pipeline_options import (
     source_options,
 )
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
-from barnabas.spark.terminal import Progress, Rate, Show, shown
+from barnabas.spark.terminal import PipelineProgress, Rate, ShowProgress, show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from barnabas.cli.client import Cluster
-    from barnabas.spark.mirror.mirror_copy import Mirror, Mirroring
-    from barnabas.spark.mirror.mirror_groups import Translated
+    from barnabas.spark.mirror.mirror_copy import Mirror, MirrorSpec
+    from barnabas.spark.mirror.mirror_groups import GroupTranslation
     from barnabas.spark.mirror.mirror_state import MirrorState
 
-# A task that Spark repeats by itself would copy some records twice; we repeat what is missing.
+# A task that Spark retries would copy some records twice; we resume at what is missing.
 _ONCE: Final = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
 _ATTEMPTS: Final = 3
 
 
 def mirror(
     topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="The topics.", callback=check_topics)
+        list[str], typer.Argument(metavar="TOPIC...", help="Topics to copy.", callback=check_topics)
     ],
     to: Annotated[
-        str, typer.Option("--to", metavar="HOST:PORT[,...]", help="Brokers of the other cluster.")
+        str, typer.Option("--to", metavar="HOST:PORT[,...]", help="Brokers of the target cluster.")
     ],
     to_properties: Annotated[
         list[str] | None,
-        typer.Option("--to-property", metavar="KEY=VALUE", help="As -X, for the other cluster."),
+        typer.Option(
+            "--to-property",
+            metavar="KEY=VALUE",
+            help="Client property, as -X, of the target cluster.",
+        ),
     ] = None,
     prefix: Annotated[
-        str, typer.Option("--prefix", help="Before the names that the topics get there.")
+        str, typer.Option("--prefix", help="Prefix of topic names in the target cluster.")
     ] = "",
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", "-g", help="Translate this group's offsets only; repeatable."),
+        typer.Option("--group", "-g", help="Copy the offsets of this group only; repeatable."),
     ] = None,
     groups: Annotated[
-        bool, typer.Option("--groups/--no-groups", help="Translate the offsets of groups.")
+        bool, typer.Option("--groups/--no-groups", help="Copy the offsets of groups.")
     ] = True,
     continuous: Continuous = False,
     every: Every = 10.0,
     step: Annotated[
-        int, typer.Option("--step", min=1, metavar="RECORDS", help="At most so many at a time.")
+        int, typer.Option("--step", min=1, metavar="RECORDS", help="Most records per step.")
     ] = 1_000_000,
     allow_gaps: Annotated[
-        bool, typer.Option("--allow-gaps", help="Records deleted before they were copied: go on.")
+        bool, typer.Option("--allow-gaps", help="Continue past records deleted before the copy.")
     ] = False,
     master: Master = EMBEDDED,
     remote: Remote = None,
@@ -76,11 +80,12 @@ def mirror(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Copy topics to another cluster: records, partitions, configs, and where groups are.
+    """Copy topics to another cluster: records, partitions, configs and group offsets.
 
-    Keys, values, headers, timestamps and the order of each partition stay. The same command goes on
-    where the last one ended, however that was, and copies nothing twice; what is done is noted in
-    the topic __barnabas_mirror of the other cluster. Nobody else may write to the copies.
+    Keys, values, headers, timestamps and the order within partitions are preserved. Run the same
+    command again to copy new records: it resumes where the last run ended, even if that run was
+    killed, and copies nothing twice. Its state is in the topic __barnabas_mirror of the target
+    cluster. No other producer may write to the copies.
 
     \b
     Examples:
@@ -88,12 +93,12 @@ def mirror(
       barnabas pipeline mirror orders --to other:9092 --prefix eu. --continuous
     """
     from barnabas.cli.client import Cluster
-    from barnabas.spark.mirror.mirror_copy import Mirror, Mirroring
+    from barnabas.spark.mirror.mirror_copy import Mirror, MirrorSpec
     from barnabas.spark.mirror.mirror_state import MirrorState
 
     source, target = Cluster(bootstrap, properties), Cluster(to, to_properties)
     place = SparkPlace(master, remote, {**_ONCE, **parse_pairs(conf, "--conf")})
-    wanted = Mirroring(
+    wanted = MirrorSpec(
         {name: prefix + name for name in topics},
         source_options(bootstrap, properties),
         sink_options(source_options(to, to_properties), place),
@@ -101,13 +106,13 @@ def mirror(
         allow_gaps,
     )
     _refuse_itself(source, target, wanted)
-    run = _Run(source, target, wanted, None if not groups else tuple(group or ()))
+    run = _MirrorRun(source, target, wanted, None if not groups else tuple(group or ()))
     state = MirrorState(target)
     copier = Mirror(source, target, state, wanted)
-    run.prepare(copier)  # what is wrong is said before Spark starts
+    run.prepare(copier)  # errors are reported before Spark starts
     with spark_session("barnabas mirror", place) as spark:
         try:
-            with shown("mirroring") as show:
+            with show_progress("mirroring") as show:
                 run.catch_up(spark, copier, state, show)
                 while continuous:
                     Event().wait(every)
@@ -117,25 +122,25 @@ def mirror(
             run.summarize(json)
 
 
-def _refuse_itself(source: "Cluster", target: "Cluster", wanted: "Mirroring") -> None:
+def _refuse_itself(source: "Cluster", target: "Cluster", wanted: "MirrorSpec") -> None:
     from barnabas.spark.mirror.mirror_copy import cluster_id
 
     same = [name for name, copy in wanted.topics.items() if name == copy]
     if same and cluster_id(source) == cluster_id(target):
         raise Misused(
-            f"--to {target.bootstrap} is the same cluster, and {same[0]} would be copied to itself;"
-            " name another cluster, or give the copies other names with --prefix"
+            f"--to {target.bootstrap} is the same cluster, so {same[0]} would be copied to itself;"
+            " name another cluster, or rename the copies with --prefix"
         )
 
 
-class _Run:
-    """One run of the command, and what it has done so far."""
+class _MirrorRun:
+    """One run of the command, with its totals so far."""
 
     def __init__(
         self,
         source: "Cluster",
         target: "Cluster",
-        wanted: "Mirroring",
+        wanted: "MirrorSpec",
         groups: tuple[str, ...] | None,
     ) -> None:
         self._source = source
@@ -145,10 +150,10 @@ class _Run:
         self._rate = Rate()
         self._records = 0
         self._notes: list[str] = []
-        self._translated: dict[str, Translated] = {}
+        self._translated: dict[str, GroupTranslation] = {}
 
     def prepare(self, copier: "Mirror") -> None:
-        """Let the topics be there, as they are in the source, if they can be a mirror's."""
+        """Create or update the target topics, after checking that they are copies of the source."""
         from barnabas.spark.mirror.mirror_topics import mirror_topic, shape_of
 
         shapes = {name: shape_of(self._source, name) for name in self._wanted.topics}
@@ -158,16 +163,16 @@ class _Run:
         copier.begin()
 
     def catch_up(
-        self, spark: "SparkSession", copier: "Mirror", state: "MirrorState", show: Show
+        self, spark: "SparkSession", copier: "Mirror", state: "MirrorState", show: ShowProgress
     ) -> None:
-        """Copy until nothing is new, then translate the groups."""
-        from barnabas.spark.spark_errors import SparkFailed, unless_late
+        """Copy all new records, then the offsets of groups."""
+        from barnabas.spark.spark_errors import SparkCommandFailed, unless_late
 
         attempts = 0
         while True:
             try:
                 step = unless_late(lambda: copier.step(spark))
-            except SparkFailed:
+            except SparkCommandFailed:
                 attempts += 1
                 if attempts == _ATTEMPTS:
                     raise
@@ -176,7 +181,7 @@ class _Run:
                 break
             attempts = 0
             self._records += step.records
-            show(Progress(self._records, step.left))
+            show(PipelineProgress(self._records, step.left))
         if self._groups is not None:
             self._translate(spark, copier, state, self._groups)
 
@@ -199,7 +204,7 @@ class _Run:
             self._translated[each.group] = each._replace(partitions=moved)
 
     def summarize(self, json: bool) -> None:
-        """Say what was copied, and which groups were moved."""
+        """Print what was copied, and the groups whose offsets were committed."""
         if json:
             show_json(
                 {
@@ -215,7 +220,7 @@ class _Run:
             print(note)
         if self._translated:
             rows = [list(each) for each in self._translated.values()]
-            show_table(("group", "partitions moved", ""), rows)
+            show_table(("group", "partitions", "note"), rows)
         seconds, rate = self._rate.seconds, self._rate.overall(self._records)
         print(
             f"copied {counted(self._records, 'new record')} of"

@@ -1,4 +1,4 @@
-"""Translates what groups have committed in one cluster to the same places in its copy."""
+"""Group offsets in a mirror: committed offsets of the source, translated to the target."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.groups.groups_admin import GroupAdmin
-from barnabas.spark.mirror.mirror_state import Lineage, MirrorState, Sync
+from barnabas.spark.mirror.mirror_state import Lineage, MirrorState, OffsetSync
 
-# How many records a partition of the source has in a range of offsets.
+# The number of records of a source partition in a range of offsets.
 Count = Callable[[str, int, int, int], int]
 
 
-class Translated(NamedTuple):
-    """One group: how many of its partitions were moved in the target, and why others were not."""
+class GroupTranslation(NamedTuple):
+    """One group: the number of partitions committed in the target, and why others were not."""
 
     group: str
     partitions: int
@@ -27,11 +27,11 @@ def translate_groups(
     state: MirrorState,
     count: Count,
     wanted: Collection[str],
-) -> list[Translated]:
-    """Commit for each group, or for these, what it has committed in the source.
+) -> list[GroupTranslation]:
+    """Commit in the target the offsets of these groups, or of all groups.
 
-    A group that has members in the target, or is further there, is left alone.
-    Raises  CommandFailed if a group that is wanted is not there
+    A group with members in the target, or with later offsets there, is not changed.
+    Raises  CommandFailed if a wanted group does not exist
     """
     names = list(wanted) or [str(each.group_id) for each in source.listed()[0]]
     if wanted:
@@ -51,25 +51,25 @@ def translate_groups(
     return found
 
 
-def _commit(target: GroupAdmin, name: str, offsets: Mapping[Partition, int]) -> Translated:
+def _commit(target: GroupAdmin, name: str, offsets: Mapping[Partition, int]) -> GroupTranslation:
     there = target.committed(name)
     ahead = {each: offset for each, offset in offsets.items() if offset > there.get(each, -1)}
     if not ahead:
-        return Translated(name, 0)
+        return GroupTranslation(name, 0)
     group = target.described(name)
     if group is not None and group.members:
-        return Translated(name, 0, "has members in the target, and goes its own way")
+        return GroupTranslation(name, 0, "has members in the target; not changed")
     try:
         target.commit(name, ahead)
     except CommandFailed as failure:
-        return Translated(name, 0, str(failure))
-    return Translated(name, len(ahead))
+        return GroupTranslation(name, 0, str(failure))
+    return GroupTranslation(name, len(ahead))
 
 
-def _translate(syncs: Sequence[Sync], partition: Partition, offset: int, count: Count) -> int:
-    """Where the record at `offset` is in the copy, or where it will be.
+def _translate(syncs: Sequence[OffsetSync], partition: Partition, offset: int, count: Count) -> int:
+    """The offset in the copy of the record at `offset` in the source.
 
-    Beyond what is copied, the end of the copy; before it, its beginning.
+    Past the last copied record it is the end of the copy; before the first, its beginning.
     """
     if offset <= syncs[0].source:
         return syncs[0].target
@@ -79,5 +79,5 @@ def _translate(syncs: Sequence[Sync], partition: Partition, offset: int, count: 
     after = min(sync for sync in syncs if sync.source > offset)
     if after.follows(before):
         return before.target + offset - before.source
-    # Where compaction has removed some since, it is too early, and never too late.
+    # If compaction has removed records since, the result is too early, never too late.
     return before.target + count(partition.topic, partition.partition, before.source, offset)

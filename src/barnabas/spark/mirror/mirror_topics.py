@@ -1,4 +1,4 @@
-"""Makes topics of one cluster in another, with their partitions and configs, and keeps them so."""
+"""The topics of a mirror: created in the target, with partitions and configs kept in sync."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,8 +13,8 @@ from barnabas.cli.client import (
     find_topic,
 )
 
-# What is said about brokers of the one cluster says nothing about those of the other; and records
-# keep their own times only where arrival does not count.
+# Throttled replicas name brokers of the source; and with LogAppendTime in the target, records would
+# lose their timestamps.
 NOT_COPIED: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -23,26 +23,26 @@ NOT_COPIED: Final = (
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
-class Shape(NamedTuple):
-    """What is copied of a topic besides its records."""
+class TopicShape(NamedTuple):
+    """The properties of a topic that the mirror copies."""
 
     partitions: int
     replicas: int
     configs: Mapping[str, str]
 
 
-def shape_of(cluster: Cluster, topic: str) -> Shape:
-    """Raises CommandFailed if there is no such topic."""
+def shape_of(cluster: Cluster, topic: str) -> TopicShape:
+    """Raises CommandFailed if the topic does not exist."""
     client, metadata = cluster.admin()
     found = find_topic(metadata, topic)
     replicas = max(len(each.replicas) for each in found.partitions.values())
-    return Shape(len(found.partitions), replicas, _own_configs(client, topic))
+    return TopicShape(len(found.partitions), replicas, _own_configs(client, topic))
 
 
-def mirror_topic(target: Cluster, topic: str, wanted: Shape) -> Iterator[str]:
-    """Let the topic be there with these partitions and configs; tells each thing that was done.
+def mirror_topic(target: Cluster, topic: str, wanted: TopicShape) -> Iterator[str]:
+    """Create or update the topic; yield a line for each change.
 
-    Partitions are added, never removed. A config that is not set in the source is not set here.
+    Partitions are added, never removed. A config that the source does not set is unset.
     Raises  CommandFailed
     """
     client, metadata = target.admin()
@@ -50,16 +50,16 @@ def mirror_topic(target: Cluster, topic: str, wanted: Shape) -> Iterator[str]:
     configs = {key: value for key, value in wanted.configs.items() if key not in NOT_COPIED}
     if int(configs.get(_MIN_IN_SYNC, "1")) > replicas:
         del configs[_MIN_IN_SYNC]
-        yield f"{topic}: {_MIN_IN_SYNC} is not copied, since there are {replicas} replicas only"
+        yield f"{topic}: {_MIN_IN_SYNC} not copied: only {replicas} replicas"
     found = metadata.topics.get(topic)
     if found is None:
         new = admin.NewTopic(topic, wanted.partitions, replicas, config=configs)
         create_topics(client, [new])
-        yield f"{topic}: made with {wanted.partitions} partitions and {replicas} replicas of each"
+        yield f"{topic}: created with {wanted.partitions} partitions and {replicas} replicas"
         return
     if len(found.partitions) < wanted.partitions:
         create_partitions(client, topic, wanted.partitions)
-        yield f"{topic}: has {wanted.partitions} partitions now"
+        yield f"{topic}: increased to {wanted.partitions} partitions"
     current = _own_configs(client, topic)
     to_set = {key: value for key, value in configs.items() if current.get(key) != value}
     to_delete = [key for key in current if key not in (*configs, *NOT_COPIED)]
@@ -69,7 +69,7 @@ def mirror_topic(target: Cluster, topic: str, wanted: Shape) -> Iterator[str]:
 
 
 def _own_configs(client: Any, topic: str) -> dict[str, str]:
-    """What was set for this topic."""
+    """The configs that are set for this topic."""
     resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
     [entries] = await_all(client.describe_configs([resource]))
     sources = admin.ConfigSource

@@ -19,35 +19,35 @@ from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.pipeline_options import Conf, Continuous, Every, Master, Remote
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.terminal import Rate, shown
+from barnabas.spark.terminal import Rate, show_progress
 
 if TYPE_CHECKING:
     from barnabas.spark.project.project_files import Project
-    from barnabas.spark.project.project_run import Updates
+    from barnabas.spark.project.project_run import ProjectUpdates
 
 _BOOTSTRAP: Final = "barnabas.bootstrap"
 READY: Final = {
-    "archive": "topics to Parquet by topic and day, exactly once, with a manifest",
-    "replay": "an archive back into a topic, all of it or a range",
-    "mirror": "topics, configs and group offsets from one cluster to another",
-    "transform": "a topic through SQL into a topic, bad records into a dead-letter topic",
-    "audit": "all replicas, and archives, compared on disk; a report with plots",
+    "archive": "write topics to Parquet by topic and day, exactly once, with a manifest",
+    "replay": "write an archive, or a range of it, back to a topic",
+    "mirror": "copy topics, configs and group offsets to another cluster",
+    "transform": "run SQL over a topic into another, bad records into a dead-letter topic",
+    "audit": "compare all replicas and archives on disk; write a report with plots",
 }
 
-Place = Annotated[Path, typer.Argument(metavar="[PROJECT]", help="The project's folder.")]
+Place = Annotated[Path, typer.Argument(metavar="[PROJECT]", help="Project directory.")]
 
 
 def init(
-    name: Annotated[Path, typer.Argument(metavar="NAME", help="The project, and its folder.")],
+    name: Annotated[
+        Path, typer.Argument(metavar="NAME", help="Directory to create; its name is the project's.")
+    ],
     topic: Annotated[
-        str, typer.Option("--topic", help="The topic it reads.", callback=check_topics)
+        str, typer.Option("--topic", help="Topic to read.", callback=check_topics)
     ] = "orders",
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="The one it writes to.")
-    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Topic to write.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Write a project of Spark Declarative Pipelines that reads a topic and writes to another.
+    """Create a project of Spark Declarative Pipelines that reads one topic and writes another.
 
     \b
     Examples:
@@ -58,25 +58,24 @@ def init(
 
     for file in create(name, topic, to, parse_bootstrap(bootstrap)):
         print(file)
-    print(f"Change what is in {name}/transformations, then: barnabas pipeline run {name}")
+    print(f"Edit {name}/transformations, then run: barnabas pipeline run {name}")
 
 
 def run(
     place: Place = Path("."),
     continuous: Continuous = False,
     every: Every = 5.0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only see whether the pipeline makes sense.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate the pipeline.")] = False,
     refresh: Annotated[
-        list[str] | None, typer.Option("--refresh", metavar="TABLE", help="Only this; repeatable.")
+        list[str] | None,
+        typer.Option("--refresh", metavar="TABLE", help="Update only this table; repeatable."),
     ] = None,
     full_refresh: Annotated[
         list[str] | None,
-        typer.Option("--full-refresh", metavar="TABLE", help="Anew from the start; repeatable."),
+        typer.Option("--full-refresh", metavar="TABLE", help="Rebuild this table; repeatable."),
     ] = None,
     full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="Everything anew from the start.")
+        bool, typer.Option("--full-refresh-all", help="Rebuild all tables.")
     ] = False,
     master: Master = EMBEDDED,
     remote: Remote = None,
@@ -89,11 +88,11 @@ def run(
             "-b",
             envvar="BARNABAS_BOOTSTRAP",
             metavar="HOST:PORT[,...]",
-            help="Instead of the project's barnabas.bootstrap.",
+            help="Brokers [barnabas.bootstrap of the project].",
         ),
     ] = None,
 ) -> None:
-    """Run a project: process what is there, once, or again and again.
+    """Run a project: process all new records, once or continuously.
 
     \b
     Examples:
@@ -104,7 +103,7 @@ def run(
     from barnabas.spark.project.project_files import find
 
     if full_refresh_all and (refresh or full_refresh):
-        raise Misused("--full-refresh-all is all; leave out --refresh and --full-refresh")
+        raise Misused("--full-refresh-all excludes --refresh and --full-refresh")
     project = find(place)
     if bootstrap is not None:
         project.configuration[_BOOTSTRAP] = parse_bootstrap(bootstrap)
@@ -127,29 +126,29 @@ def _place(project: "Project", master: str, remote: str | None, conf: dict[str, 
 
 
 def _kept_in(storage: str) -> dict[str, str]:
-    """Tables, and what is known of them, outlive the session: they are part of the project."""
-    folder = storage.removeprefix("file://")
+    """Settings that keep tables and catalog in the project, so that they outlive the session."""
+    directory = storage.removeprefix("file://")
     return {
         "spark.sql.warehouse.dir": f"{storage}/tables",
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
-            f"jdbc:derby:;databaseName={folder}/catalog;create=true"
+            f"jdbc:derby:;databaseName={directory}/catalog;create=true"
         ),
-        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={folder}/catalog.log",
+        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={directory}/catalog.log",
     }
 
 
 def _run(
     spark: Any, project: "Project", chosen: dict[str, Any], every_s: float | None, json: bool
 ) -> None:
-    from barnabas.spark.project.project_run import Updates
+    from barnabas.spark.project.project_run import ProjectUpdates
 
     for key, value in project.configuration.items():
         if not key.startswith("spark."):
             spark.conf.set(key, value)
-    updates, rate = Updates(spark, project), Rate()
+    updates, rate = ProjectUpdates(spark, project), Rate()
     try:
-        with shown(project.name) as show, updates.listening(show):
+        with show_progress(project.name) as show, updates.listening(show):
             unless_late(lambda: updates.update(chosen))
             later = {**chosen, "full_refresh": [], "full_refresh_all": False}
             while every_s is not None:
@@ -160,7 +159,7 @@ def _run(
             _summarize(project, updates, rate, json)
 
 
-def _summarize(project: "Project", updates: "Updates", rate: Rate, json: bool) -> None:
+def _summarize(project: "Project", updates: "ProjectUpdates", rate: Rate, json: bool) -> None:
     columns = ("flow", "state", "records", "batches", "lag")
     rows = [
         (flow.name, flow.state.lower(), flow.records, flow.batches, flow.lag)
@@ -173,16 +172,16 @@ def _summarize(project: "Project", updates: "Updates", rate: Rate, json: bool) -
     show_table(columns, rows)
     done, read = counted(updates.count, "update"), counted(updates.records, "record")
     speed = f"{rate.overall(updates.records):,.0f}/s"
-    print(f"{project.name}: {done}, {read} read in {rate.seconds:.1f} s ({speed})")
+    print(f"{project.name}: {done}, {read} in {rate.seconds:.1f} s ({speed})")
 
 
 def list_pipelines(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where projects are.")] = Path(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Directory to search.")] = Path(
         "."
     ),
     json: Json = False,
 ) -> None:
-    """List the projects in a folder, and the pipelines that are ready for use.
+    """List the projects in a directory, and the ready-made pipelines.
 
     \b
     Examples:
@@ -192,7 +191,7 @@ def list_pipelines(
     from barnabas.spark.project.project_files import find_all
 
     if not folder.is_dir():
-        raise CommandFailed(f"{folder} is no folder")
+        raise CommandFailed(f"{folder} is not a directory")
     found = list(find_all(folder))
     projects = [each for each in found if not isinstance(each, CommandFailed)]
     if json:
@@ -209,10 +208,10 @@ def list_pipelines(
         ]
         show_json({"projects": listed, "ready": [*READY]})
     else:
-        show_table(("ready", "what it does"), list(READY.items()))
+        show_table(("pipeline", "description"), list(READY.items()))
         if projects:
             rows = [(each.name, str(each.folder), len(each.transformations)) for each in projects]
-            show_table(("project", "folder", "transformations"), rows)
+            show_table(("project", "directory", "transformations"), rows)
     for failure in found:
         if isinstance(failure, CommandFailed):
             raise failure

@@ -1,4 +1,4 @@
-"""Projects of Spark Declarative Pipelines: made from a template, found, and listed."""
+"""The files of a project of Spark Declarative Pipelines: created, found and parsed."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _REQUIRED: Final = ("name", "storage")
 
 
 class Project(NamedTuple):
-    """A project that lies on this machine: its spec as it was read, and where."""
+    """A project on this machine: its parsed spec, and the path of the spec."""
 
     spec_file: Path
     name: str
@@ -29,17 +29,17 @@ class Project(NamedTuple):
 
 
 def create(folder: Path, source: str, target: str | None, bootstrap: str) -> list[Path]:
-    """Write a project into a new folder, which gives it its name.
+    """Create a project in a new directory, whose name is the project's.
 
-    Raises  Misused if that is no name, CommandFailed, with nothing written, if the folder exists
+    Raises  Misused if the name is invalid; CommandFailed if the directory exists
     """
     name = folder.name
     if not _NAME.fullmatch(name):
         raise Misused(
-            f"{name}: a project's name begins with a letter, and has letters, digits, _ and - only"
+            f"{name} is not a valid project name: use letters, digits, _ and -; start with a letter"
         )
     if folder.exists():
-        raise CommandFailed(f"{folder} exists already; name another folder, or remove it")
+        raise CommandFailed(f"{folder} already exists; name another directory, or remove it")
     storage = (folder / "storage").absolute().as_uri()
     written = []
     for path, text in files(name, source, target or f"{name}-revenue", storage, bootstrap).items():
@@ -52,9 +52,9 @@ def create(folder: Path, source: str, target: str | None, bootstrap: str) -> lis
 
 
 def find(place: Path) -> Project:
-    """The project in a folder, or whose spec the file is.
+    """The project in a directory, or with this spec file.
 
-    Raises  CommandFailed if there is none, or if its spec says what cannot be
+    Raises  CommandFailed if there is none, or if its spec is invalid
     """
     if place.is_file():
         return _read(place)
@@ -62,12 +62,13 @@ def find(place: Path) -> Project:
         if (place / name).is_file():
             return _read(place / name)
     raise CommandFailed(
-        f"{place} is no project: it has no {SPEC_NAMES[0]}; `barnabas pipeline init NAME` makes one"
+        f"{place} is not a project: it has no {SPEC_NAMES[0]}; create one with"
+        " `barnabas pipeline init NAME`"
     )
 
 
 def find_all(folder: Path) -> Iterator[Project | CommandFailed]:
-    """The project in the folder, and those in folders of it; of broken ones what is wrong."""
+    """The projects in the directory and its subdirectories; the error of each invalid one."""
     for each in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
         if any((each / name).is_file() for name in SPEC_NAMES):
             try:
@@ -86,16 +87,16 @@ def _read(file: Path) -> Project:
         raise CommandFailed(f"{file}: expected `name: ...`, `storage: ...`, `libraries: ...`")
     for key in _REQUIRED:
         if not isinstance(spec.get(key), str):
-            raise CommandFailed(f"{file}: `{key}` is missing, or is no text")
+            raise CommandFailed(f"{file}: `{key}` is missing or not a string")
     configuration = spec.get("configuration") or {}
     if not isinstance(configuration, dict):
-        raise CommandFailed(f"{file}: `configuration` must be keys with values")
+        raise CommandFailed(f"{file}: `configuration` must be a mapping")
     settings = {str(key): str(value) for key, value in configuration.items()}
     return Project(file, spec["name"], spec["storage"], settings, tuple(_sources(file, spec)))
 
 
 def _sources(file: Path, spec: dict[str, Any]) -> Iterator[Path]:
-    """The files that define the pipeline, as the spec's globs name them."""
+    """The files that match the globs of the spec."""
     try:
         patterns = [each["glob"]["include"] for each in spec.get("libraries") or ()]
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""One update of a project after the other, told while it runs: flows, records, rates and lag."""
+"""Updates of a project: runs them and counts the records and the lag of each flow."""
 
 import contextlib
 import io
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.project.project_files import Project
-from barnabas.spark.source.query_lag import lag_of
-from barnabas.spark.spark_errors import SparkFailed, explain, spark_errors, spark_failures
-from barnabas.spark.terminal import Progress, Show
+from barnabas.spark.source.stream_offset import lag_of
+from barnabas.spark.spark_errors import SparkCommandFailed, explain, spark_errors, spark_failures
+from barnabas.spark.terminal import PipelineProgress, ShowProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# When nothing was told for so long, nothing more will be.
+# After this time without an event, no more events are expected.
 _QUIET_S: Final = 0.5
 _LOOKS: Final = 20
 
 
 @dataclass
 class Flow:
-    """What is known of one flow of the pipeline."""
+    """The state and totals of one flow."""
 
     name: str
     state: str = "QUEUED"
@@ -35,24 +35,24 @@ class Flow:
     lag: int | None = None
 
 
-class Updates:
-    """Runs updates of a project on a session of Spark Connect, and counts what they do."""
+class ProjectUpdates:
+    """Runs updates of a project on a Spark Connect session and counts their records."""
 
     def __init__(self, spark: "SparkSession", project: Project) -> None:
         self._spark = spark
         self._project = project
-        self._show: Show | None = None
+        self._show: ShowProgress | None = None
         self._failure: str | None = None
-        self._told = threading.Condition()
+        self._event = threading.Condition()
         self.flows: dict[str, Flow] = {}
         self.count = 0
 
     @contextlib.contextmanager
-    def listening(self, show: Show) -> Iterator[None]:
-        """Meanwhile Spark tells of every batch, in a thread of its own, and `show` is told."""
+    def listening(self, show: ShowProgress) -> Iterator[None]:
+        """Receive Spark's events in a thread of its own, and show the progress."""
         self._show = show
         streams: Any = self._spark.streams
-        # Not by addListener: to remove a listener may wait for ever, for the thread that tells it.
+        # Not with addListener: removing a listener may wait for ever for its thread.
         events = streams._sqlb._register_server_side_listener()
         thread = threading.Thread(target=self._listen, args=(streams._sqlb, events), daemon=True)
         thread.start()
@@ -62,24 +62,24 @@ class Updates:
             self._show = None
 
     def _listen(self, bus: Any, results: Iterator[Mapping[str, Any]]) -> None:
-        """Until the session ends, and with it what Spark sends."""
+        """Handle events until the session ends."""
         with contextlib.suppress(*spark_errors(), ValueError):
             for result in results:
-                for told in result["streaming_query_listener_events_result"].events:
-                    self._on_told(bus.deserialize(told))
+                for event in result["streaming_query_listener_events_result"].events:
+                    self._on_query_event(bus.deserialize(event))
 
-    def _on_told(self, event: Any) -> None:
+    def _on_query_event(self, event: Any) -> None:
         if hasattr(event, "progress"):
             self.on_progress(event.progress)
         elif getattr(event, "exception", None):
             self.on_failed(event.exception)
-        with self._told:
-            self._told.notify_all()
+        with self._event:
+            self._event.notify_all()
 
     def update(self, refresh: Mapping[str, Any]) -> None:
-        """Process what is there now, and return when that is done.
+        """Process all records up to the current end, then return.
 
-        Raises  CommandFailed if the project cannot be understood, or if a flow fails
+        Raises  CommandFailed if the project is invalid, or if a flow fails
         """
         from pyspark.pipelines import cli, spark_connect_pipeline
         from pyspark.pipelines.spark_connect_graph_element_registry import (
@@ -93,7 +93,7 @@ class Updates:
                 self._spark, spec.catalog, spec.database, project.configuration
             )
             registry = SparkConnectGraphElementRegistry(self._spark, graph)
-            # Spark prints what it loads, with the time, for which there is no place here.
+            # Spark prints the name of every file that it loads.
             with UserCode(project.folder), contextlib.redirect_stdout(io.StringIO()):
                 cli.register_definitions(project.spec_file, registry, spec, self._spark, graph)
             for result in spark_connect_pipeline.start_run(
@@ -106,7 +106,7 @@ class Updates:
         self.count += 1
 
     def _drop(self, graph: str) -> None:
-        """Each update has a graph of its own; the server would keep all of a session."""
+        """Drop the graph of an update: the server would keep it until the session ends."""
         import pyspark.sql.connect.proto as messages
 
         session: Any = self._spark
@@ -117,27 +117,29 @@ class Updates:
     def on_event(self, message: str) -> None:
         words = message.rstrip(".").replace("'", "").split()
         if words[0] == "Flow" and len(words) > 3:
-            # One that has failed is tried again by Spark, several times.
+            # FAILED is not final: Spark retries a flow several times.
             self._flow(words[1]).state = words[3].rstrip(".:,")
-            self.tell()
+            self.show()
         if message.startswith("Run ") and "FAILED" in message:
             self._await_last_batches()
-            raise SparkFailed(f"{self._project.name}: {self._failure or message.rstrip('.')}")
+            raise SparkCommandFailed(
+                f"{self._project.name}: {self._failure or message.rstrip('.')}"
+            )
 
     def on_failed(self, failure: str) -> None:
-        """A query has ended by this; Spark may start it again."""
-        self._failure = explain(SparkFailed(failure))
+        """A query has failed with this message; Spark may retry it."""
+        self._failure = explain(SparkCommandFailed(failure))
 
     def on_progress(self, progress: Any) -> None:
-        """One micro-batch of one flow is done."""
+        """A micro-batch of a flow is done."""
         flow = self._flow(progress.name)
         flow.records += progress.numInputRows
         flow.batches += 1
         lag = lag_of(progress.sources)
         flow.lag = flow.lag if lag is None else lag
-        self.tell()
+        self.show()
 
-    def tell(self) -> None:
+    def show(self) -> None:
         show = self._show
         if show is None:
             return
@@ -145,27 +147,27 @@ class Updates:
         running = [flow.name for flow in flows if flow.state == "RUNNING"]
         lags = [flow.lag for flow in flows if flow.lag is not None]
         note = f"running {', '.join(running)}" if running else ""
-        show(Progress(self.records, sum(lags) if lags else None, note))
+        show(PipelineProgress(self.records, sum(lags) if lags else None, note))
 
     @property
     def records(self) -> int:
         return sum(flow.records for flow in self.flows.values())
 
     def _flow(self, name: str) -> Flow:
-        # Without the catalog and database, which are the same for all.
+        # Catalog and database are the same for all flows.
         short = name.rpartition(".")[2]
         return self.flows.setdefault(short, Flow(short))
 
     def _await_last_batches(self) -> None:
-        """Spark tells of batches, and why they failed, a little later than of the update's end."""
-        with self._told:
+        """Wait for the events of batches, which arrive a little after the end of the update."""
+        with self._event:
             for _ in range(_LOOKS):
-                if not self._told.wait(_QUIET_S):
+                if not self._event.wait(_QUIET_S):
                     return
 
 
 class UserCode:
-    """Whatever the files of a project raise becomes one line that names the file."""
+    """Turns any exception of a project's files into one line that names file and line."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()

@@ -1,10 +1,10 @@
-"""The files of a new project: a pipeline in Python and SQL that works, and data to try it with."""
+"""The template of a new project: a working pipeline in Python and SQL, with sample data."""
 
 from collections.abc import Mapping
 from typing import Final
 
 SPEC: Final = """\
-# A project of Spark Declarative Pipelines. `barnabas pipeline run` runs it; so does Spark's own
+# A project of Spark Declarative Pipelines. Run it with `barnabas pipeline run`, or with Spark's own
 # `spark-pipelines run`.
 name: {name}
 storage: {storage}
@@ -17,7 +17,7 @@ libraries:
 """
 
 _READ: Final = '''\
-"""What comes in: the records of the topic {source}, parsed."""
+"""The input: the parsed records of topic {source}."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +42,8 @@ def orders() -> DataFrame:
 '''
 
 _AGGREGATE: Final = """\
--- What is made of it: revenue for each minute and category. A minute is done, and comes out, once
--- the latest order is 10 minutes further.
+-- Revenue per minute and category. The result of a minute is written once an order arrives that is
+-- 10 minutes later.
 CREATE TEMPORARY VIEW revenue AS
 SELECT window.start AS minute, category, count(*) AS orders, sum(cents) AS cents
 FROM STREAM(orders) WATERMARK time DELAY OF INTERVAL 10 MINUTES
@@ -51,7 +51,7 @@ GROUP BY window(time, '1 minute'), category;
 """
 
 _WRITE: Final = '''\
-"""What goes out: each result once, to the topic {target}."""
+"""The output: each result once, to topic {target}."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ def publish() -> DataFrame:
 _README: Final = """\
 # {name}
 
-Reads the topic `{source}`, and writes revenue per minute and category to the topic `{target}`.
+Reads topic `{source}` and writes the revenue per minute and category to topic `{target}`.
 
     barnabas topics create {source} --partitions 3
     barnabas topics create {target}
@@ -87,15 +87,15 @@ Reads the topic `{source}`, and writes revenue per minute and category to the to
     barnabas pipeline run
     barnabas consume {target}
 
-`barnabas pipeline run --continuous` keeps it running. Change the files in `transformations` as you
-like: Python and SQL, a flow or a table each. The state of the pipeline is in `storage`.
+`barnabas pipeline run --continuous` keeps it running. Edit the files in `transformations`: Python
+and SQL, with any flows and tables. The state of the pipeline is in `storage`.
 """
 
 _SAMPLE: Final = '{{"time": "2026-01-01T{hour:02}:{minute:02}:00Z", "category": "{category}", '
 
 
 def files(name: str, source: str, target: str, storage: str, bootstrap: str) -> Mapping[str, str]:
-    """Each file of the project, by its path."""
+    """The content of each file of the project, by path."""
     words = {
         "name": name,
         "source": source,
@@ -115,7 +115,7 @@ def files(name: str, source: str, target: str, storage: str, bootstrap: str) -> 
 
 
 def _sample() -> list[str]:
-    """Two hours of orders, one each minute."""
+    """Two hours of orders, one per minute."""
     lines = []
     for number in range(120):
         category = ("books", "games", "tools")[number % 3]

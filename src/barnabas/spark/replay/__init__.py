@@ -1,1 +1,1 @@
-"""`barnabas pipeline replay`: an archive back into a topic."""
+"""`barnabas pipeline replay`: an archive written back to a topic."""

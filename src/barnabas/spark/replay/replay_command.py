@@ -1,4 +1,4 @@
-"""`barnabas pipeline replay`: an archive, or a part of it, back into a topic."""
+"""`barnabas pipeline replay`: writes an archive, or a part of it, back to a topic."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -20,38 +20,41 @@ from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.pipeline_options import Conf, Master, Remote, sink_options, source_options
 from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.terminal import Progress, Rate, shown
+from barnabas.spark.terminal import PipelineProgress, Rate, show_progress
 
 if TYPE_CHECKING:
-    from barnabas.spark.replay.replay_plan import ReplayPlan, Selection
+    from barnabas.spark.replay.replay_plan import ReplayPlan, ReplaySelection
     from barnabas.spark.replay.replay_run import Replayer
 
 
 def replay(
     topic: Topic,
     source: Annotated[
-        str, typer.Option("--from", metavar="FOLDER", help="The archive: a path, s3://, hdfs://...")
+        str,
+        typer.Option("--from", metavar="DIR", help="Archive directory: a path, s3://, hdfs://..."),
     ],
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="Else of the same name.")
+        str | None, typer.Option("--to", metavar="TOPIC", help="Target topic [same name].")
     ] = None,
     partitions: Annotated[
-        list[str] | None, typer.Option("--partitions", "-p", help="Only these, as 0,2 or 0-3.")
+        list[str] | None,
+        typer.Option("--partitions", "-p", help="Only these partitions: 0,2 or 0-3."),
     ] = None,
     offsets: Annotated[
-        str | None, typer.Option("--offsets", metavar="A..B", help="From A to before B.")
+        str | None,
+        typer.Option("--offsets", metavar="A..B", help="Only offsets from A to before B."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Of this time and later.")
+        str | None, typer.Option("--since", metavar="TIME", help="Only records at or after TIME.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Of before this time.")
+        str | None, typer.Option("--until", metavar="TIME", help="Only records before TIME.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Write once more what was replayed before.")
+        bool, typer.Option("--again", help="Write records that were replayed before again.")
     ] = False,
     step: Annotated[
-        int, typer.Option("--step", min=1, metavar="RECORDS", help="At most so many at a time.")
+        int, typer.Option("--step", min=1, metavar="RECORDS", help="Most records per step.")
     ] = 1_000_000,
     master: Master = EMBEDDED,
     remote: Remote = None,
@@ -62,9 +65,9 @@ def replay(
 ) -> None:
     """Write archived records to a topic, with their keys, headers, timestamps and partitions.
 
-    The same command goes on where the last one ended, and once all is written does nothing, until
-    the archive has more. Nobody else may write to the topic meanwhile. A topic that is not there is
-    made, without a time limit to what it keeps.
+    Run the same command again to resume, or to replay records that the archive got since. No other
+    producer may write to the topic meanwhile. A missing topic is created, with unlimited retention
+    time.
 
     \b
     Examples:
@@ -73,20 +76,20 @@ def replay(
       barnabas pipeline replay orders --from ./archive --to test -p 0 --offsets 1000..2000
     """
     from barnabas.cli.client import Cluster
-    from barnabas.spark.archive.archive_files import ArchiveFolder
-    from barnabas.spark.replay.replay_run import Replayer, Replaying, ensure_target
+    from barnabas.spark.archive.archive_files import ArchiveDirectory
+    from barnabas.spark.replay.replay_run import Replayer, ReplaySpec, ensure_target
 
     selection = _selection(topic, partitions, offsets, since, until)
-    folder, cluster = ArchiveFolder(source), Cluster(bootstrap, properties)
+    folder, cluster = ArchiveDirectory(source), Cluster(bootstrap, properties)
     manifest = folder.load(must_exist=True)
     if topic not in manifest.topics:
         known = ", ".join(sorted(manifest.topics)) or "nothing"
-        raise CommandFailed(f"{folder} has no topic {topic}, only {known}")
-    # A task that Spark repeats by itself would write some records twice; we repeat what is missing.
+        raise CommandFailed(f"{folder} has no topic {topic}; it has {known}")
+    # A task that Spark retries would write some records twice; we resume at what is missing.
     once = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
     place = SparkPlace(master, remote, {**once, **parse_pairs(conf, "--conf")})
     options = sink_options(source_options(bootstrap, properties), place)
-    wanted = Replaying(selection, to or topic, options, step)
+    wanted = ReplaySpec(selection, to or topic, options, step)
     target_id = ensure_target(cluster, manifest, wanted)
     with spark_session("barnabas replay", place) as spark:
         replayer = Replayer(spark, cluster, folder, wanted)
@@ -104,8 +107,8 @@ def _selection(
     offsets: str | None,
     since: str | None,
     until: str | None,
-) -> "Selection":
-    from barnabas.spark.replay.replay_plan import Selection
+) -> "ReplaySelection":
+    from barnabas.spark.replay.replay_plan import ReplaySelection
 
     first = end = None
     if offsets is not None:
@@ -113,7 +116,7 @@ def _selection(
         if match is None:
             raise Misused(f"--offsets {offsets}: expected A..B, A.. or ..B")
         first, end = (int(bound) if bound else None for bound in match.groups())
-    return Selection(
+    return ReplaySelection(
         topic,
         tuple(parse_partitions(partitions or ())),
         first,
@@ -124,11 +127,11 @@ def _selection(
 
 
 def _write(replayer: "Replayer", plan: "ReplayPlan") -> int:
-    """All steps that are left; returns how many records they wrote."""
+    """Run the remaining steps; return the number of records they wrote."""
     before = replayer.written(plan)
-    with shown(f"replaying to {plan.target}") as show:
+    with show_progress(f"replaying to {plan.target}") as show:
         while (step := unless_late(lambda: replayer.step(plan))) is not None:
-            show(Progress(step.records - before, step.left))
+            show(PipelineProgress(step.records - before, step.left))
     return plan.records - before
 
 
@@ -144,8 +147,8 @@ def _summarize(plan: "ReplayPlan", records: int, rate: Rate, json: bool) -> None
         return
     if rows:
         show_table(columns, rows)
-    whole = f"{plan.target} has {counted(plan.records, 'record')} of the archive, checked"
+    whole = f"{plan.target} has {counted(plan.records, 'record')} of the archive, verified"
     if plan.is_done:
-        print(f"replayed nothing, all was written before: {whole}; --again writes it once more")
+        print(f"nothing to replay: {whole}; --again writes them again")
     else:
         print(f"replayed {counted(records, 'record')} in {rate.seconds:.1f} s: {whole}")

@@ -1,7 +1,7 @@
-"""What a replay is to write, written down before it begins, so that it can be gone on with.
+"""The plan of a replay, stored in the archive before the first write, so that it can be resumed.
 
-A partition is written in order and by nobody else, so what a topic has got of it already is a
-beginning of it: how long it is, the topic's own end offset tells. No record needs a mark.
+Only the replay writes to the target, each partition in order. So the records written so far are a
+prefix of the plan, and the end offset of the target gives its length. Records need no marker.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_manifest import ArchivedFile, Manifest, Part
 
 
-class Selection(NamedTuple):
-    """Which records of an archived topic: ranges are half open, None is no bound."""
+class ReplaySelection(NamedTuple):
+    """The records of an archived topic to replay; ranges are half-open, None is unbounded."""
 
     topic: str
     partitions: tuple[int, ...] = ()  # all, if empty
@@ -25,20 +25,20 @@ class Selection(NamedTuple):
     until_ms: int | None = None
 
     def condition(self) -> str:
-        """The same as a condition in SQL."""
+        """The selection as an SQL condition."""
         bounds = {
             "offset >= {}": self.from_offset,
             "offset < {}": self.until_offset,
             "timestamp >= timestamp_millis({})": self.since_ms,
             "timestamp < timestamp_millis({})": self.until_ms,
         }
-        said = [text.format(bound) for text, bound in bounds.items() if bound is not None]
+        conditions = [text.format(bound) for text, bound in bounds.items() if bound is not None]
         if self.partitions:
-            said.append(f"partition IN ({', '.join(map(str, self.partitions))})")
-        return " AND ".join(said) or "true"
+            conditions.append(f"partition IN ({', '.join(map(str, self.partitions))})")
+        return " AND ".join(conditions) or "true"
 
     def files(self, manifest: Manifest) -> list[ArchivedFile]:
-        """Those that may have some of it."""
+        """The files that may contain selected records."""
         return [
             file
             for file in manifest.files_of(self.topic)
@@ -57,7 +57,7 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """Records of one partition, and the offset that the first of them gets."""
+    """The records of one partition, and the offset of the first one in the target."""
 
     records: int
     first_offset: int
@@ -66,13 +66,13 @@ class PartitionPlan:
     base_offset: int
 
     def nothing_after(self, base_offset: int) -> "PartitionPlan":
-        """No records, as long as the archive has none after these."""
+        """An empty plan that remembers how far the archive was replayed."""
         return PartitionPlan(0, self.last_offset + 1, self.last_offset, 0, base_offset)
 
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """One replay into one topic, by partition; `is_done` once all is written and was checked."""
+    """A replay to one topic, by partition; `is_done` once all is written and verified."""
 
     target: str
     partitions: Mapping[int, PartitionPlan]
@@ -83,38 +83,38 @@ class ReplayPlan:
         return sum(each.records for each in self.partitions.values())
 
     def written(self, ends: Mapping[int, int]) -> dict[int, int]:
-        """How many records of each partition are written, by the topic's end offsets.
+        """The number of records written to each partition, by the end offsets of the target.
 
-        Raises  CommandFailed if the topic cannot have got them from this replay
+        Raises  CommandFailed if these end offsets are impossible for this replay
         """
         found = {}
         for number, each in self.partitions.items():
             found[number] = ends[number] - each.base_offset
             if not 0 <= found[number] <= each.records:
                 raise CommandFailed(
-                    f"{self.target} [{number}] ends at offset {ends[number]}, which this replay"
-                    f" cannot have caused: it began at {each.base_offset} and has {each.records}"
-                    " records; somebody else writes to it. Replay to another topic"
+                    f"{self.target}-{number} ends at offset {ends[number]}, but this replay starts"
+                    f" at {each.base_offset} and has {each.records} records: another producer"
+                    " writes to the topic; replay to another one"
                 )
         return found
 
     def condition(self) -> str:
-        """The records of it among those of its selection, in SQL; those after it are taken too."""
+        """An SQL condition for the planned records, and for those after them."""
         return " OR ".join(
             f"(partition = {n} AND offset >= {each.first_offset})"
             for n, each in self.partitions.items()
         )
 
     def rest(self) -> str:
-        """The records of its selection that come after it, in SQL."""
+        """An SQL condition for the records after the planned ones."""
         before = [
             f"NOT (partition = {n} AND offset <= {each.last_offset})"
             for n, each in self.partitions.items()
         ]
         return " AND ".join(before) or "true"
 
-    def may_grow(self, selection: Selection, manifest: Manifest) -> bool:
-        """Whether the archive has files with what comes after it."""
+    def may_grow(self, selection: ReplaySelection, manifest: Manifest) -> bool:
+        """Whether the archive may have records after the planned ones."""
         last = {number: each.last_offset for number, each in self.partitions.items()}
         return any(
             part.last_offset > last.get(part.partition, -1)
@@ -135,7 +135,7 @@ def parse_plan(text: str) -> ReplayPlan:
     return ReplayPlan(found["target"], partitions, found["is_done"])
 
 
-def plan_path(selection: Selection, target: str, target_id: str) -> str:
-    """Where the plan lies in the archive: the same for the same command on the same topic."""
-    said = json.dumps([selection, target_id])
-    return f"_replays/{target}-{hashlib.sha256(said.encode()).hexdigest()[:12]}.json"
+def plan_path(selection: ReplaySelection, target: str, target_id: str) -> str:
+    """The path of the plan in the archive: equal for the same command on the same topic."""
+    spec = json.dumps([selection, target_id])
+    return f"_replays/{target}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}.json"

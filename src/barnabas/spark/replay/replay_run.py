@@ -1,19 +1,20 @@
-"""An archive back into a topic: keys, values, headers, timestamps and partitions as they were."""
+"""The replayer: archived records to a topic, with key, value, headers, timestamp and partition."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import Cluster, admin, await_all, create_topics
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_checksum import checksum_column
-from barnabas.spark.archive.archive_files import ArchiveFolder
-from barnabas.spark.archive.archive_manifest import Manifest, Partition
+from barnabas.spark.archive.archive_files import ArchiveDirectory
+from barnabas.spark.archive.archive_manifest import Manifest
 from barnabas.spark.archive.archive_run import read_files, read_ranges
-from barnabas.spark.archive.archive_source import Bounds, Range, topics_now
+from barnabas.spark.archive.archive_source import Bounds, PartitionRange, snapshot_topics
 from barnabas.spark.replay.replay_plan import (
     PartitionPlan,
     ReplayPlan,
-    Selection,
+    ReplaySelection,
     parse_plan,
     plan_path,
 )
@@ -25,30 +26,30 @@ if TYPE_CHECKING:
 _WRITTEN: Final = ("key", "value", "headers", "partition", "timestamp")
 
 
-class Replaying(NamedTuple):
-    """What goes where, and in which steps."""
+class ReplaySpec(NamedTuple):
+    """The records to replay, the target, and the size of a step."""
 
-    selection: Selection
+    selection: ReplaySelection
     target: str
-    options: Mapping[str, str]  # of the data source and sink: where the brokers are
+    options: Mapping[str, str]  # of the data source and sink
     step_records: int = 1_000_000
 
 
-class Step(NamedTuple):
+class ReplayStep(NamedTuple):
     records: int  # written so far
     left: int
 
 
-def ensure_target(cluster: Cluster, manifest: Manifest, wanted: Replaying) -> str:
-    """The id of the topic to write to, which is made if it is not there.
+def ensure_target(cluster: Cluster, manifest: Manifest, wanted: ReplaySpec) -> str:
+    """Return the id of the target topic; create it if it does not exist.
 
-    Raises  CommandFailed if it has too few partitions, gives records its own timestamps, or is the
-            one that was archived
+    Raises  CommandFailed if it has too few partitions, uses LogAppendTime, or is the archived topic
+            itself
     """
     archived = manifest.topics[wanted.selection.topic]
     client, metadata = cluster.admin()
     if wanted.target not in metadata.topics:
-        # Old records would be due for deletion at once, hence no limit of time.
+        # With limited retention old records would be deleted at once.
         config = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
         topic = admin.NewTopic(
             wanted.target,
@@ -62,40 +63,40 @@ def ensure_target(cluster: Cluster, manifest: Manifest, wanted: Replaying) -> st
         [configs] = await_all(client.describe_configs([resource]))
         if configs["message.timestamp.type"].value == "LogAppendTime":
             raise CommandFailed(
-                f"topic {wanted.target} gives records the time of their arrival, so they would lose"
-                " their own; set message.timestamp.type=CreateTime, or replay to another topic"
+                f"topic {wanted.target} has message.timestamp.type=LogAppendTime, so records would"
+                " lose their timestamps; set it to CreateTime, or replay to another topic"
             )
-    now = topics_now(cluster, [wanted.target])[wanted.target]
+    now = snapshot_topics(cluster, [wanted.target])[wanted.target]
     if now.topic_id == archived.topic_id:
         raise CommandFailed(
-            f"topic {wanted.target} is the one that was archived, and has its records already;"
-            " name another with --to"
+            f"topic {wanted.target} is the archived topic itself and has these records;"
+            " name another topic with --to"
         )
     if len(now.bounds) < archived.partition_count:
         raise CommandFailed(
-            f"topic {wanted.target} has {len(now.bounds)} partitions, the archived one"
+            f"topic {wanted.target} has {len(now.bounds)} partitions but the archive has"
             f" {archived.partition_count}; add partitions, or replay to another topic"
         )
     return now.topic_id
 
 
 class Replayer:
-    """Writes what a plan says; the plan is made when there is none yet, and kept in the archive."""
+    """Executes the plan of a replay, which is stored in the archive."""
 
     def __init__(
-        self, spark: "SparkSession", cluster: Cluster, folder: ArchiveFolder, wanted: Replaying
+        self, spark: "SparkSession", cluster: Cluster, folder: ArchiveDirectory, wanted: ReplaySpec
     ) -> None:
         self._spark = spark
         self._cluster = cluster
         self._folder = folder
         self._wanted = wanted
         self._manifest = folder.load(must_exist=True)
-        self._next: dict[int, int] = {}  # the offset in the archive to go on with
+        self._next: dict[int, int] = {}  # the next offset in the archive
 
     def begin(self, target_id: str, *, again: bool = False) -> ReplayPlan:
-        """The plan as it was written down, or a new one; with `again` always a new one.
+        """Return the stored plan, or store a new one; with `again` always a new one.
 
-        Once a plan is done, what the archive has got since is another plan.
+        Once a plan is done, new records in the archive make another plan.
         """
         selection = self._wanted.selection
         path = plan_path(selection, self._wanted.target, target_id)
@@ -113,7 +114,7 @@ class Replayer:
         return plan
 
     def finish(self, plan: ReplayPlan, target_id: str) -> None:
-        """Compare all that was written with the archive, and note that the replay is done.
+        """Compare the target with the archive, and mark the plan as done.
 
         Raises  CommandFailed if they differ
         """
@@ -122,31 +123,31 @@ class Replayer:
         for number, each in plan.partitions.items():
             if found.get(number, (0, 0)) != (each.records, each.checksum):
                 raise CommandFailed(
-                    f"{plan.target} [{number}] does not hold what was replayed from offset"
-                    f" {each.base_offset} on: somebody else has written to it"
+                    f"{plan.target}-{number} does not have the replayed records from offset"
+                    f" {each.base_offset} on: another producer has written to it"
                 )
         path = plan_path(self._wanted.selection, plan.target, target_id)
         self._folder.write(path, plan.done().to_json())
 
     def written(self, plan: ReplayPlan) -> int:
-        """How many records the topic has got."""
+        """The number of records written to the target."""
         return sum(self._written(plan).values())
 
-    def step(self, plan: ReplayPlan) -> Step | None:
-        """Write the next records of every partition; None if all are written.
+    def step(self, plan: ReplayPlan) -> ReplayStep | None:
+        """Write the next records of every partition; return None if all are written.
 
-        Raises  CommandFailed; what is written by then is a beginning of each partition
+        Raises  CommandFailed; a prefix of each partition is written then
         """
         written = self._written(plan)
         left = {n: each.records - written[n] for n, each in plan.partitions.items()}
         if not any(left.values()):
             return None
         with spark_failures(f"replaying to {plan.target}"):
-            # Unknown again should the write fail: then some of it may be written.
+            # A failed write may have written some records, so the position is unknown until then.
             start, self._next = self._next or self._resume(plan, written), {}
             _check_rest(plan, left, start)
             share = max(1, self._wanted.step_records // sum(map(bool, left.values())))
-            # The archive may have more by now than when the plan was made.
+            # The archive may have more records than the plan.
             until = {
                 n: min(start[n] + share, plan.partitions[n].last_offset + 1)
                 for n, missing in left.items()
@@ -155,7 +156,7 @@ class Replayer:
             self._write(start, until)
             self._next = {**start, **until}
         done = min(plan.records, sum(written.values()) + share * len(until))
-        return Step(done, plan.records - done)
+        return ReplayStep(done, plan.records - done)
 
     # -- with Spark ----------------------------------------------------------
 
@@ -186,12 +187,12 @@ class Replayer:
             for number, records, first, last, checksum in sorted(rows)
         }
         for number, each in before.partitions.items() if before is not None else ():
-            # Nothing new; how far it was replayed is kept.
+            # Nothing new: remember how far the partition was replayed.
             partitions.setdefault(number, each.nothing_after(bounds[number].end))
         return ReplayPlan(self._wanted.target, partitions)
 
     def _resume(self, plan: ReplayPlan, written: Mapping[int, int]) -> dict[int, int]:
-        """The offset in the archive of the first record of each partition that is not written."""
+        """The offset in the archive of the first unwritten record of each partition."""
         first = {number: each.first_offset for number, each in plan.partitions.items()}
         begun = {number: count for number, count in written.items() if count}
         if not begun:
@@ -206,7 +207,7 @@ class Replayer:
         return {**first, **found}
 
     def _write(self, start: Mapping[int, int], until: Mapping[int, int]) -> None:
-        """One task for each partition, in the order of offsets: what it leaves is a beginning."""
+        """Write with one task per partition in offset order, so that a failure leaves a prefix."""
         ranges = " OR ".join(
             f"(partition = {number} AND offset >= {start[number]} AND offset < {end})"
             for number, end in until.items()
@@ -228,7 +229,9 @@ class Replayer:
         from pyspark.sql import functions as f
 
         ranges = [
-            Range(Partition(plan.target, n), each.base_offset, each.base_offset + each.records)
+            PartitionRange(
+                TopicPartition(plan.target, n), each.base_offset, each.base_offset + each.records
+            )
             for n, each in plan.partitions.items()
             if each.records
         ]
@@ -246,13 +249,13 @@ class Replayer:
         return plan.written({number: bounds.end for number, bounds in self._bounds().items()})
 
     def _bounds(self) -> dict[int, Bounds]:
-        return topics_now(self._cluster, [self._wanted.target])[self._wanted.target].bounds
+        return snapshot_topics(self._cluster, [self._wanted.target])[self._wanted.target].bounds
 
 
 def _check_rest(plan: ReplayPlan, left: Mapping[int, int], start: Mapping[int, int]) -> None:
     for number, missing in left.items():
         if missing and start[number] > plan.partitions[number].last_offset:
             raise CommandFailed(
-                f"{plan.target} [{number}] lacks {missing} records of those that were written"
-                " to it: it was truncated, or deletes what is old. Replay to another topic"
+                f"{plan.target}-{number} lacks {missing} of the records written to it: it was"
+                " truncated, or retention deleted them; replay to another topic"
             )

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Columns of rows into the payloads of record batches; the compiled twin of `encode.PureEncoder`."""
+"""Columns of rows into the payloads of record batches; the compiled twin of `PureEncoder`."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -8,12 +8,12 @@ from libc.string cimport memcpy
 cdef enum:
     FEWEST_BYTES = 1024
     RECORD_OVERHEAD = 32
-    # What a record takes beside key, value and headers: six varints and its attributes.
+    # The most bytes besides key, value and headers: six varints and the attributes.
     MOST_OVERHEAD = 6 * 10 + 1
 
 
 cdef class _Growing:
-    """A batch to be of one partition."""
+    """The growing batch of one partition."""
 
     cdef bytearray held
     cdef uint8_t* start
@@ -78,9 +78,9 @@ cdef object _payload_type():
 
 
 cdef class _Column:
-    """The buffers of one array: a bit for each value that is not null, then the values."""
+    """The buffers of one Arrow array: validity bits, then values."""
 
-    cdef object held  # keeps the memory
+    cdef object held  # keeps the buffers alive
     cdef const uint8_t* validity
     cdef const uint8_t* values
     cdef const uint8_t* data
@@ -167,7 +167,7 @@ cdef inline int64_t milliseconds(int64_t us) noexcept:
 
 
 cdef class RecordEncoder:
-    """The rows of one topic, partition by partition, until a batch is full or they are taken."""
+    """Encodes the rows of one topic into one growing batch per partition."""
 
     cdef Py_ssize_t partitions
     cdef Py_ssize_t batch_bytes

@@ -1,10 +1,10 @@
-"""Columns of rows into the payloads of record batches, a partition each, as Kafka's producer would.
+"""The record encoder: columns of rows into the payloads of record batches, by partition.
 
 `RecordEncoder` is the compiled twin where the package was built with a C compiler, else
-`PureEncoder`; one suite tests both. A row goes to the partition it names; else, if it has a key, to
-the one that the key's murmur2 hash chooses, as with every Kafka client of Java; else to the same as
-the row before, until a batch is full. A batch is never larger than asked for, unless it holds a
-single record that is.
+`PureEncoder`; one suite tests both. Rows are partitioned as by Kafka's producer. A row goes to the
+partition it names; else, with a key, to the partition of the key's murmur2 hash; else to the
+partition of the row before, until its batch is full. A batch exceeds the batch size only if it
+holds a single record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,7 @@ from barnabas.wire.records.records import write_varint
 _MURMUR_SEED: Final = 0x9747B28C
 _MURMUR_M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
-RECORD_OVERHEAD: Final = (
-    32  # what a record takes beside key, value and headers, at most in practice
-)
+RECORD_OVERHEAD: Final = 32  # bytes besides key, value and headers; more than any in practice
 _NO_HEADERS: Final = b"\0"
 _US_PER_MS: Final = 1000
 
@@ -26,7 +24,7 @@ Arrow = Any  # an array of pyarrow, which has no types
 
 
 class Payload(NamedTuple):
-    """The records of one batch to be, without its header."""
+    """The records of a future batch, without the batch header."""
 
     partition: int
     record_count: int
@@ -36,11 +34,11 @@ class Payload(NamedTuple):
 
 
 class WrongPartition(ValueError):
-    """A row names a partition that its topic does not have."""
+    """A row names a partition that the topic does not have."""
 
 
 def murmur2(key: bytes) -> int:
-    """The hash by which Kafka's own producer spreads keys over partitions, made positive."""
+    """The hash with which Kafka's producer partitions keys, made positive."""
     length = len(key)
     h = (_MURMUR_SEED ^ length) & _MASK
     whole = length & ~3
@@ -55,7 +53,7 @@ def murmur2(key: bytes) -> int:
 
 
 def header_section(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """How many headers, then each: the end of a record."""
+    """The number of headers, then each header: the end of a record."""
     listed = list(headers)
     section = bytearray()
     write_varint(section, len(listed))
@@ -71,7 +69,7 @@ def _write_bytes(data: bytearray, field: bytes | None) -> None:
 
 
 class _Growing:
-    """A batch to be of one partition."""
+    """The growing batch of one partition."""
 
     def __init__(self) -> None:
         self.records = bytearray()
@@ -97,10 +95,10 @@ class _Growing:
 
 
 class PureEncoder:
-    """The rows of one topic, partition by partition, until a batch is full or they are taken."""
+    """Encodes the rows of one topic into one growing batch per partition."""
 
     def __init__(self, partitions: int, batch_bytes: int, sticky: int) -> None:
-        """`sticky` is the partition where rows begin that have none and no key."""
+        """`sticky` is the first partition for rows without partition and key."""
         self._partitions = partitions
         self._batch_bytes = batch_bytes
         self._sticky = sticky % partitions
@@ -115,11 +113,11 @@ class PureEncoder:
         headers: Arrow | None,
         now_ms: int,
     ) -> list[Payload]:
-        """Add rows; returns the batches that are full. Columns are binary, long and int arrays.
+        """Append rows and return the batches that are full. Columns are binary, long, int arrays.
 
-        `now_ms` is the time of rows that have none; `headers` holds encoded sections.
+        `now_ms` is the timestamp of rows without one; `headers` holds encoded sections.
 
-        Raises  WrongPartition, with rows before it added
+        Raises  WrongPartition; the rows before the wrong one are appended then
         """
         full: list[Payload] = []
         for value, key, timestamp_us, partition, section in zip(
@@ -141,7 +139,7 @@ class PureEncoder:
         return full
 
     def take(self) -> list[Payload]:
-        """All that is not full; empty afterwards."""
+        """Return the batches that are not full, and start new ones."""
         return [
             self._payload(number) for number, growing in enumerate(self._growing) if growing.count
         ]

@@ -1,4 +1,4 @@
-"""A task's rows as record batches, one after the other, ready to be numbered and sent."""
+"""The record batches of a task's rows, ready for the sender."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from barnabas.spark.sink.record_encoder import Payload, RecordEncoder, WrongPartition
 from barnabas.spark.sink.sink_options import SinkOptions
-from barnabas.spark.sink.sink_rows import ArrowBatch, Columns
+from barnabas.spark.sink.sink_rows import ArrowBatch, SinkColumns
 from barnabas.spark.source.source_options import TopicPartition
 from barnabas.spark.user_errors import SparkFailure
 from barnabas.wire.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_SEQUENCE
@@ -16,8 +16,8 @@ from barnabas.wire.records.compression import Codec, compress
 _NO_EPOCH: Final = -1
 
 
-class Batch(NamedTuple):
-    """Records for one partition; who sends them numbers the batch, and sets its CRC with that."""
+class SinkBatch(NamedTuple):
+    """A batch for one partition; the sender sets its producer id, sequence and CRC."""
 
     partition: TopicPartition
     batch: bytearray
@@ -26,15 +26,15 @@ class Batch(NamedTuple):
 
 def batches(
     rows: Iterable[ArrowBatch],
-    columns: Columns,
+    columns: SinkColumns,
     options: SinkOptions,
     partition_count: Callable[[str], int],
     clock: Clock,
     first: int,
-) -> Iterator[Batch]:
-    """All rows; those without partition and key begin at the partition `first` of their topic.
+) -> Iterator[SinkBatch]:
+    """Yield the batches of all rows; rows without partition and key start at partition `first`.
 
-    Raises  SparkFailure, at a row that names a partition which is not there
+    Raises  SparkFailure at a row that names a partition that does not exist
     """
     encoders: dict[str, RecordEncoder] = {}
     for arrow in rows:
@@ -45,7 +45,7 @@ def batches(
                 full = encoders[topic].append(*part, clock.now_ms())
             except WrongPartition as wrong:
                 raise SparkFailure(
-                    f"a row is for a partition that topic {topic} does not have: {wrong}"
+                    f"a row names a partition that topic {topic} does not have: {wrong}"
                 ) from None
             for payload in full:
                 yield _batch(topic, payload, options.codec)
@@ -54,7 +54,7 @@ def batches(
             yield _batch(topic, payload, options.codec)
 
 
-def _batch(topic: str, payload: Payload, codec: Codec) -> Batch:
+def _batch(topic: str, payload: Payload, codec: Codec) -> SinkBatch:
     records = compress(codec, payload.records) if codec else payload.records
     batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(
@@ -75,4 +75,4 @@ def _batch(topic: str, payload: Payload, codec: Codec) -> Batch:
         payload.record_count,
     )
     batch += records
-    return Batch(TopicPartition(topic, payload.partition), batch, payload.record_count)
+    return SinkBatch(TopicPartition(topic, payload.partition), batch, payload.record_count)

@@ -1,4 +1,4 @@
-"""What the user says about a write: the topic, how sure, and the properties of the producer."""
+"""The options of a write: topic, delivery guarantee and producer properties."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
@@ -8,7 +8,12 @@ from barnabas.spark.user_errors import WrongOption
 from barnabas.wire.records.compression import Codec
 
 _PREFIX: Final = "kafka."
-_ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 1}  # an answer is wanted in any case
+_ACKS: Final = {
+    "all": -1,
+    "-1": -1,
+    "1": 1,
+    "0": 1,
+}  # with acks=0 the sink still waits for the leader
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _BATCH_BYTES: Final = 256 * 1024
 _MOST_BATCH_BYTES: Final = 900 * 1024  # a topic's max.message.bytes is a little more than 1 MiB
@@ -17,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class SinkOptions(NamedTuple):
-    """The options of one write, checked; `connection` is what all who speak to brokers need."""
+    """The validated options of one write; `connection` holds those of every connection."""
 
     topic: str | None
     exactly_once: bool
@@ -28,13 +33,13 @@ class SinkOptions(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Names are compared without their case. Raises WrongOption for what cannot be meant."""
+        """Names are case-insensitive. Raises WrongOption for the first invalid option."""
         given = {name.lower(): value for name, value in options.items()}
         kafka = {name: value for name, value in given.items() if name.startswith(_PREFIX)}
         for name in ("key.serializer", "value.serializer"):
             if _PREFIX + name in kafka:
                 raise WrongOption(
-                    f"option kafka.{name} is not possible: cast the columns key and value to"
+                    f"option kafka.{name} is not supported: cast the columns key and value to"
                     " string or binary instead"
                 )
         connection = SourceOptions.of({**kafka, "subscribe": "any"}, streaming=False)
@@ -54,5 +59,5 @@ def _one_of(
 ) -> Value:
     text = given.get(name.lower(), default).strip().lower()
     if text not in values:
-        raise WrongOption(f"option {name} is {text!r}, must be one of {', '.join(values)}")
+        raise WrongOption(f"option {name} is {text!r} but must be one of {', '.join(values)}")
     return values[text]

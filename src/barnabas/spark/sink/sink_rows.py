@@ -1,8 +1,8 @@
-"""The columns of a DataFrame that become records: found and checked once, read batch by batch.
+"""The columns of a DataFrame that become records, validated once and read batch by batch.
 
-They are those of Spark's Kafka sink: `value`, and if they are there `key`, `topic`, `headers` and
-`partition`; of Kafka's types only. A `timestamp` column becomes the records' time, so that what was
-read from a topic keeps its own. Other columns are left alone, as Spark's sink leaves them.
+They are the columns of Spark's Kafka sink: `value`, and optionally `key`, `topic`, `headers` and
+`partition`. A column `timestamp` becomes the timestamp of the records, so that records read from a
+topic keep theirs. Other columns are ignored, as by Spark's sink.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ ArrowBatch = Any  # pyarrow has no types
 
 
 class Rows(NamedTuple):
-    """The columns of rows for one topic, as an encoder takes them; None for what is not there."""
+    """The columns of the rows for one topic, as the encoder wants them; None if absent."""
 
     values: Arrow
     keys: Arrow | None
@@ -36,26 +36,24 @@ class Rows(NamedTuple):
     headers: Arrow | None
 
 
-class Columns(NamedTuple):
-    """Where each part of a record comes from."""
+class SinkColumns(NamedTuple):
+    """The columns from which the parts of a record come."""
 
-    topic: str | None  # for all rows; then the column of that name is not looked at
+    topic: str | None  # of all rows; the column topic is ignored then
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: StructType, topic: str | None) -> "Columns":
-        """Raises WrongOption if a column is missing, or is of a type that no record can have."""
+    def of(cls, schema: StructType, topic: str | None) -> "SinkColumns":
+        """Raises WrongOption if a column is missing or has an unsupported type."""
         types = {field.name: field.dataType.simpleString() for field in schema.fields}
         if "value" not in types:
-            raise WrongOption(f"there is no column value to write, only {', '.join(types)}")
+            raise WrongOption(f"the column value is missing; the columns are {', '.join(types)}")
         if topic is None and "topic" not in types:
-            raise WrongOption(
-                "which topic to write to is not said: give the option topic or a column topic"
-            )
+            raise WrongOption("no topic to write to: set the option topic, or add a column topic")
         for name, allowed in _TYPES.items():
             if name in types and types[name] not in allowed:
                 raise WrongOption(
-                    f"column {name} is of type {types[name]}, must be {' or '.join(allowed)}"
+                    f"column {name} has type {types[name]} but must be {' or '.join(allowed)}"
                 )
         names = [name for name in _TYPES if name in types and (name != "topic" or topic is None)]
         if types.get("timestamp") == "timestamp":
@@ -63,7 +61,7 @@ class Columns(NamedTuple):
         return cls(topic, tuple(names))
 
     def by_topic(self, batch: ArrowBatch) -> Iterator[tuple[str, Rows]]:
-        """The rows of each topic, in order. Raises WrongOption at a row whose topic is null."""
+        """Yield the rows of each topic in order. Raises WrongOption if a topic is null."""
         if self.topic is not None:
             yield self.topic, self._rows(batch)
             return
@@ -71,7 +69,7 @@ class Columns(NamedTuple):
         topics = batch.column(batch.schema.get_field_index("topic"))
         if topics.null_count:
             raise WrongOption(
-                "a row has no topic: its column topic is null, and no option topic is given"
+                "a row has no topic: its column topic is null, and the option topic is not set"
             )
         for topic in topics.unique().to_pylist():
             yield topic, self._rows(batch.filter(compute.equal(topics, topic)))

@@ -1,7 +1,8 @@
-"""What Spark writes to topics: batches and micro-batches, each task by a producer of its own.
+"""Writes to topics: `df.write` and `df.writeStream` with `format("barnabas")`.
 
-At least once: a task that fails is run again, and what it had sent already stays. With the option
-exactlyOnce the other writers are used, see `exactly_once.py`.
+Each task has its own idempotent producer. Delivery is at least once: a failed task is retried, and
+the records that it has sent stay. With the option exactlyOnce the writers of `exactly_once` are
+used instead.
 """
 
 from collections import defaultdict
@@ -26,73 +27,73 @@ from barnabas.spark.sink.batch_sender import Sender, next_sequence, numbered
 from barnabas.spark.sink.sink_batches import batches
 from barnabas.spark.sink.sink_cluster import new_producer_id, partition_count
 from barnabas.spark.sink.sink_options import SinkOptions
-from barnabas.spark.sink.sink_rows import ArrowBatch, Columns
-from barnabas.spark.user_errors import WrongOption, told_plainly
+from barnabas.spark.sink.sink_rows import ArrowBatch, SinkColumns
+from barnabas.spark.user_errors import WrongOption, without_traceback
 
 
-class Written(WriterCommitMessage):
-    """What a task tells the driver: how many records it wrote."""
+class RecordsWritten(WriterCommitMessage):
+    """The commit message of a task: the number of records written."""
 
     def __init__(self, records: int) -> None:
         self.records = records
 
 
-@told_plainly
+@without_traceback
 def writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
     """For `df.write.format("barnabas").mode("append").save()`.
 
-    Raises  WrongOption for wrong options, for columns that are no record, and for mode overwrite
+    Raises  WrongOption for invalid options or columns, and for mode overwrite
     """
     if overwrite:
-        raise WrongOption('a topic cannot be overwritten: write with mode("append")')
+        raise WrongOption('a topic cannot be overwritten; use mode("append")')
     chosen, columns = _checked(options, schema)
     if chosen.exactly_once:
         return ExactlyOnceBatchWriter(chosen, columns, str(Random().uuid()))
     return BatchWriter(chosen, columns)
 
 
-@told_plainly
+@without_traceback
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """For `df.writeStream.format("barnabas").start()`; in mode complete each result is appended.
+    """For `df.writeStream.format("barnabas").start()`; mode complete appends every result.
 
-    Raises  WrongOption for wrong options, and for columns that are no record
+    Raises  WrongOption for invalid options or columns
     """
     chosen, columns = _checked(options, schema)
     return (ExactlyOnceStreamWriter if chosen.exactly_once else StreamWriter)(chosen, columns)
 
 
-def _checked(options: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, Columns]:
+def _checked(options: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, SinkColumns]:
     chosen = SinkOptions.of(options)
-    return chosen, Columns.of(schema, chosen.topic)
+    return chosen, SinkColumns.of(schema, chosen.topic)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
         self._columns = columns
 
-    def write(self, iterator: Iterator[ArrowBatch]) -> Written:
+    def write(self, iterator: Iterator[ArrowBatch]) -> RecordsWritten:
         return send(self._options, self._columns, iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
         self._columns = columns
 
-    def write(self, iterator: Iterator[ArrowBatch]) -> Written:
+    def write(self, iterator: Iterator[ArrowBatch]) -> RecordsWritten:
         return send(self._options, self._columns, iterator)
 
 
-@told_plainly
-def send(options: SinkOptions, columns: Columns, rows: Iterator[ArrowBatch]) -> Written:
-    """Write all rows, and return when every one is in the log as `kafka.acks` wants it.
+@without_traceback
+def send(options: SinkOptions, columns: SinkColumns, rows: Iterator[ArrowBatch]) -> RecordsWritten:
+    """Write all rows; return when the brokers have acknowledged them by `kafka.acks`.
 
-    Raises  SparkFailure, some rows written, if one could not be
+    Raises  SparkFailure if a row cannot be written; others may be written then
     """
     connection = options.connection
     partitions = partial(partition_count, connection)
@@ -108,10 +109,10 @@ def send(options: SinkOptions, columns: Columns, rows: Iterator[ArrowBatch]) -> 
             sequences[partition] = next_sequence(sequences[partition], count)
             records += count
         sender.flush()
-    return Written(records)
+    return RecordsWritten(records)
 
 
 def task_number() -> int:
-    """Which of the job's tasks this is."""
+    """The number of this task within its job."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Records of batches into the buffers of Arrow columns; the compiled twin of `decode.PureColumns`."""
+"""Records of batches into the buffers of Arrow columns; the compiled twin of `PureColumns`."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef class _Buffer:
-    """Bytes that grow; those written are `size`."""
+    """A growing buffer of which `size` bytes are written."""
 
     cdef bytearray held
     cdef uint8_t* start
@@ -49,7 +49,7 @@ cdef class _Buffer:
 
 
 cdef class _Bytes:
-    """One column of binary values that may be null: Arrow's offsets, data and validity."""
+    """A column of nullable binary values: Arrow's offsets, data and validity."""
 
     cdef _Buffer offsets
     cdef _Buffer data
@@ -78,7 +78,7 @@ cdef class _Bytes:
         return 0
 
     cdef inline int put(self, const uint8_t* source, Py_ssize_t length) except -1:
-        """`length` bytes, or null if it is negative."""
+        """Append `length` bytes, or null if it is negative."""
         if length < 0:
             self._put_null()
             return 0
@@ -93,7 +93,7 @@ cdef class _Bytes:
 
     cdef int _put_null(self) except -1:
         cdef Py_ssize_t before
-        if not self.nulls:  # all before are valid
+        if not self.nulls:  # all rows so far are valid
             before = self.rows // 8 + 1
             self.validity.reserve(before)
             memset(self.validity.start, 0xFF, before)
@@ -125,14 +125,14 @@ cdef class _Bytes:
 
 
 cdef class Columns:
-    """The records asked for, column by column, until they are taken."""
+    """The buffers of the wanted records, column by column."""
 
     cdef int64_t _start, _end, _earliest, _latest
     cdef bint _with_headers
     cdef Py_ssize_t _rows
     cdef _Buffer _offsets, _timestamps, _types
     cdef _Bytes _keys, _values
-    cdef _Bytes _lists  # only its offsets and validity: which headers belong to which record
+    cdef _Bytes _lists  # only its offsets and validity: the headers of each record
     cdef _Bytes _header_keys, _header_values
 
     def __cinit__(self, int64_t start, int64_t end, int64_t earliest, int64_t latest, bint headers):
@@ -250,7 +250,7 @@ cdef class Columns:
             self._header_values.put(data + position, size)
             if size > 0:
                 position += size
-        # Spark's Kafka source gives null, not an empty array, to a record without headers.
+        # As in Spark's Kafka source, a record without headers has null, not an empty array.
         self._lists.data.size = self._header_keys.rows
         self._lists.put(data, 0 if count else -1)
         return 0

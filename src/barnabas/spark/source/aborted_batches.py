@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, for `kafka.isolation.level=read_committed`."""
+"""The read_committed filter: drops batches of aborted transactions."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ Batches = list[tuple[BatchHeader, memoryview]]
 
 
 def committed(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Batches:
-    """Those of `batches` that a reader of committed records sees; no control batches.
+    """Return the batches that a read_committed reader sees, without control batches.
 
-    A broker tells with the records which producers began, at which offset, a transaction that was
-    aborted. All that such a producer wrote from there on, up to its abort marker, is left out.
+    With the records, the broker sends the aborted transactions: producer id and first offset. The
+    batches of such a producer, from that offset up to its abort marker, are dropped.
     """
     coming = sorted(aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()

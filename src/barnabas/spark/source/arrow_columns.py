@@ -1,17 +1,17 @@
-"""Columns of records as Arrow record batches, in the schema that Spark asked for."""
+"""Arrow record batches from decoded columns, in the schema that Spark wants."""
 
 from typing import Any
 
 import pyarrow
 
-from barnabas.spark.source.record_decoder import Bytes, Headers, Taken
+from barnabas.spark.source.record_decoder import Bytes, ColumnBuffers, Headers
 
-# What is in it is public, but not declared so that a type checker would believe it.
+# Its public names are not declared in a way that type checkers accept.
 pa: Any = pyarrow
 
 
-class Batches:
-    """Makes the batches of one partition; what is the same in each row is made once."""
+class ArrowBatches:
+    """Builds the Arrow batches of one partition; columns with one constant value are reused."""
 
     def __init__(self, schema: Any, topic: str, partition: int) -> None:
         self._schema = schema
@@ -19,8 +19,8 @@ class Batches:
         self._topics = pa.repeat(pa.scalar(topic, pa.string()), 0)
         self._partitions = pa.repeat(pa.scalar(partition, pa.int32()), 0)
 
-    def batch(self, taken: Taken) -> Any:
-        """The rows taken, as one batch; the buffers are used where they are."""
+    def batch(self, taken: ColumnBuffers) -> Any:
+        """Build one batch from decoded columns, without copying their buffers."""
         rows, offsets, timestamps, types, keys, values, headers = taken
         if len(self._topics) < rows:
             self._topics = pa.repeat(pa.scalar(self._topic, pa.string()), rows)

@@ -1,8 +1,8 @@
-"""Filters that a read takes off Spark: what is not wanted is not fetched, or not decoded.
+"""Filters that Spark pushes down to a read: rows that they exclude are not fetched or not decoded.
 
-Partitions that are not wanted are not read at all; offsets and times narrow the range that is
-fetched; what is left of times is done record by record while decoding. None of the three columns
-is ever null, so a comparison with a value says exactly which rows are wanted.
+A filter on partition skips whole partitions. Filters on offset and timestamp narrow the range that
+is fetched; the decoder then checks the timestamp of each record. None of the three columns is ever
+null, so a comparison with a value selects exactly the rows that Spark would keep.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _US_PER_MS: Final = 1000
 
 
 class Interval(NamedTuple):
-    """Whole numbers, both ends included; empty if the least is above the most."""
+    """An interval of integers, both ends inclusive; empty if `least` is greater than `most`."""
 
     least: int = LEAST_LONG
     most: int = MOST_LONG
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted, for each of the columns; times in microseconds, as Spark's."""
+    """The rows that the filters select, by column; timestamps in microseconds, as in Spark."""
 
     intervals: dict[str, Interval] = field(
         default_factory=lambda: {name: Interval() for name in _COLUMNS}
@@ -61,12 +61,12 @@ class Selection:
 
     @property
     def times_ms(self) -> Interval:
-        """The times of records, which are in milliseconds, that lie in the interval."""
+        """The interval of timestamps in milliseconds, as records have them."""
         least, most = self.intervals["timestamp"]
         return Interval(-(-least // _US_PER_MS), most // _US_PER_MS)
 
     def narrowed(self, filter: Filter) -> "Selection | None":
-        """With this filter as well; None if it is not one that can be taken."""
+        """This selection with one more filter; None if the filter cannot be pushed down."""
         column = _column(filter)
         if column is None:
             return None
@@ -89,8 +89,8 @@ class Selection:
         )
 
 
-def take(filters: Iterable[Filter]) -> tuple[Selection, list[Filter]]:
-    """What the filters that can be taken select, and those that Spark must do itself."""
+def push_down(filters: Iterable[Filter]) -> tuple[Selection, list[Filter]]:
+    """The selection by the filters that can be pushed down, and the filters left to Spark."""
     selection, left = Selection(), []
     for each in filters:
         narrowed = selection.narrowed(each)

@@ -1,4 +1,4 @@
-"""Whether the log that a query goes on with is the one it has read before."""
+"""Checks that a query resumes with the logs it has read before: detects data loss."""
 
 from collections.abc import Mapping
 
@@ -8,35 +8,35 @@ from barnabas.spark.source.stream_offset import UNKNOWN_EPOCH, Position, Positio
 from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.user_errors import DataLoss, SparkFailure
 
-_GO_ON = "to go on with what is there now, set failOnDataLoss to false"
+_GO_ON = "to continue without these records, set failOnDataLoss to false"
 
 
-def still_valid(
+def validated(
     cluster: SparkCluster,
     topics: Mapping[str, TopicInfo],
     positions: Positions,
     options: SourceOptions,
     seen: Positions,
 ) -> Positions:
-    """The positions to go on from: the same ones, if every log is still the one they were taken of.
+    """Return the positions to resume from: unchanged if every log is still the same.
 
-    `seen` are positions asked for later: they may be of a leader that `topics` do not know yet.
+    `seen` are newer positions, which may come from a leader that `topics` do not know yet.
 
-    With `failOnDataLoss=false`, what is gone is left out, a topic made again is read from its
-    beginning, and a log that was truncated from where it was cut.
+    With `failOnDataLoss=false` a deleted partition is skipped, a recreated topic is read from its
+    beginning, and a truncated log is read from the offset of the truncation.
 
-    Raises  DataLoss, if a topic was deleted, was deleted and made again, or was truncated
-            SparkFailure, if the positions are of topics that the query does not read
+    Raises  DataLoss if a topic was deleted, recreated or truncated
+            SparkFailure if the query does not read the topics of these positions
     """
     present = _of_topics_read(topics, positions, options)
-    made_again = [each for each in present if _is_another(topics[each.topic], present[each])]
-    for each in made_again:
+    recreated = [each for each in present if _is_another(topics[each.topic], present[each])]
+    for each in recreated:
         _lose(
-            f"topic {each.topic} was deleted and made again since it was read last: its id was"
-            f" {present[each].topic_id}, now it is {topics[each.topic].topic_id}",
+            f"topic {each.topic} was deleted and recreated since it was last read: its id was"
+            f" {present[each].topic_id} and is now {topics[each.topic].topic_id}",
             options,
         )
-    beginnings = cluster.offsets(dict.fromkeys(made_again, EARLIEST))
+    beginnings = cluster.offsets(dict.fromkeys(recreated, EARLIEST))
     for each, beginning in beginnings.items():
         present[each] = Position(beginning.offset, beginning.epoch, topics[each.topic].topic_id)
     return present | _cut(cluster, topics, present, options, seen)
@@ -53,11 +53,11 @@ def _of_topics_read(
         elif topic is None and options.subscribe_pattern is None and options.fail_on_data_loss:
             reads = ", ".join(topics)
             raise SparkFailure(
-                f"the checkpoint is of topic {each.topic}, the query reads {reads}; give it a"
-                " checkpointLocation of its own, or let it read the topic again"
+                f"the checkpoint is for topic {each.topic} but the query reads {reads}; give the"
+                " query its own checkpointLocation, or make it read that topic"
             )
         else:
-            _lose(f"{each} was deleted since it was read last", options)
+            _lose(f"{each} was deleted since it was last read", options)
     return present
 
 
@@ -72,8 +72,8 @@ def _cut(
     options: SourceOptions,
     seen: Positions,
 ) -> Positions:
-    """New positions for logs that were truncated; only a new leader can have done that."""
-    led_anew = {}
+    """New positions for truncated logs; only logs with a new leader can be truncated."""
+    new_leader = {}
     for each, position in positions.items():
         leader = topics[each.topic].leader(each.partition)
         newest = max(
@@ -81,14 +81,14 @@ def _cut(
             seen[each].epoch if each in seen else UNKNOWN_EPOCH,
         )
         if 0 <= position.epoch < newest:
-            led_anew[each] = position.epoch
+            new_leader[each] = position.epoch
     changed = {}
-    for each, end in cluster.epoch_ends(led_anew).items():
+    for each, end in cluster.epoch_ends(new_leader).items():
         position = positions[each]
         if 0 <= end.offset < position.offset:
             _lose(
-                f"{each} was truncated: it was read to offset {position.offset} in leader epoch"
-                f" {position.epoch}, and of that only offsets before {end.offset} are left",
+                f"{each} was truncated: it was read up to offset {position.offset} in leader epoch"
+                f" {position.epoch}, of which only offsets before {end.offset} are left",
                 options,
             )
             changed[each] = Position(end.offset, end.epoch, position.topic_id)
@@ -100,18 +100,16 @@ def _lose(what: str, options: SourceOptions) -> None:
         raise DataLoss(f"{what}; {_GO_ON}")
 
 
-def has_lost(partition: TopicPartition, end: int, latest: int, options: SourceOptions) -> None:
-    """Raises  DataLoss, unless it shall be gone on, for a log that ends before it once did"""
-    _lose(
-        f"{partition} ends at offset {latest}, though it was read to offset {end} before", options
-    )
+def check_end(partition: TopicPartition, end: int, latest: int, options: SourceOptions) -> None:
+    """Raises  DataLoss, with failOnDataLoss, because the log ends before it did"""
+    _lose(f"{partition} ends at offset {latest} but was read up to offset {end} before", options)
 
 
-def begins_late(partition: TopicPartition, start: int, options: SourceOptions) -> None:
-    """Raises  DataLoss, unless it shall be gone on, for a new partition that begins after 0"""
+def check_start(partition: TopicPartition, start: int, options: SourceOptions) -> None:
+    """Raises  DataLoss, with failOnDataLoss, if a new partition begins after offset 0"""
     if start > 0:
         _lose(
-            f"{partition} came since the query began, and its records before offset {start} were"
+            f"{partition} is new since the query began, and its records before offset {start} were"
             " deleted before they were read",
             options,
         )

@@ -1,7 +1,8 @@
-"""Which offsets each Spark task reads: the ranges of partitions, and how large ones are shared."""
+"""The offsets of a batch and of its tasks: limits, ranges, and the split of large ranges."""
 
+import math
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
@@ -12,7 +13,7 @@ from barnabas.spark.source.source_options import TopicPartition
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """From `start` to before `end`: what one task reads, and from whom, as the driver knew it."""
+    """The offsets [start, end) that a task reads, and the leader that the driver knew."""
 
     partition: TopicPartition
     topic_id: uuid.UUID
@@ -28,11 +29,11 @@ class OffsetRange(InputPartition):
 def divide(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """One range for each task; empty ones are left out.
+    """Return one range per task, without empty ranges.
 
-    A range of more than `max_records` offsets is divided. If there are then fewer than
-    `min_partitions`, the larger ones are divided further, each by its share of all offsets, so
-    that there are about as many as asked for. This is how Spark's Kafka source divides.
+    A range of more than `max_records` offsets is split. If fewer than `min_partitions` ranges
+    result, large ranges are split further in proportion to their size, until there are about that
+    many. Spark's Kafka source splits in the same way.
     """
     divided = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -61,3 +62,27 @@ def _parts(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:
         if end > start:
             yield replace(whole, start=start, end=end)
         start = end
+
+
+def limited(
+    start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, int]:
+    """The end of a batch of about `most` offsets.
+
+    Each partition gets a share in proportion to its offsets, and at least one offset, so that small
+    partitions do not starve. Spark's Kafka source shares in the same way.
+    """
+    sizes = {each: max(0, end - start.get(each, end)) for each, end in latest.items()}
+    total = sum(sizes.values())
+    if total < 1:
+        return dict(latest)
+    ends = {}
+    for each, end in latest.items():
+        share = most * sizes[each] / total
+        ends[each] = min(end, end - sizes[each] + (math.ceil(share) if share < 1 else int(share)))
+    return ends
+
+
+def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
+    """The number of offsets from `start` to `latest`."""
+    return sum(max(0, end - start.get(each, end)) for each, end in latest.items())

@@ -1,4 +1,4 @@
-"""A streaming query as its source sees it: where it stands, what is there, what a batch takes."""
+"""The driver's side of a streaming read: where batches begin and end, and their task ranges."""
 
 from typing import Any, Final
 
@@ -6,9 +6,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from barnabas.base.clock import Stopwatch, machine_stopwatch
 from barnabas.client.metadata import TopicInfo
-from barnabas.spark.source.admission import available, limited
-from barnabas.spark.source.log_identity import begins_late, has_lost, still_valid
-from barnabas.spark.source.offset_ranges import OffsetRange, divide
+from barnabas.spark.source.log_identity import check_end, check_start, validated
+from barnabas.spark.source.offset_ranges import OffsetRange, available, divide, limited
 from barnabas.spark.source.query_progress import Progress
 from barnabas.spark.source.read_plan import find_topics, partitions_of, resolve
 from barnabas.spark.source.source_options import (
@@ -21,14 +20,14 @@ from barnabas.spark.source.source_options import (
 from barnabas.spark.source.stream_offset import Position, Positions, from_json, to_json
 from barnabas.spark.spark_cluster import SparkCluster
 
-_TOPICS_AGE_NS: Final = 1_000_000_000  # how long a new topic or partition may go unnoticed
+_TOPICS_AGE_NS: Final = 1_000_000_000  # a new topic or partition is noticed after that time at most
 _NS_PER_MS: Final = 1_000_000
 _EVERYTHING: Final = Bound("latest", LATEST)
 _BEGINNING: Final = Bound("earliest", EARLIEST)
 
 
 class Query:
-    """Holds the connections of a query's source, and what it has seen of its topics."""
+    """The source of one streaming query: its connections and its view of the topics."""
 
     def __init__(self, options: SourceOptions, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self._options = options
@@ -45,18 +44,18 @@ class Query:
         self._cluster.close()
 
     def initial(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins. Raises SparkFailure."""
+        """Return the start of a query without a checkpoint. Raises SparkFailure."""
         return to_json(self._resolve(self._options.starting))
 
     def latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; `start` itself if there is nothing to take now.
+        """Return the end of the next batch; `start` if there is nothing to read now.
 
-        Raises  DataLoss, if what was read up to `start` is not there any more
+        Raises  DataLoss if records before `start` were lost
         """
         begun = from_json(start)
         self._progress.done(begun, self._cluster)
         latest = self._latest = self._end or self._resolve(_EVERYTHING)
-        valid = still_valid(self._cluster, self._current_topics(), begun, self._options, latest)
+        valid = validated(self._cluster, self._current_topics(), begun, self._options, latest)
         known = self._with_new_partitions(valid, latest)
         ends = self._admitted(_offsets(known), _offsets(latest), limit)
         chosen = {each: latest[each].at(end) for each, end in ends.items()}
@@ -69,7 +68,7 @@ class Query:
         return None if self._latest is None else to_json(self._latest)
 
     def fix_end(self) -> None:
-        """Take what is there now for all there will be. Raises SparkFailure."""
+        """End the query at the current ends of the topics. Raises SparkFailure."""
         self._end = self._resolve(_EVERYTHING)
 
     def ranges(
@@ -77,14 +76,14 @@ class Query:
     ) -> tuple[list[OffsetRange], str | None]:
         """What the tasks of one batch read, and the group in which one hands over the query's name.
 
-        Raises  DataLoss, if the log is not the one that `start` and `end` were taken of
+        Raises  DataLoss if a log is not the one that `start` and `end` refer to
         """
         begun, ended = from_json(start), from_json(end)
         if begun == ended:
             return [], None
         topics = self._current_topics()
-        begun = still_valid(self._cluster, topics, begun, self._options, ended)
-        ended = still_valid(self._cluster, topics, ended, self._options, {})
+        begun = validated(self._cluster, topics, begun, self._options, ended)
+        ended = validated(self._cluster, topics, ended, self._options, {})
         begun = self._with_new_partitions(begun, ended)
         ranges = [
             OffsetRange(
@@ -102,10 +101,10 @@ class Query:
         return divided, self._progress.token_group() if divided else None
 
     def done(self, end: dict[str, Any]) -> None:
-        """All before `end` is processed."""
+        """Commit to the group that all records before `end` are processed."""
         self._progress.done(from_json(end), self._cluster)
 
-    # -- what there is -------------------------------------------------------
+    # -- topics and positions ------------------------------------------------
 
     def _current_topics(self) -> dict[str, TopicInfo]:
         now = self._stopwatch()
@@ -123,31 +122,31 @@ class Query:
         }
 
     def _with_new_partitions(self, begun: Positions, ended: Positions) -> Positions:
-        """With those that came since, from their beginning on.
+        """Add partitions that are new since `begun`, from their beginning.
 
-        Raises  DataLoss, if that is gone already
+        Raises  DataLoss if records at the beginning are deleted already
         """
         new = [each for each in ended if each not in begun]
         if not new:
             return begun
         found = resolve(self._cluster, _BEGINNING, new, self._options)
         for each, at in found.items():
-            begins_late(each, at.offset, self._options)
+            check_start(each, at.offset, self._options)
         return begun | {each: Position(at.offset, at.epoch) for each, at in found.items()}
 
     def _unmoved(
         self, partition: TopicPartition, begun: Position, chosen: Position, valid: Position
     ) -> Position:
-        """Where a partition stays of which nothing is taken: exactly where it was.
+        """The position of a partition that the batch does not read: exactly the old one.
 
-        Spark takes two ends for the same by their text, so the epoch stays as well.
+        Spark compares positions as text, so the epoch stays the same too.
         """
         if chosen.offset < valid.offset:
-            has_lost(partition, valid.offset, chosen.offset, self._options)
+            check_end(partition, valid.offset, chosen.offset, self._options)
             return chosen
         return begun if valid == begun and begun.topic_id is not None else chosen
 
-    # -- what a batch takes --------------------------------------------------
+    # -- limits of a batch ---------------------------------------------------
 
     def _admitted(
         self,
@@ -165,7 +164,7 @@ class Query:
         return latest
 
     def _must_wait(self, offsets: int) -> bool:
-        """Whether there is less than `minOffsetsPerTrigger`, and `maxTriggerDelay` is not over.
+        """Whether there are less than `minOffsetsPerTrigger` and `maxTriggerDelay` has not passed.
 
         As with Spark's Kafka source, the first batch does not wait.
         """

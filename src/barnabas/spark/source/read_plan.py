@@ -1,4 +1,4 @@
-"""Which topics a read is about, and at which offsets it begins and ends there."""
+"""The plan of a batch read: its topics, and the offsets at which it begins and ends."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,9 +23,9 @@ UNKNOWN_EPOCH = -1
 
 
 def find_topics(cluster: SparkCluster, options: SourceOptions) -> dict[str, TopicInfo]:
-    """The topics that the options name, as they are now.
+    """Return the current topics that the options select.
 
-    Raises  SparkFailure, if one that is named by its name is not there
+    Raises  SparkFailure if a topic that is named does not exist
     """
     if options.subscribe_pattern is not None:
         pattern = re.compile(options.subscribe_pattern)
@@ -40,18 +40,18 @@ def find_topics(cluster: SparkCluster, options: SourceOptions) -> dict[str, Topi
     for name in names:
         if name not in topics:
             raise SparkFailure(
-                f"there is no topic {name}; create it with `barnabas topics create {name}`, or"
+                f"topic {name} does not exist; create it with `barnabas topics create {name}`, or"
                 " correct the option subscribe or assign"
             )
     for each in assigned:
         if each.partition not in topics[each.topic].partitions:
             count = len(topics[each.topic].partitions)
-            raise SparkFailure(f"topic {each.topic} has {count} partitions, {each} is none of them")
+            raise SparkFailure(f"topic {each.topic} has {count} partitions; {each} does not exist")
     return topics
 
 
 def partitions_of(topics: Mapping[str, TopicInfo], options: SourceOptions) -> list[TopicPartition]:
-    """All partitions of the topics, or those assigned, in order."""
+    """All partitions of the topics, or the assigned ones, sorted."""
     if options.assign is not None:
         return sorted(each for each in options.assign if each.topic in topics)
     return sorted(
@@ -67,10 +67,10 @@ def resolve(
     partitions: Iterable[TopicPartition],
     options: SourceOptions,
 ) -> Offsets:
-    """The offset that `bound` means in each partition.
+    """Return the offset of `bound` in each partition.
 
-    Raises  WrongOption, if it names other partitions, or if no record of a partition is as late as
-            the read shall begin and the strategy is not to begin at its end then
+    Raises  WrongOption if it names other partitions, or if a partition has no record at or after
+            the starting timestamp and the strategy is not `latest`
     """
     chosen = list(partitions)
     if bound.each is not None:
@@ -85,7 +85,7 @@ def resolve(
     if without and bound.name.startswith("starting") and not options.latest_if_no_match:
         each = min(without)
         raise WrongOption(
-            f"{bound.name}: no record of {each} is as late as {asked[each]}; to begin at its end,"
+            f"{bound.name}: {each} has no record at or after {asked[each]}; to begin at its end,"
             " set startingOffsetsByTimestampStrategy to latest"
         )
     return found | cluster.offsets(without, read_committed=options.read_committed)
@@ -102,10 +102,10 @@ def _check_same(bound: Bound, partitions: list[TopicPartition]) -> None:
     named = bound.each or {}
     for each in partitions:
         if each not in named:
-            least = "" if bound.by_time else f" (-1 is the latest, {EARLIEST} the earliest)"
+            least = "" if bound.by_time else f" (-1 for latest, {EARLIEST} for earliest)"
             raise WrongOption(
                 f"option {bound.name} must name every partition that is read{least};"
-                f" it lacks {each}"
+                f" {each} is missing"
             )
     for each in named:
         if each not in partitions:
@@ -113,7 +113,7 @@ def _check_same(bound: Bound, partitions: list[TopicPartition]) -> None:
 
 
 def plan(options: SourceOptions, selection: Selection) -> list[OffsetRange]:
-    """What each task of a batch read reads. Raises SparkFailure."""
+    """Return the range of each task of a batch read. Raises SparkFailure."""
     with SparkCluster(options) as cluster:
         topics = find_topics(cluster, options)
         chosen = partitions_of(topics, options)
@@ -136,7 +136,7 @@ def plan(options: SourceOptions, selection: Selection) -> list[OffsetRange]:
 def _first_in_time(
     cluster: SparkCluster, partitions: list[TopicPartition], selection: Selection
 ) -> dict[TopicPartition, int]:
-    """Before which offset all records are too early; past all offsets if all of them are."""
+    """The first offset that can match the filter on timestamp; MOST_LONG if none can."""
     earliest = selection.times_ms.least
     if earliest < 0:
         return {}
@@ -147,5 +147,5 @@ def _first_in_time(
 def _check_order(partition: TopicPartition, start: int, end: int) -> None:
     if start > end:
         raise WrongOption(
-            f"{partition}: the read would begin at offset {start}, after its end, {end}"
+            f"{partition}: the starting offset {start} is after the ending offset {end}"
         )

@@ -1,4 +1,4 @@
-"""One task's work: the records of a range of offsets, decoded into columns."""
+"""The work of a read task: fetches a range of offsets and decodes its records into columns."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import BrokerError
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.partition_fetcher import PartitionFetcher
-from barnabas.spark.source.record_decoder import LEAST_LONG, MOST_LONG, Columns, Taken
+from barnabas.spark.source.record_decoder import LEAST_LONG, MOST_LONG, ColumnBuffers, Columns
 from barnabas.spark.source.source_options import SourceOptions
 from barnabas.spark.user_errors import SparkFailure
 from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc
@@ -15,21 +15,23 @@ from barnabas.wire.records.compression import decompress
 _ARROW_BYTES: Final = 8 * 1024 * 1024
 
 
-class Times(NamedTuple):
-    """Which times of records are wanted, in milliseconds; both ends included."""
+class TimeRange(NamedTuple):
+    """The timestamps to read, in milliseconds; both ends inclusive."""
 
     earliest: int = LEAST_LONG
     latest: int = MOST_LONG
 
 
-ALL_TIMES: Final = Times()
+ALL_TIMES: Final = TimeRange()
 
 
-def read_range(wanted: OffsetRange, options: SourceOptions, times: Times) -> Iterator[Taken]:
-    """The records of the range, in order, in pieces of some megabytes.
+def read_range(
+    wanted: OffsetRange, options: SourceOptions, times: TimeRange
+) -> Iterator[ColumnBuffers]:
+    """Yield the records of the range in order, some megabytes at a time.
 
-    Raises  DataLoss, if some are gone and `failOnDataLoss` is not false
-            SparkFailure, if they cannot be read or are damaged
+    Raises  DataLoss if records are lost and `failOnDataLoss` is not false
+            SparkFailure if records cannot be fetched or are corrupt
     """
     check_crcs = options.kafka.get("check.crcs", "true").lower() != "false"
     with PartitionFetcher(wanted, options) as fetcher:
@@ -45,7 +47,7 @@ def read_range(wanted: OffsetRange, options: SourceOptions, times: Times) -> Ite
                 yield columns.take()
 
 
-def _columns(start: int, wanted: OffsetRange, options: SourceOptions, times: Times) -> Columns:
+def _columns(start: int, wanted: OffsetRange, options: SourceOptions, times: TimeRange) -> Columns:
     return Columns(start, wanted.end, *times, options.include_headers)
 
 
@@ -54,9 +56,11 @@ def _append(
 ) -> None:
     try:
         if header.magic != MAGIC:
-            raise ValueError(f"it has the format {header.magic} of brokers before Kafka 0.11")
+            raise ValueError(
+                f"it has magic {header.magic}, the format of brokers before Kafka 0.11"
+            )
         if check_crcs and not check_crc(batch):
-            raise ValueError("its CRC does not fit its bytes")
+            raise ValueError("its CRC is wrong")
         payload = batch[HEADER_SIZE:]
         log_append_time = header.log_append_time
         columns.append(

@@ -1,9 +1,9 @@
-"""Records of batches into the buffers of Arrow columns, without an object per record.
+"""The record decoder: records of batches into the buffers of Arrow columns.
 
-`Columns` is the compiled twin where the package was built with a C compiler, else `PureColumns`;
-one suite tests both. A batch's records are appended as they lie in it, decompressed; what is
-outside the offsets and times asked for is left out. Timestamps are given to Spark in
-microseconds, in which it counts.
+It creates no object per record. `Columns` is the compiled twin where the package was built with a C
+compiler, else `PureColumns`; one suite tests both. The caller appends the decompressed records of a
+batch. Records outside the wanted offsets and timestamps are skipped. Timestamps become
+microseconds, Spark's unit.
 """
 
 from array import array
@@ -14,12 +14,12 @@ from barnabas.base.errors import BrokerError
 from barnabas.wire.records.records import read_varint
 
 Buffer = bytes | bytearray | memoryview
-# Offsets, data, validity (None if all are valid), how many are null.
+# Offsets, data, validity (None if there are no nulls), number of nulls.
 Bytes = tuple[Buffer, Buffer, Buffer | None, int]
-# Offsets, validity and nulls of the lists; how many headers; their keys and their values.
+# Offsets, validity and nulls of the lists; number of headers; their keys and values.
 Headers = tuple[tuple[Buffer, Buffer | None, int], int, Bytes, Bytes]
-# Rows, then offsets, timestamps, timestamp types, keys, values, and headers if asked for.
-Taken = tuple[int, Buffer, Buffer, Buffer, Bytes, Bytes, Headers | None]
+# Number of rows, then offsets, timestamps, timestamp types, keys, values, and wanted headers.
+ColumnBuffers = tuple[int, Buffer, Buffer, Buffer, Bytes, Bytes, Headers | None]
 
 LEAST_LONG: Final = -(2**63)
 MOST_LONG: Final = 2**63 - 1
@@ -28,7 +28,7 @@ _US_PER_MS: Final = 1000
 
 
 class _Values:
-    """One column of binary values that may be null."""
+    """A column of nullable binary values."""
 
     def __init__(self) -> None:
         self.offsets = array("i", [0])
@@ -51,12 +51,12 @@ class _Values:
 
 
 class PureColumns:
-    """The records asked for, column by column, until they are taken."""
+    """The buffers of the wanted records, column by column."""
 
     def __init__(self, start: int, end: int, earliest: int, latest: int, headers: bool) -> None:
-        """Offsets from `start` to before `end`; times from `earliest` to `latest`, both included.
+        """Keep the offsets [start, end) and the timestamps `earliest` to `latest`, inclusive.
 
-        Times are in milliseconds, as in the batches.
+        Timestamps are in milliseconds, as in batches.
         """
         self._offsets_wanted = range(start, end)
         self._earliest, self._latest = earliest, latest
@@ -75,7 +75,7 @@ class PureColumns:
 
     @property
     def size(self) -> int:
-        """About how many bytes are held."""
+        """The approximate size in bytes."""
         return len(self._keys.data) + len(self._values.data) + 24 * self.rows
 
     def append(
@@ -86,9 +86,9 @@ class PureColumns:
         log_append_time: bool,
         count: int,
     ) -> None:
-        """Add the records of one batch; with log-append time all have `base_timestamp`.
+        """Append the records of one batch; with LogAppendTime all have `base_timestamp`.
 
-        Raises  ValueError, if they are not what the batch announced; then all is lost
+        Raises  ValueError if the records are corrupt; the columns must not be used then
         """
         data = bytes(payload)
         try:
@@ -137,12 +137,12 @@ class PureColumns:
             value, position = _read_bytes(data, position)
             self._header_keys.put(key)
             self._header_values.put(value)
-        # Spark's Kafka source gives null, not an empty array, to a record without headers.
+        # As in Spark's Kafka source, a record without headers has null, not an empty array.
         self._list_offsets.append(self._header_keys.rows)
         self._lists_valid.append(count > 0)
 
-    def take(self) -> Taken:
-        """All that was added since the last time; empty afterwards."""
+    def take(self) -> ColumnBuffers:
+        """Return the appended records and empty the columns."""
         headers: Headers | None = None
         if self._with_headers:
             headers = (
@@ -174,7 +174,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _bitmap(valid: bytearray) -> tuple[bytes | None, int]:
-    """Arrow's validity bitmap, least bit first, and how many are null; None if none is."""
+    """Arrow's validity bitmap, least bit first, and the number of nulls; None if there are none."""
     nulls = valid.count(0)
     if not nulls:
         return None, 0

@@ -1,7 +1,7 @@
-"""What the user says about a read: the options of Spark's Kafka source, checked, and our own.
+"""The options of a read: those of Spark's Kafka source and our own, validated.
 
-Names are compared without their case, as Spark does. What Spark's source refuses is refused here
-too; what it passes over is passed over, unless it looks like an option misspelt.
+Names are case-insensitive, as in Spark. Options that Spark's source rejects are rejected here too;
+options that it ignores are ignored, unless they look like a misspelt option.
 """
 
 import difflib
@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
+from barnabas.base.ids import TopicPartition as TopicPartition
 from barnabas.spark.user_errors import WrongOption
 
 EARLIEST: Final = -2
@@ -46,11 +47,11 @@ _KNOWN: Final = (
 )
 _LOWER: Final = {name.lower(): name for name in _KNOWN}
 _REFUSED: Final = {
-    "auto.offset.reset": "say where to start with startingOffsets",
-    "key.deserializer": "keys are binary; cast the column key",
-    "value.deserializer": "values are binary; cast the column value",
-    "enable.auto.commit": "Spark keeps the offsets; see option groupId",
-    "interceptor.classes": "change records with DataFrame operations",
+    "auto.offset.reset": "set startingOffsets instead",
+    "key.deserializer": "keys are binary; cast the column key instead",
+    "value.deserializer": "values are binary; cast the column value instead",
+    "enable.auto.commit": "Spark keeps the offsets; set groupId to commit them too",
+    "interceptor.classes": "change records with DataFrame operations instead",
 }
 _ADDRESS: Final = re.compile(r"(?:\w+://)?(?:\[([0-9a-fA-F:]+)\]|([^\s:/]+)):(\d+)")
 _DURATION: Final = re.compile(r"(-?\d+)\s*(us|ms|s|m|min|h|d)?")
@@ -59,20 +60,12 @@ _DAY_MS: Final = 86_400_000
 _DEFAULT_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where a read begins or ends: the same everywhere, or for each partition on its own.
+    """The start or the end of a read: one for all partitions, or one for each.
 
-    A number is an offset, EARLIEST or LATEST; or, if `by_time`, a time in milliseconds, which
-    stands for the first record at or after it.
+    A number is an offset, EARLIEST or LATEST. With `by_time` it is a timestamp in milliseconds and
+    means the first record at or after it.
     """
 
     name: str
@@ -83,7 +76,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of one read, checked; `kafka` are the client's properties without prefix."""
+    """The validated options of one read; `kafka` holds the client properties without prefix."""
 
     bootstrap: tuple[tuple[str, int], ...]
     kafka: Mapping[str, str] = field(repr=False)  # may hold passwords
@@ -104,7 +97,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool) -> "SourceOptions":
-        """Raises  WrongOption, for the first that cannot be meant"""
+        """Raises  WrongOption for the first invalid option"""
         given = _Given(options)
         given.check_names()
         subscribe, pattern, assign = given.topics()
@@ -138,7 +131,7 @@ class SourceOptions:
 
     @property
     def is_secured(self) -> bool:
-        """Whether connections need TLS or a login."""
+        """Whether connections use TLS or SASL."""
         return self.kafka.get("security.protocol", "PLAINTEXT").strip().upper() != "PLAINTEXT"
 
     @property
@@ -146,20 +139,20 @@ class SourceOptions:
         return self.kafka.get("isolation.level", "").strip().lower() == "read_committed"
 
     def property_number(self, name: str, default: int) -> int:
-        """A positive number among the client's properties. Raises WrongOption."""
+        """A client property that is a positive number. Raises WrongOption."""
         text = self.kafka.get(name, str(default)).strip()
         if not text.isdecimal() or not int(text):
-            _wrong(_PREFIX + name, text, "a number from 1 on")
+            _wrong(_PREFIX + name, text, "a number of at least 1")
         return int(text)
 
 
 def include_headers(options: Mapping[str, str]) -> bool:
-    """Whether the column headers is asked for. Raises WrongOption."""
+    """Whether the read has a column headers. Raises WrongOption."""
     return _Given(options).boolean("includeHeaders", default=False)
 
 
 class _Given:
-    """The options as they were given, read one by one."""
+    """The options of the user, parsed one by one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -176,18 +169,18 @@ class _Given:
     def check_names(self) -> None:
         for name in self.kafka:
             if name in _REFUSED:
-                raise WrongOption(f"option kafka.{name} is not possible: {_REFUSED[name]}")
+                raise WrongOption(f"option kafka.{name} is not supported: {_REFUSED[name]}")
         for name in self._values:
             if name in _LOWER or name.startswith(_PREFIX):
                 continue
             for likely in difflib.get_close_matches(name, _LOWER, n=1, cutoff=0.85):
-                raise WrongOption(f"there is no option {name}; did you mean {_LOWER[likely]}?")
+                raise WrongOption(f"unknown option {name}; did you mean {_LOWER[likely]}?")
 
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
         text = self.get("kafka.bootstrap.servers")
         if not text:
             raise WrongOption(
-                "option kafka.bootstrap.servers is missing: say HOST:PORT[,...] of the brokers"
+                "option kafka.bootstrap.servers is missing; set it to HOST:PORT[,...]"
             )
         found = [_ADDRESS.fullmatch(each.strip()) for each in text.split(",")]
         addresses = tuple((each[1] or each[2], int(each[3])) for each in found if each)
@@ -198,17 +191,17 @@ class _Given:
     def topics(
         self,
     ) -> tuple[tuple[str, ...] | None, str | None, tuple[TopicPartition, ...] | None]:
-        """Exactly one of: names, a pattern, partitions."""
+        """Exactly one of: topic names, a pattern, partitions."""
         chosen = [name for name in _STRATEGIES if self.get(name) is not None]
         if not self._values:
             raise WrongOption(
-                "there are no options: Spark does not give a table's own to a source in Python, so"
-                " name them with SELECT ... FROM table WITH (...), or make a TEMPORARY VIEW of them"
+                "there are no options: Spark does not pass the options of a table to a Python data"
+                " source; use SELECT ... FROM table WITH (...), or create a TEMPORARY VIEW"
             )
         if not chosen:
-            raise WrongOption(f"say which topics to read with one of {', '.join(_STRATEGIES)}")
+            raise WrongOption(f"no topics are named: set one of {', '.join(_STRATEGIES)}")
         if len(chosen) > 1:
-            raise WrongOption(f"only one of {', '.join(chosen)} can be given")
+            raise WrongOption(f"options {', '.join(chosen)} exclude each other; set one of them")
         text = self.get(chosen[0]) or ""
         if chosen[0] == "assign":
             return None, None, self._assigned(text)
@@ -218,9 +211,9 @@ class _Given:
                     return None, text, None
             except re.error as failure:
                 _wrong("subscribePattern", text, f"a regular expression: {failure}")
-            _wrong("subscribePattern", text, "a regular expression that topics' names match")
+            _wrong("subscribePattern", text, "a regular expression for topic names")
         names = tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
-        return names or _wrong("subscribe", text, "topics' names with commas between"), None, None
+        return names or _wrong("subscribe", text, "topic names separated by commas"), None, None
 
     def _assigned(self, text: str) -> tuple[TopicPartition, ...]:
         parsed = _json(text)
@@ -241,13 +234,13 @@ class _Given:
             for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
                 if self.get(name) is not None:
                     raise WrongOption(
-                        f"option {name} is not possible in a streaming query; stop at what there"
-                        " is with the trigger availableNow=True"
+                        f"option {name} is not supported in a streaming query; use the trigger"
+                        " availableNow=True to stop at the current end"
                     )
         return self.bound("ending", Bound("endingOffsets", LATEST))
 
     def bound(self, which: str, default: Bound) -> Bound:
-        """As in Spark, one time for all goes first, then times, then offsets."""
+        """As in Spark, one timestamp for all wins over timestamps, and these over offsets."""
         name = f"{which}Timestamp"
         if self.get(name) is not None:
             return Bound(name, self._number(name, 0), by_time=True)
@@ -283,7 +276,7 @@ class _Given:
             number = int(text)
         except ValueError:
             number = least - 1
-        return number if number >= least else _wrong(name, text, f"a number from {least} on")
+        return number if number >= least else _wrong(name, text, f"a number of at least {least}")
 
     def duration_ms(self, name: str, default: int) -> int:
         text = self.get(name)
@@ -291,7 +284,7 @@ class _Given:
             return default
         match = _DURATION.fullmatch(text.lower())
         if match is None:
-            _wrong(name, text, "a time like 500ms, 30s or 15m")
+            _wrong(name, text, "a duration like 500ms, 30s or 15m")
         return int(int(match[1]) * (_DAY_MS if match[2] == "d" else _MS[match[2] or "ms"]))
 
 
@@ -310,7 +303,7 @@ def _check_batch(starting: Bound, ending: Bound) -> None:
         for partition, start in starting.each.items():
             if start > ending.each[partition] >= 0:
                 raise WrongOption(
-                    f"{starting.name} of {partition} is {start}, after {ending.name},"
+                    f"{starting.name} of {partition} is {start}, which is after {ending.name},"
                     f" {ending.each[partition]}"
                 )
 
@@ -341,4 +334,4 @@ def _whole(number: object, least: int = 0) -> int:
 
 
 def _wrong(name: str, value: str, allowed: str) -> NoReturn:
-    raise WrongOption(f"option {name} is {value!r}, must be {allowed}")
+    raise WrongOption(f"option {name} is {value!r} but must be {allowed}")

@@ -1,4 +1,4 @@
-"""Batch reads: `spark.read.format("barnabas")`, planned by the driver, done by tasks."""
+"""Batch reads: `spark.read.format("barnabas")`, planned by the driver, executed by tasks."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,11 +8,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from barnabas.spark.source.filters import Selection, take
+from barnabas.spark.source.filters import Selection, push_down
 from barnabas.spark.source.offset_ranges import OffsetRange
-from barnabas.spark.source.read_task import ALL_TIMES, Times, read_range
+from barnabas.spark.source.read_task import ALL_TIMES, TimeRange, read_range
 from barnabas.spark.source.source_options import SourceOptions, include_headers
-from barnabas.spark.user_errors import plain_errors, told_plainly
+from barnabas.spark.user_errors import plain_errors, without_traceback
 
 RecordBatch = Any  # of pyarrow, which has no types
 
@@ -24,13 +24,13 @@ COLUMNS: Final = (
 HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
 
-@told_plainly
+@without_traceback
 def schema(options: Mapping[str, str]) -> str:
     """The columns of Spark's Kafka source. Raises WrongOption."""
     return COLUMNS + (HEADERS if include_headers(options) else "")
 
 
-@told_plainly
+@without_traceback
 def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
     """Raises  WrongOption"""
     kind = FilteringReader if _filters_are_pushed() else BatchReader
@@ -38,24 +38,24 @@ def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
 
 
 def _filters_are_pushed() -> bool:
-    """Whether this process is the one in which Spark pushes filters.
+    """Whether this process is the worker in which Spark pushes filters down.
 
-    Elsewhere it refuses a reader that takes filters, unless they are switched on, with
-    `spark.sql.python.filterPushdown.enabled`; that they are, a reader cannot find out otherwise.
+    Unless `spark.sql.python.filterPushdown.enabled` is set, Spark rejects a reader that accepts
+    filters. A reader cannot see that setting; but only with it does Spark start this worker.
     """
     main = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHING_WORKER in sys.modules or getattr(main, "name", None) == _PUSHING_WORKER
 
 
 class BatchReader(DataSourceReader):
-    """One read: the ranges of offsets are fixed when it is planned."""
+    """A batch read: planning fixes its ranges of offsets."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._times = ALL_TIMES
 
-    @told_plainly
+    @without_traceback
     def partitions(self) -> list[OffsetRange]:
         from barnabas.spark.source.read_plan import plan  # tasks do not need it
 
@@ -66,18 +66,18 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A read that takes filters on partition, offset and timestamp."""
+    """A batch read that accepts filters on partition, offset and timestamp."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._selection = Selection()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._selection, left = take(filters)
-        self._times = Times(*self._selection.times_ms)
+        self._selection, left = push_down(filters)
+        self._times = TimeRange(*self._selection.times_ms)
         return left
 
-    @told_plainly
+    @without_traceback
     def partitions(self) -> list[OffsetRange]:
         from barnabas.spark.source.read_plan import plan
 
@@ -85,14 +85,14 @@ class FilteringReader(BatchReader):
 
 
 def arrow_batches(
-    wanted: InputPartition, options: SourceOptions, schema: StructType, times: Times
+    wanted: InputPartition, options: SourceOptions, schema: StructType, times: TimeRange
 ) -> Iterator[RecordBatch]:
-    """A task's records as Spark takes them. Raises SparkFailure."""
-    from barnabas.spark.source.arrow_columns import Batches
+    """Yield the records of a task as Arrow batches. Raises SparkFailure."""
+    from barnabas.spark.source.arrow_columns import ArrowBatches
 
-    if not isinstance(wanted, OffsetRange):  # Spark's own, where no task was planned
+    if not isinstance(wanted, OffsetRange):  # Spark's own, if the plan has no task
         return
-    batches = Batches(to_arrow_schema(schema, timezone="UTC"), *wanted.partition)
+    batches = ArrowBatches(to_arrow_schema(schema, timezone="UTC"), *wanted.partition)
     with plain_errors():
         for taken in read_range(wanted, options, times):
             yield batches.batch(taken)

@@ -1,8 +1,8 @@
 """Streaming reads: `spark.readStream.format("barnabas")`, micro-batch by micro-batch.
 
-The reader lives on the driver as long as the query. Spark asks it where a batch shall end, then
-what each task shall read, and keeps both ends in the checkpoint. By the time Spark asks for the
-next end, all before the one it starts from is processed: that is when progress is committed.
+The reader lives on the driver as long as the query. Spark asks it for the end of a batch, then for
+the ranges of the tasks, and writes both ends to the checkpoint. When Spark asks for the next end,
+all records before the start of that batch are processed: then the reader commits progress.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.read_task import ALL_TIMES
 from barnabas.spark.source.source_options import SourceOptions
 from barnabas.spark.source.spark_source import RecordBatch, arrow_batches
-from barnabas.spark.user_errors import told_plainly
+from barnabas.spark.user_errors import without_traceback
 
 if TYPE_CHECKING:
     from barnabas.spark.source.query import Query
 
 
-@told_plainly
+@without_traceback
 def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamReader":
     """Raises  WrongOption"""
     return StreamReader(SourceOptions.of(options, streaming=True), schema)
@@ -44,7 +44,7 @@ class Task(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's side of a query's source; tasks get a copy of it that has asked nothing yet."""
+    """Spark's interface to `Query`; tasks get a copy of it without connections."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -59,11 +59,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._query = Query(self._options)
         return self._query
 
-    @told_plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:
         return self.query.initial()
 
-    @told_plainly
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         return self.query.latest(start, limit)
 
@@ -77,16 +77,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self.query.last_seen()
 
-    @told_plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
         self.query.fix_end()
 
-    @told_plainly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
         ranges, group = self.query.ranges(start, end)
         return [Task(each, group if number == 0 else None) for number, each in enumerate(ranges)]
 
-    @told_plainly
+    @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
         self.query.done(end)
 

@@ -1,14 +1,15 @@
-"""Where a streaming query stands: an offset in each partition, in a form that survives restarts.
+"""The offset of a streaming query: a position in each partition, as the checkpoint stores it.
 
-Spark keeps it in the checkpoint, as JSON:
+Spark stores it as JSON:
 
     {"orders": {"id": "8d1e...", "partitions": {"0": {"offset": 42, "leaderEpoch": 3}}}}
 
-The topic's id tells whether the topic is still the same one, the leader epoch whether the log up
-to the offset is. A checkpoint of Spark's own Kafka source, {"orders": {"0": 42}}, is read too: it
-knows neither, so nothing can be noticed by them until the first batch is done.
+The topic id detects a recreated topic, the leader epoch a truncated log. A checkpoint of Spark's
+own Kafka source, {"orders": {"0": 42}}, is read too. It has neither, so both checks begin with the
+second batch.
 """
 
+import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,14 +23,14 @@ UNKNOWN_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An offset of a partition; `epoch` is that of the log there, or later, -1 if unknown."""
+    """An offset in a partition; `epoch` is its leader epoch, or a later one, -1 if unknown."""
 
     offset: int
     epoch: int = UNKNOWN_EPOCH
     topic_id: uuid.UUID | None = None
 
     def at(self, offset: int) -> "Position":
-        """Another offset of the same log, before this one."""
+        """An earlier offset of the same log."""
         return replace(self, offset=offset)
 
 
@@ -37,7 +38,7 @@ Positions = dict[TopicPartition, Position]
 
 
 def to_json(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """As the checkpoint keeps it; the order is always the same, for Spark compares the text."""
+    """The JSON for the checkpoint, in a fixed order because Spark compares the text."""
     topics: dict[str, Any] = {}
     for partition, position in sorted(positions.items()):
         topic = topics.setdefault(
@@ -52,13 +53,13 @@ def to_json(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
 
 
 def from_json(checkpoint: Mapping[str, Any]) -> Positions:
-    """What a checkpoint says. Raises SparkFailure, if no source of topics wrote it."""
+    """Parse a checkpoint. Raises SparkFailure if another kind of source wrote it."""
     try:
         return dict(_read(checkpoint))
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SparkFailure(
-            "the checkpoint was not written by a query that reads topics; give this query a"
-            " checkpointLocation of its own"
+            "the checkpoint was not written by a query that reads topics; give this query its own"
+            " checkpointLocation"
         ) from None
 
 
@@ -74,3 +75,27 @@ def _read(checkpoint: Mapping[str, Any]) -> Iterable[tuple[TopicPartition, Posit
                 TopicPartition(topic, int(partition)),
                 Position(int(at["offset"]), int(at["leaderEpoch"]), topic_id),
             )
+
+
+def lag_of(sources: Iterable[Any]) -> int | None:
+    """The offsets between a query and the ends of its topics, from the progress of its sources.
+
+    None if no source reports it.
+    """
+    lags = [_lag(source.endOffset, source.latestOffset) for source in sources]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _lag(end: str | None, latest: str | None) -> int | None:
+    ends, read = _offsets(latest), _offsets(end)
+    if ends is None or read is None:
+        return None
+    return sum(max(0, offset - read.get(partition, 0)) for partition, offset in ends.items())
+
+
+def _offsets(text: str | None) -> dict[TopicPartition, int] | None:
+    try:
+        return {each: at.offset for each, at in _read(json.loads(text or "null"))}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None

@@ -1,1 +1,1 @@
-"""`barnabas pipeline transform`: a topic through SQL into a topic."""
+"""`barnabas pipeline transform`: SQL from one topic to another."""

@@ -1,4 +1,4 @@
-"""`barnabas pipeline transform`: a topic through SQL into another topic."""
+"""`barnabas pipeline transform`: SQL from one topic to another."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,10 +18,10 @@ from barnabas.spark.pipeline_options import (
     spark_place,
 )
 from barnabas.spark.session import EMBEDDED, spark_session
-from barnabas.spark.terminal import Rate, shown
+from barnabas.spark.terminal import Rate, show_progress
 
 if TYPE_CHECKING:
-    from barnabas.spark.transform.transform_queries import Transforming
+    from barnabas.spark.transform.transform_queries import TransformSpec
     from barnabas.spark.transform.transform_run import Transformation
 
 _MODES: Final = ("append", "complete")
@@ -29,46 +29,51 @@ _MODES: Final = ("append", "complete")
 
 def transform(
     topic: Topic,
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where results go.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic for the results.")],
     sql: Annotated[
-        str | None, typer.Option("--sql", metavar="SELECT", help="The topic's name is its table.")
+        str | None, typer.Option("--sql", metavar="SELECT", help="Query; the topic is a table.")
     ] = None,
     sql_file: Annotated[
-        Path | None, typer.Option("--sql-file", metavar="FILE", help="The same, in a file.")
+        Path | None, typer.Option("--sql-file", metavar="FILE", help="File with the query.")
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option("--schema", metavar="DDL", help="Of JSON values: 'id BIGINT, at TIMESTAMP'."),
+        typer.Option("--schema", metavar="DDL", help="Schema of JSON values: 'id BIGINT'."),
     ] = None,
     expect: Annotated[
         list[str] | None,
-        typer.Option("--expect", metavar="CONDITION", help="Else a record is bad; repeatable."),
+        typer.Option(
+            "--expect", metavar="CONDITION", help="Condition of a valid record; repeatable."
+        ),
     ] = None,
     watermark: Annotated[
         str | None,
-        typer.Option("--watermark", metavar="COLUMN:DELAY", help="As 'at: 10 minutes'."),
+        typer.Option("--watermark", metavar="COLUMN:DELAY", help="Watermark: 'at: 10 minutes'."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="Of the result, as its key.")
+        str | None, typer.Option("--key", metavar="COLUMN", help="Result column to use as key.")
     ] = None,
     dead_letters: Annotated[
         str | None,
-        typer.Option("--dead-letters", metavar="TOPIC", help="Else <source>-dead-letters."),
+        typer.Option(
+            "--dead-letters", metavar="TOPIC", help="Topic for bad records [<topic>-dead-letters]."
+        ),
     ] = None,
     output_mode: Annotated[
         str,
         typer.Option(
-            "--output-mode", help="append, or complete: all results, again with each batch."
+            "--output-mode", help="append; or complete: write all results again with each batch."
         ),
     ] = "append",
     starting: Annotated[
-        str, typer.Option("--starting", help="The first time: earliest or latest.")
+        str, typer.Option("--starting", help="Where the first run starts: earliest or latest.")
     ] = "earliest",
     batch: Annotated[
-        int | None, typer.Option("--batch", min=1, metavar="RECORDS", help="At most in a batch.")
+        int | None,
+        typer.Option("--batch", min=1, metavar="RECORDS", help="Most records per batch."),
     ] = None,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="FOLDER", help="Keeps how far it is.")
+        str | None, typer.Option("--state", metavar="DIR", help="Directory for checkpoints.")
     ] = None,
     continuous: Continuous = False,
     every: Every = 1.0,
@@ -79,11 +84,12 @@ def transform(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
-    """Send a topic through SQL into another, each record once, with windows and watermarks.
+    """Run SQL over a topic and write the results to another, exactly once.
 
-    With --schema values are read as JSON and its fields are columns, beside key, topic, partition,
-    offset, timestamp and headers. What does not fit, or fails an --expect, goes to the dead letters
-    with the reason in its headers. Results are JSON, unless they have a column `value`.
+    With --schema values are parsed as JSON, and its fields are columns beside key, topic,
+    partition, offset, timestamp and headers. A record that does not match the schema, or fails an
+    --expect, is written to the dead-letter topic with the reason in its headers. Results are
+    written as JSON, unless they have a column `value`. SQL may use windows with --watermark.
 
     \b
     Examples:
@@ -94,8 +100,8 @@ def transform(
           --sql "SELECT window.start, sum(cents) FROM orders GROUP BY window(at, '1 minute')"
     """
     from barnabas.cli.client import Cluster
-    from barnabas.spark.small_files import Folder
-    from barnabas.spark.transform.transform_queries import Transforming
+    from barnabas.spark.small_files import Directory
+    from barnabas.spark.transform.transform_queries import TransformSpec
     from barnabas.spark.transform.transform_run import Transformation, claim_state, ensure_topics
 
     if output_mode not in _MODES:
@@ -103,7 +109,7 @@ def transform(
     if starting not in ("earliest", "latest"):
         raise Misused(f"--starting {starting}: expected earliest or latest")
     judged = schema is not None or expect
-    wanted = Transforming(
+    wanted = TransformSpec(
         topic,
         to,
         _text(sql, sql_file),
@@ -121,10 +127,10 @@ def transform(
     place = spark_place(master, remote, conf)
     if state is None and not place.is_embedded:
         raise Misused(
-            "--state is missing: on a cluster of Spark it must be a folder that all of its machines"
-            " see, such as hdfs://... or s3://..."
+            "--state is missing: on a Spark cluster it must be a directory that all machines can"
+            " reach, such as hdfs://... or s3://..."
         )
-    folder = Folder(state or f".barnabas-transform/{topic}-to-{to}")
+    folder = Directory(state or f".barnabas-transform/{topic}-to-{to}")
     ensure_topics(Cluster(bootstrap, properties), wanted)
     claim_state(folder, wanted)
     trigger: dict[str, Any] = (
@@ -135,7 +141,7 @@ def transform(
         running = Transformation(spark, wanted, folder)
         running.start(trigger)
         try:
-            with shown(f"{topic} to {to}") as show:
+            with show_progress(f"{topic} to {to}") as show:
                 running.watch(show)
         finally:
             running.stop()
@@ -144,7 +150,7 @@ def transform(
 
 def _text(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
-        raise Misused("give the SQL, either as --sql SELECT or as --sql-file FILE")
+        raise Misused("give either --sql SELECT or --sql-file FILE")
     if file is None:
         return str(sql)
     try:
@@ -158,24 +164,26 @@ def _watermark(text: str | None) -> tuple[str, str] | None:
         return None
     column, colon, delay = text.partition(":")
     if not colon or not column.strip() or not delay.strip():
-        raise Misused(f"--watermark {text}: expected COLUMN:DELAY, as 'at: 10 minutes'")
+        raise Misused(f"--watermark {text}: expected COLUMN:DELAY, such as 'at: 10 minutes'")
     return column.strip(), delay.strip()
 
 
-def _check_topics(wanted: "Transforming") -> None:
+def _check_topics(wanted: "TransformSpec") -> None:
     if wanted.source in (wanted.target, wanted.dead_letters):
-        raise Misused(f"{wanted.source} would be read and written; results need another topic")
+        raise Misused(f"{wanted.source} cannot be both source and target; name another topic")
 
 
-def _summarize(wanted: "Transforming", running: "Transformation", rate: Rate, json: bool) -> None:
+def _summarize(wanted: "TransformSpec", running: "Transformation", rate: Rate, json: bool) -> None:
     result, bad = running.result, running.bad
     read, made = (result.records, result.written) if result is not None else (0, 0)
     letters = bad.written if bad is not None else 0
     if json:
         show_json({"records": read, "results": made, "bad": letters, "to": wanted.target})
         return
-    rejected = f", {letters} bad to {wanted.dead_letters}" if bad is not None else ""
+    rejected = (
+        f", {counted(letters, 'bad record')} to {wanted.dead_letters}" if bad is not None else ""
+    )
     print(
-        f"{counted(read, 'record')} of {wanted.source} in {rate.seconds:.1f} s:"
+        f"read {counted(read, 'record')} of {wanted.source} in {rate.seconds:.1f} s; wrote"
         f" {counted(made, 'result')} to {wanted.target}{rejected}"
     )

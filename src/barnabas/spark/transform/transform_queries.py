@@ -1,8 +1,8 @@
-"""A topic through SQL into a topic, and what cannot be taken into a dead-letter topic.
+"""The queries of a transformation: SQL over a topic, and bad records to a dead-letter topic.
 
-Two queries read the topic, each with a checkpoint of its own: one hands the records that can be
-taken to the SQL, the other the rest, with the reason, to the dead letters. Which it is, one
-expression decides, so a record is in exactly one of the two.
+Two queries read the topic, each with its own checkpoint. One passes the valid records to the SQL,
+the other writes the bad records, with the reason, to the dead-letter topic. The same expression
+selects them in both, so each record goes to exactly one of the two.
 """
 
 import re
@@ -19,16 +19,16 @@ _RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
 _HEADER: Final = "barnabas.dead-letter."
 
 
-class Transforming(NamedTuple):
-    """What is to become of which topic; without `schema` the SQL gets the records as they are."""
+class TransformSpec(NamedTuple):
+    """A transformation as the user described it; without `schema` the SQL sees raw records."""
 
     source: str
     target: str
     sql: str
-    options: Mapping[str, str]  # of the data source and sink: where the brokers are
+    options: Mapping[str, str]  # of the data source and sink
     schema: str | None = None
     expectations: tuple[str, ...] = ()
-    watermark: tuple[str, str] | None = None  # a column, and how late it may be
+    watermark: tuple[str, str] | None = None  # a column, and its allowed lateness
     key: str | None = None
     dead_letters: str | None = None
     output_mode: str = "append"
@@ -37,13 +37,13 @@ class Transforming(NamedTuple):
 
     @property
     def view(self) -> str:
-        """What the SQL calls the topic: its name, with _ for what is not in names of SQL."""
+        """The table of the topic in SQL: its name, with _ for what SQL does not allow."""
         name = re.sub(r"\W", "_", self.source, flags=re.ASCII)
         return f"_{name}" if name[:1].isdigit() else name
 
 
-def records(spark: "SparkSession", wanted: Transforming) -> "DataFrame":
-    """The topic as a stream: its columns, `data` by the schema, and `reason` if it is bad."""
+def records(spark: "SparkSession", wanted: TransformSpec) -> "DataFrame":
+    """The topic as a stream: its columns, `data` by the schema, and a `reason` if it is bad."""
     from pyspark.sql import functions as f
 
     reader = (
@@ -77,17 +77,19 @@ def _new(rows: "DataFrame", fields: list[str]) -> list[str]:
     return [name for name in fields if name not in rows.columns]
 
 
-def _reason(wanted: Transforming, fields: list[str]) -> str:
-    """An expression: why a record is bad, or null."""
+def _reason(wanted: TransformSpec, fields: list[str]) -> str:
+    """An SQL expression for the reason why a record is bad, or null."""
     cases = []
     if wanted.schema is not None:
         cases = [
-            ("value IS NULL", "it has no value"),
-            ("NOT is_valid_utf8(string(value))", "its value is no UTF-8 text"),
-            (f"data IS NULL OR data.{_CORRUPT} IS NOT NULL", "its value is no JSON of the schema"),
+            ("value IS NULL", "no value"),
+            ("NOT is_valid_utf8(string(value))", "value is not UTF-8"),
+            (f"data IS NULL OR data.{_CORRUPT} IS NOT NULL", "value is not JSON of the schema"),
         ]
     for expectation in wanted.expectations:
-        cases.append((f"NOT coalesce(({expectation}), false)", f"it fails: {expectation}"))
+        cases.append(
+            (f"NOT coalesce(({expectation}), false)", f"failed expectation: {expectation}")
+        )
     whens = [f"WHEN {condition} THEN {_quoted(reason)}" for condition, reason in cases]
     return f"CASE {' '.join(whens)} END" if whens else "string(NULL)"
 
@@ -97,12 +99,12 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def results(spark: "SparkSession", rows: "DataFrame", wanted: Transforming) -> "DataFrame":
-    """What the SQL makes of the good records, as records: the columns that a topic takes.
+def results(spark: "SparkSession", rows: "DataFrame", wanted: TransformSpec) -> "DataFrame":
+    """The result of the SQL over the valid records, as columns of the sink.
 
-    A result with a column `value` is taken as it is; of any other a row becomes JSON.
+    A result with a column `value` is written unchanged; any other row becomes JSON.
 
-    Raises  Misused if a column that was named is not there
+    Raises  Misused if an option names a column that does not exist
     """
     from pyspark.sql import functions as f
 
@@ -134,14 +136,16 @@ def _key_type(made: "DataFrame", key: str) -> str:
 
 def _check_column(rows: "DataFrame", column: str, option: str) -> None:
     if column not in rows.columns:
-        raise Misused(f"{option} {column}: there is no such column, only {', '.join(rows.columns)}")
+        raise Misused(
+            f"{option} {column}: no such column; the columns are {', '.join(rows.columns)}"
+        )
 
 
 def dead_letters(rows: "DataFrame") -> "DataFrame":
-    """The bad records as they were, and in headers the reason and where they came from."""
+    """The bad records unchanged, with the reason and their origin in headers."""
     from pyspark.sql import functions as f
 
-    told = {
+    added = {
         "reason": "reason",
         "topic": "topic",
         "partition": "string(partition)",
@@ -150,14 +154,16 @@ def dead_letters(rows: "DataFrame") -> "DataFrame":
     }
     headers = ", ".join(
         f"struct('{_HEADER}{name}' AS key, cast({text} AS BINARY) AS value)"
-        for name, text in told.items()
+        for name, text in added.items()
     )
     own = "coalesce(headers, cast(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>))"
     joined = f.expr(f"concat({own}, array({headers}))").alias("headers")
     return rows.where("reason IS NOT NULL").select("key", "value", joined)
 
 
-def check_streaming(made: "DataFrame", wanted: Transforming) -> None:
-    """Raises CommandFailed if the SQL does not read the topic, so that it would never end."""
+def check_streaming(made: "DataFrame", wanted: TransformSpec) -> None:
+    """Raises CommandFailed if the SQL does not read the topic."""
     if not made.isStreaming:
-        raise CommandFailed(f"the SQL does not read {wanted.view}, which is topic {wanted.source}")
+        raise CommandFailed(
+            f"the SQL does not read the table {wanted.view} of topic {wanted.source}"
+        )

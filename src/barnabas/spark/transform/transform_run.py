@@ -1,4 +1,4 @@
-"""Runs the queries of a transformation side by side, tells how far they are, and ends them."""
+"""A running transformation: starts its queries, shows their progress and stops them."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.client import Cluster, admin, create_topics, find_topic
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.small_files import Folder
-from barnabas.spark.source.query_lag import lag_of
+from barnabas.spark.small_files import Directory
+from barnabas.spark.source.stream_offset import lag_of
 from barnabas.spark.spark_errors import LATE, STARTS, spark_failures
-from barnabas.spark.terminal import Progress, Show
+from barnabas.spark.terminal import PipelineProgress, ShowProgress
 from barnabas.spark.transform.transform_queries import (
-    Transforming,
+    TransformSpec,
     check_streaming,
     dead_letters,
     records,
@@ -31,7 +31,7 @@ _WRITTEN: Final = "written"
 
 @dataclass
 class Running:
-    """One streaming query, and what it has told so far; `start` starts it again."""
+    """One streaming query and its totals so far; `start` restarts it."""
 
     start: Callable[[], Any]
     query: Any
@@ -41,7 +41,8 @@ class Running:
     starts: int = 0
     _seen: int = field(default=-1)
 
-    def look(self) -> None:
+    def poll(self) -> None:
+        """Add the progress that Spark reported since the last call."""
         for progress in self.query.recentProgress:
             if progress.batchId <= self._seen:
                 continue
@@ -51,7 +52,7 @@ class Running:
             self.lag = lag_of(progress.sources)
 
     def check(self) -> bool:
-        """Raise what has ended the query; true if it only had no luck, and was started again."""
+        """Raise the query's failure; but restart it and return true if its worker was late."""
         failure = self.query.exception()
         if failure is None:
             return False
@@ -63,16 +64,16 @@ class Running:
 
 
 def _count(metrics: Any) -> int:
-    """The one number that is observed; through Connect a row of them is a list, and its schema."""
+    """The observed number; through Spark Connect it is in a list beside its schema."""
     if metrics is None:
         return 0
     return int(metrics[0][0] if isinstance(metrics[0], list) else metrics[0])
 
 
-def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
-    """Make the topics that are written to, with as many partitions as the one that is read.
+def ensure_topics(cluster: Cluster, wanted: TransformSpec) -> list[str]:
+    """Create the topics that are written to, with as many partitions as the source.
 
-    Returns those that were made. Raises CommandFailed if there is none to read.
+    Return those that were created. Raises CommandFailed if the source does not exist.
     """
     client, metadata = cluster.admin()
     partitions = len(find_topic(metadata, wanted.source).partitions)
@@ -87,16 +88,16 @@ def ensure_topics(cluster: Cluster, wanted: Transforming) -> list[str]:
     return missing
 
 
-def claim_state(folder: Folder, wanted: Transforming) -> None:
-    """Note whose checkpoints the folder has.
+def claim_state(folder: Directory, wanted: TransformSpec) -> None:
+    """Bind the state directory to this transformation.
 
-    Raises  CommandFailed if they are of another transformation, which cannot go on from them
+    Raises  CommandFailed if it holds the checkpoints of another transformation
     """
-    said = json.dumps(
+    spec = json.dumps(
         [wanted.source, wanted.target, wanted.sql, wanted.schema, wanted.expectations,
          wanted.watermark, wanted.key, wanted.output_mode]
     )  # fmt: skip
-    digest = hashlib.sha256(said.encode()).hexdigest()
+    digest = hashlib.sha256(spec.encode()).hexdigest()
     try:
         text = folder.read(_QUERY)
         if text is None:
@@ -107,15 +108,15 @@ def claim_state(folder: Folder, wanted: Transforming) -> None:
         raise CommandFailed(f"{folder}/{_QUERY}: {error}") from None
     if known != digest:
         raise CommandFailed(
-            f"{folder} has the state of another transformation: its SQL or options were different;"
-            " name another folder with --state, or remove this one to begin anew"
+            f"{folder} has the state of another transformation, with other SQL or options;"
+            " name another directory with --state, or remove this one to start over"
         )
 
 
 class Transformation:
-    """The queries of one transformation; they go on from where the last run ended."""
+    """The queries of one transformation; they resume where the last run ended."""
 
-    def __init__(self, spark: "SparkSession", wanted: Transforming, state: Folder) -> None:
+    def __init__(self, spark: "SparkSession", wanted: TransformSpec, state: Directory) -> None:
         self._spark = spark
         self._wanted = wanted
         self._state = state
@@ -123,9 +124,9 @@ class Transformation:
         self.bad: Running | None = None
 
     def start(self, trigger: Mapping[str, Any]) -> None:
-        """Begin; `trigger` says whether to stop at what is there now.
+        """Start the queries; `trigger` decides whether they stop at the current end.
 
-        Raises  CommandFailed, nothing running, if the SQL makes no sense
+        Raises  CommandFailed if the SQL is invalid; no query runs then
         """
         wanted = self._wanted
         with spark_failures("transforming"):
@@ -137,13 +138,13 @@ class Transformation:
                 letters = dead_letters(rows)
                 self.bad = self._run(letters, "bad", wanted.dead_letters, "append", trigger)
 
-    def watch(self, show: Show) -> None:
+    def watch(self, show: ShowProgress) -> None:
         """Return when all queries have ended. Raises CommandFailed if one has failed."""
         with spark_failures("transforming"):
             while True:
-                # Asked before they are checked: one that fails after that is seen the next time.
+                # Read this before the checks: a query that fails in between is checked next time.
                 active = any(each.query.isActive for each in self._queries())
-                self._tell(show)
+                self._show(show)
                 restarted = [each.check() for each in self._queries()]
                 if not active and not any(restarted):
                     return
@@ -176,9 +177,9 @@ class Transformation:
     def _queries(self) -> list[Running]:
         return [each for each in (self.result, self.bad) if each is not None]
 
-    def _tell(self, show: Show) -> None:
+    def _show(self, show: ShowProgress) -> None:
         for each in self._queries():
-            each.look()
-        assert self.result is not None, "told before it was started"
+            each.poll()
+        assert self.result is not None, "shown before it was started"
         bad = f"{self.bad.written:,} bad" if self.bad is not None and self.bad.written else ""
-        show(Progress(self.result.records, self.result.lag, bad))
+        show(PipelineProgress(self.result.records, self.result.lag, bad))
