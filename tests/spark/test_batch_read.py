@@ -111,7 +111,7 @@ def test_a_topic_is_a_view_and_a_table_of_sql(
         for name in ("seven", table):
             (found,) = spark.sql(f"SELECT sum(int(string(value))) AS total FROM {name}").collect()
             assert found.total == 21
-        with pytest.raises(PySparkException, match="there are no options: Spark does not give"):
+        with pytest.raises(PySparkException, match="there are no options: Spark does not pass"):
             spark.table("topics").collect()
     finally:
         spark.sql("DROP VIEW seven")
@@ -140,7 +140,7 @@ def test_without_pushed_filters_the_rows_are_the_same(
             {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "100"},
             "the cluster at 127.0.0.1:1 cannot be read: no broker answers",
         ),
-        ({"includeHeaders": "perhaps"}, "option includeHeaders is 'perhaps', must be true or"),
+        ({"includeHeaders": "perhaps"}, "option includeHeaders is 'perhaps' but must be true or"),
     ],
 )
 def test_spark_reports_errors_in_one_sentence_without_a_traceback(

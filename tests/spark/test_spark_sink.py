@@ -219,7 +219,7 @@ def test_in_complete_mode_every_result_is_appended(
         ({**BOOTSTRAP, "topic": "t"}, "value int", "column value has type int but must be string"),
         ({**BOOTSTRAP}, "topic int, value string", "column topic has type int"),
         ({**BOOTSTRAP, "topic": "t"}, "partition bigint, value string", "must be int"),
-        ({**BOOTSTRAP, "topic": "t"}, "headers string, value string", "column headers is of"),
+        ({**BOOTSTRAP, "topic": "t"}, "headers string, value string", "column headers has type"),
         ({**BOOTSTRAP, "topic": "t", "exactlyOnce": "yes"}, SCHEMA, "exactlyOnce is 'yes'"),
         ({**BOOTSTRAP, "topic": "t", "kafka.acks": "2"}, SCHEMA, "kafka.acks is '2'"),
         ({**BOOTSTRAP, "topic": "t", "kafka.compression.type": "zip"}, SCHEMA, "one of none, gzip"),

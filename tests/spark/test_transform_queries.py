@@ -113,14 +113,14 @@ def test_invalid_sql_is_reported_in_one_sentence(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "give the SQL, either as --sql SELECT or as --sql-file FILE"),
-        (("--sql", "x", "--sql-file", "y"), "give the SQL, either"),
+        ((), "give either --sql SELECT or --sql-file FILE"),
+        (("--sql", "x", "--sql-file", "y"), "give either --sql"),
         (("--sql", "x", "--watermark", "at"), "--watermark at: expected COLUMN:DELAY"),
         (("--sql", "x", "--output-mode", "all"), "--output-mode all: expected append"),
         (("--sql", "x", "--starting", "now"), "--starting now: expected earliest or latest"),
         (("--sql", "x", "--to", "orders"), "orders cannot be both source and target"),
-        (("--sql", "x", "--remote", "sc://spark"), "--state is missing: on a cluster of Spark"),
-        (("--sql", "x", "--master", "spark://a:1"), "--state is missing: on a cluster of Spark"),
+        (("--sql", "x", "--remote", "sc://spark"), "--state is missing: on a Spark cluster"),
+        (("--sql", "x", "--master", "spark://a:1"), "--state is missing: on a Spark cluster"),
         (("--sql", "x", "--state", "ftp://a/b"), "ftp://a/b"),
     ],
 )
