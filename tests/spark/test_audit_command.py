@@ -164,7 +164,7 @@ DAMAGE: dict[str, tuple[int, list[bytes], dict[str, Any], str]] = {
         1,
         [*SOUND[:9], SOUND[9][:70]],
         {"high_watermark": 90},
-        "cut off",
+        "truncated",
     ),
     "a wrong checkpoint of epochs": (
         1,

@@ -1,6 +1,5 @@
 """Clocks: wall-clock time and loop time; the simulation has its own."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -17,10 +16,16 @@ class MonotonicTime(Protocol):
     def now_ms(self) -> float: ...
 
 
+class _Loop(Protocol):
+    """The part of an event loop that tells time: asyncio takes long to import."""
+
+    def time(self) -> float: ...
+
+
 class LoopTime:
     """The time of the event loop, which is virtual in a simulation."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: _Loop) -> None:
         self._loop = loop
 
     def now_ms(self) -> float:
