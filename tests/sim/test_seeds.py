@@ -9,6 +9,7 @@ from barnabas.sim.seed_runner import run_seed, search
 pytestmark = pytest.mark.timeout(900)
 
 AT_ONCE = 10
+IN_EVERY_RUN = 50
 
 
 def broken_in(seeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -19,7 +20,13 @@ def broken_in(seeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(first, marks=pytest.mark.xdist_group(f"seeds from {first}"))
+        pytest.param(
+            first,
+            marks=[
+                pytest.mark.xdist_group(f"seeds from {first}"),
+                *([pytest.mark.long] if first > IN_EVERY_RUN else []),
+            ],
+        )
         for first in range(1, 101, AT_ONCE)
     ],
 )
