@@ -1,12 +1,16 @@
 """Builds the compiled modules: every .pyx below src, and every .py that has a .pxd beside it.
 
-None of them is needed: without a C compiler the same modules run as Python source, only slower.
+None of them is needed: without a C compiler the same modules run as Python source, only slower. But
+they need each other: see `AllOrNone`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError, CompileError
 
 SOURCE = Path("src")
 BUILD = Path("build")
@@ -24,10 +28,32 @@ def extensions(paths: list[Path], **directives: object) -> list[Extension]:
         for path in paths
     ]
     directives["language_level"] = 3
-    built = cythonize(named, compiler_directives=directives, quiet=True, build_dir=str(BUILD))
-    for extension in built:
-        extension.optional = True
-    return built
+    return cythonize(named, compiler_directives=directives, quiet=True, build_dir=str(BUILD))
+
+
+class AllOrNone(build_ext):
+    """Leaves no extension behind if one cannot be built, nor those of an earlier build.
+
+    They use each other's C types: one whose neighbour is missing, or older, cannot be imported.
+    """
+
+    unbuilt: Sequence[Extension] = ()
+
+    def build_extensions(self) -> None:
+        try:
+            super().build_extensions()
+        except (BaseError, CCompilerError, CompileError) as error:
+            self.warn(f"no module is compiled, all run as Python source: {error}")
+            self.unbuilt, self.extensions = self.extensions, []
+            self._remove(Path(self.build_lib))
+
+    def copy_extensions_to_source(self) -> None:
+        super().copy_extensions_to_source()
+        self._remove(SOURCE)
+
+    def _remove(self, folder: Path) -> None:
+        for extension in self.unbuilt:
+            (folder / self.get_ext_filename(extension.name)).unlink(missing_ok=True)
 
 
 def forget_older_than(declarations: list[Path]) -> None:
@@ -42,4 +68,7 @@ forget_older_than(list(SOURCE.rglob("*.pxd")))
 leaves = sorted(SOURCE.rglob("*.pyx"))
 augmented = sorted({path.with_suffix(".py") for path in SOURCE.rglob("*.pxd")})
 sources = [path for path in augmented if path.with_suffix(".pyx") not in leaves]
-setup(ext_modules=extensions(leaves) + extensions(sources, **AS_SOURCE))
+setup(
+    ext_modules=extensions(leaves) + extensions(sources, **AS_SOURCE),
+    cmdclass={"build_ext": AllOrNone},
+)

@@ -71,3 +71,20 @@ def test_the_first_fatal_error_is_the_one_that_stops_the_broker() -> None:
         assert await channel.fatal_error is first
 
     asyncio.run(scenario())
+
+
+def test_a_law_that_the_receiver_breaks_stops_the_broker() -> None:
+    async def scenario() -> None:
+        broken = LawBroken("REP-3")
+
+        def receive(_: Sequence[DiskFault]) -> None:
+            raise broken
+
+        channel = FailureChannel(asyncio.get_running_loop())
+        channel.deliver_to(receive)
+        channel.disk_failed(ONE)
+        await asyncio.sleep(0)
+        assert channel.fatal_error.done()
+        assert channel.fatal_error.result() is broken
+
+    asyncio.run(scenario())

@@ -5,6 +5,7 @@ import errno
 import logging
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +13,7 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode, LawBroken
 from barnabas.coordinator.active_shard import LARGEST_BATCH
 from barnabas.coordinator.coordinator_topic import APPEND_ERRORS, partition_of
 from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now
+from barnabas.disk.disk import RealFile
 from barnabas.log.log import Log
 from barnabas.wire.records.records import (
     ControlType,
@@ -132,6 +134,20 @@ async def test_a_load_that_fails_is_tried_again(
     broker.writer.led = broker.log
     await asyncio.sleep(1.1)
     assert (await broker.get("a")).value == 1
+
+
+@in_virtual_time
+async def test_a_disk_that_fails_while_a_shard_is_loaded_is_reported(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    written(broker.log, record("a", 1))
+    fault = DiskFault(str(tmp_path), OSError(errno.EIO, "died"))
+    with patch.object(RealFile, "read", side_effect=fault):
+        broker.begin_to_lead()
+        await turns()
+    assert broker.failures.faults == [fault]
+    assert await error_of(broker.get("a")) is ErrorCode.coordinator_load_in_progress
+    broker.resign()
+    await broker.runtime.stop()
 
 
 @in_virtual_time

@@ -5,12 +5,16 @@ import logging
 import socket
 import struct
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.network import sending
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_state import ConnectionState
 from barnabas.server.network.receive_buffer import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD
+from barnabas.server.requests.frame_run import FrameRun
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import Buffer
 from tests.server.raw import (
@@ -27,6 +31,7 @@ from tests.server.raw import (
     until,
     with_broker,
 )
+from tests.support.recorded_failures import RecordedFailures
 
 MEGABYTE = 2**20
 
@@ -380,6 +385,46 @@ def test_a_size_limit_of_the_operators_is_kept(
 
 
 # -- clients that go away ----------------------------------------------------
+
+
+class OneThenABug:
+    """A shortcut that responds once."""
+
+    def __init__(self) -> None:
+        self._served = False
+
+    def serve_run(self, run: FrameRun) -> None:
+        if self._served:
+            raise RuntimeError("a bug")
+        self._served = True
+        run.add(b"response")
+        run.pass_over(run.length_at(run.start))
+
+
+def test_responses_from_before_a_bug_are_sent_though_the_socket_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(sending, "send_now", lambda *_: 0)
+        transport, statistics = MagicMock(), RequestStatistics()
+        transport.get_write_buffer_size.return_value = 0
+        transport.is_closing.return_value = False
+        transport.get_extra_info.side_effect = {"socket": MagicMock(fileno=lambda: 7)}.get
+        registry = MagicMock(admit=lambda _: None)
+        loop, failures = asyncio.get_running_loop(), RecordedFailures()
+        connection = Connection(
+            MagicMock(), registry, MEGABYTE, "PLAINTEXT", loop, statistics, failures
+        )
+        connection.connection_made(transport)
+        sent = produce(("orders", 0, batch()))
+        connection.remember(memoryview(sent)[4:], 20, OneThenABug())
+        connection.get_buffer(-1)[: 2 * len(sent)] = 2 * sent
+        connection.buffer_updated(2 * len(sent))
+        transport.write.assert_called_once_with(b"response")
+        assert statistics.sent_bytes == len(b"response")
+        assert connection.is_closing
+
+    asyncio.run(scenario())
 
 
 def test_a_client_that_vanishes_within_a_frame_leaves_nothing(

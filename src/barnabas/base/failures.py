@@ -8,7 +8,7 @@ LogDirFailureChannel. So no part is changed by its owner in the middle of its ow
 import asyncio
 from collections.abc import Callable, Sequence
 
-from barnabas.base.errors import DiskFault
+from barnabas.base.errors import DiskFault, LawBroken
 
 
 class FailureChannel:
@@ -48,4 +48,8 @@ class FailureChannel:
     def _deliver(self) -> None:
         if self._receiver is not None and self._faults:
             faults, self._faults = self._faults, []
-            self._receiver(faults)
+            try:
+                self._receiver(faults)
+            except LawBroken as broken:
+                # The loop would only log it.
+                self.fatal(broken)

@@ -123,12 +123,17 @@ class CoordinatorRuntime(Generic[Shard]):
         task.add_done_callback(self._on_load_ended)
 
     async def _load(self, active: ActiveShard[Shard]) -> None:
-        """Load the shard; a failure is logged, and the load is tried again."""
+        """Load the shard; a failure is logged, and the load is tried again.
+
+        A DiskFault takes the log directory offline, which drops the shard.
+        """
         started_s = asyncio.get_running_loop().time()
         while self._is_wanted(active):
             try:
                 count = await self._replay_log(active)
             except (BrokerError, DiskFault) as e:
+                if isinstance(e, DiskFault):
+                    self._ports.failures.disk_failed(e)
                 noun = self._topic.noun
                 self._log.warning("%ss not loaded partition=%s why=%s", noun, active.partition, e)
                 await asyncio.sleep(LOAD_AGAIN_S)

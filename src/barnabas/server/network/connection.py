@@ -212,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
             refusal = str(e)
         except Exception as e:
             refusal = self._why_refused(e)
+            # `serve_known` may have added responses before it raised.
+            self._queued = sum(map(len, self._out))
         if self._repeats:
             self._count_repeats()
         if self._out:
