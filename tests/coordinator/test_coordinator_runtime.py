@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode, LawBroken
-from barnabas.coordinator.active_shard import LARGEST_BATCH
+from barnabas.coordinator.active_shard import LARGEST_BATCH, TIMER_AGAIN_MS
 from barnabas.coordinator.coordinator_topic import APPEND_ERRORS, partition_of
 from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now
 from barnabas.log.log import Log
@@ -339,6 +339,20 @@ async def test_a_timer_that_is_due_already_expires_soon_and_not_at_once(tmp_path
     assert broker.shard.counts == {"a": 2}
     await asyncio.sleep(0.002)
     assert not broker.shard.counts
+
+
+@in_virtual_time
+async def test_a_timer_whose_records_cannot_be_appended_expires_again(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    await broker.lead()
+    await broker.add("a")
+    broker.writer.error = BrokerError(ErrorCode.not_enough_replicas)
+    await asyncio.sleep(DAY_MS / 1000 + 3600)
+    assert broker.shard.counts == {"a": 1}
+    broker.writer.error = None
+    await asyncio.sleep(TIMER_AGAIN_MS / 1000 + 1)
+    assert not broker.shard.counts
+    assert not len(broker.timer)
 
 
 # -- resignation -----------------------------------------------------------------------------------
