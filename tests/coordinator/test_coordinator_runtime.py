@@ -409,6 +409,25 @@ async def test_a_request_to_all_shards_returns_those_that_failed(tmp_path: Path)
     assert (partition, error.code) == (broker.log.partition, ErrorCode.coordinator_not_available)
 
 
+@in_virtual_time
+async def test_a_shard_that_was_dropped_meanwhile_is_not_asked_with_the_others(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path)
+    written(broker.log, record("a", 1))
+    await broker.lead()
+    broker.runtime.on_leader(1, object())
+    await broker.loaded()
+    broker.writer.commits_at_once = False
+    removing = asyncio.ensure_future(broker.runtime.ask_loaded(lambda shard, _: shard.remove("a")))
+    await turns()
+    broker.runtime.on_leader(1, None)  # the other broker may have counted on
+    broker.runtime.on_leader(1, object())
+    broker.writer.commit()
+    assert await removing == []
+    assert broker.log.log_end_offset == 2, "the dropped shard wrote what it believed before"
+
+
 # -- the partition of a key ------------------------------------------------------------------------
 
 

@@ -201,7 +201,11 @@ class ActiveShard(Generic[Shard]):
             self.run(decide)
 
     def resign(self) -> None:
-        """Another broker leads the partition: whoever waits gets NOT_COORDINATOR."""
+        """Another broker leads the partition: whoever waits gets NOT_COORDINATOR.
+
+        The shard is never asked again: what it holds is out of date when this broker leads again.
+        """
+        self.is_loaded = False
         self._timers.cancel_all()
         waiting = [*self._waiting.values(), *self._parked]
         self._waiting, self._parked = {}, set()
