@@ -292,7 +292,44 @@ def test_a_broker_that_goes_away_amid_tls_is_gone(ask: Ask, serve: Serve) -> Non
         ask(port, {"security.protocol": "SSL"})
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_login_that_is_cancelled_leaves_no_connection_open(serve: Serve, run: Any) -> None:
+    asked, cancelled, seen = threading.Event(), threading.Event(), list[bytes]()
+
+    def talk(client: Client) -> None:
+        client.accept_handshake()
+        client.token()
+        asked.set()
+        cancelled.wait(SOON)
+        client.connection.settimeout(SOON)
+        client.answer_token(b"")
+        seen.append(client.connection.recv(1))
+        ended.set()
+
+    async def scenario() -> None:
+        login = asyncio.ensure_future(_asking(port, PLAIN))
+        await asyncio.to_thread(asked.wait, SOON)
+        login.cancel()
+        await asyncio.wait([login])
+        cancelled.set()
+        await asyncio.to_thread(ended.wait, 2)
+
+    ended = threading.Event()
+    port = serve(talk)
+    run(scenario())
+    assert ended.is_set()
+    assert seen == [b""]
+
+
 # -- properties --------------------------------------------------------------
+
+
+def test_librdkafkas_user_and_password_are_taken_as_they_are() -> None:
+    given = {"sasl.username": r"CORP\ann", "sasl.password": r"a\\b\!"}
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", **given}
+    login = SecurityContext.of(properties).login
+    assert login is not None
+    assert (login.username, login.password) == tuple(given.values())
 
 
 def test_passwords_are_not_shown_by_what_holds_them() -> None:
