@@ -273,6 +273,24 @@ def test_sasl_works_over_tls(ask: Ask, serve: Serve, certificate: Path) -> None:
     assert ask(port, PLAIN | trusting) == b"fine"
 
 
+def test_the_password_of_a_key_is_never_asked_for(
+    certificate: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "encrypted.pem"
+    encrypt = f"pkey -in {certificate} -aes128 -passout pass:s3c -out {key}"
+    subprocess.run(["openssl", *encrypt.split()], check=True)
+    own = {
+        "security.protocol": "SSL",
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(key),
+    }
+
+    with pytest.raises(ConfigError, match="certificates that cannot be read"):
+        SecurityContext.of(own)
+    assert "pass phrase" not in capfd.readouterr().err
+    assert SecurityContext.of({**own, "ssl.key.password": "s3c"}).tls is not None
+
+
 def test_a_broker_that_is_not_trusted_is_reported(
     ask: Ask, serve: Serve, certificate: Path
 ) -> None:

@@ -202,7 +202,8 @@ def _tls(properties: Mapping[str, str]) -> "ssl.SSLContext":
 
 
 def _load_own(context: "ssl.SSLContext", properties: Mapping[str, str]) -> None:
-    password = properties.get("ssl.key.password")
+    # Without one OpenSSL would ask for it on the terminal; a key without password ignores it.
+    password = properties.get("ssl.key.password", "")
     chain = properties.get("ssl.keystore.certificate.chain")
     key = properties.get("ssl.keystore.key")
     if chain and key:  # Python reads them from a file only
