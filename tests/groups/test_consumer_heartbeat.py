@@ -351,6 +351,12 @@ def test_only_members_of_the_epoch_commit_and_fetch() -> None:
     assert group.check_commit(CommitClaim(GROUP, "a", 2)) is ErrorCode.stale_member_epoch
     assert group.check_commit(CommitClaim(GROUP, "b", 1)) is ErrorCode.unknown_member_id
     assert group.check_commit(CommitClaim(GROUP)) is ErrorCode.unknown_member_id
+    transactional = CommitClaim(GROUP, is_transactional=True)
+    assert group.check_commit(transactional) is ErrorCode.none
+    stale = transactional._replace(member_id="a", generation_id=2)
+    assert group.check_commit(stale) is ErrorCode.stale_member_epoch
+    unknown = transactional._replace(member_id="b")
+    assert group.check_commit(unknown) is ErrorCode.unknown_member_id
     old = CommitClaim(GROUP, "a", 1, knows_group_id_not_found=False)
     assert group.check_commit(old) is ErrorCode.unsupported_version
     assert group.check_fetch("a", 1) is ErrorCode.none
