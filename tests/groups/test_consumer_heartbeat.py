@@ -408,6 +408,30 @@ def test_nothing_happens_when_the_log_refuses() -> None:
     assert driver.beat(first_request("a")).assignment == {ORDERS: SIX}
 
 
+def test_a_member_is_alive_though_nothing_can_be_written_of_it() -> None:
+    driver = ConsumerDriver()
+    driver.beat(first_request("a"))
+    driver.change_topic("orders", Topic(ORDERS, 7))
+    driver.fail_appends = ErrorCode.coordinator_not_available
+    for _ in range(20):
+        driver.run_timers(5_000)
+        driver.beat(request("a", 1, owned={ORDERS: SIX}), ErrorCode.coordinator_not_available)
+    driver.fail_appends = None
+    driver.run_timers(1_000)
+    assert "a" in driver.consumers.members
+
+
+def test_a_member_that_is_lost_is_fenced_as_soon_as_that_can_be_written() -> None:
+    driver = ConsumerDriver()
+    driver.beat(first_request("a"))
+    driver.fail_appends = ErrorCode.coordinator_not_available
+    driver.run_timers(60_000)
+    assert "a" in driver.consumers.members
+    driver.fail_appends = None
+    driver.run_timers(1_000)
+    assert driver.consumers.is_empty
+
+
 def test_a_hundred_members_share_five_hundred_partitions() -> None:
     topics = {f"t{number}": Topic(UUID(int=number + 1), 100) for number in range(5)}
     driver = ConsumerDriver(topics)
