@@ -94,6 +94,20 @@ def test_no_broker_at_all_has_a_reason_for_each() -> None:
     assert [str(each) for each in none.value.reasons] == ["a", "b"]
 
 
+def test_a_broker_that_has_just_started_is_not_believed_that_topics_are_gone() -> None:
+    metadata = Metadata([A, B])
+    drive(metadata.refresh(), lambda _: described(2, 7))
+    blank = fields(brokers=(), controller_id=-1, topics=())
+
+    drive(metadata.refresh(), lambda ask: blank if ask.address == A else described(2, 8))
+    assert metadata.leader("t", 0) == Leader(2, "b", 2, 8)
+
+    with pytest.raises(RetriableError, match="do not know the cluster yet"):
+        drive(metadata.refresh(), lambda ask: PeerGone("!") if ask.address == A else blank)
+    assert metadata.leader("t", 0) == Leader(2, "b", 2, 8)
+    assert metadata.brokers == {1: A, 2: B}
+
+
 def test_a_broker_that_is_cut_off_does_not_bring_back_a_past_leader() -> None:
     metadata = Metadata([A])
     drive(metadata.refresh(), lambda _: described(2, 7))

@@ -61,6 +61,13 @@ def test_nothing_is_proved_to_a_server_that_wants_fewer_iterations_than_kafka_al
         client.final(server.first(client.first()))
 
 
+def test_a_server_that_wants_the_client_to_compute_for_hours_is_refused_at_once() -> None:
+    challenge = f"r={NONCE}1,s=QSXCR+Q6sek8bf92,i=2147483647".encode()
+
+    with pytest.raises(ScramFailed, match="it asks for 2147483647 iterations, more than 1000000"):
+        ScramClient("sha512", "user", "pencil", NONCE).final(challenge)
+
+
 @pytest.mark.parametrize(
     ("challenge", "why"),
     [

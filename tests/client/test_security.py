@@ -273,6 +273,24 @@ def test_sasl_works_over_tls(ask: Ask, serve: Serve, certificate: Path) -> None:
     assert ask(port, PLAIN | trusting) == b"fine"
 
 
+def test_the_password_of_a_key_is_never_asked_for(
+    certificate: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "encrypted.pem"
+    encrypt = f"pkey -in {certificate} -aes128 -passout pass:s3c -out {key}"
+    subprocess.run(["openssl", *encrypt.split()], check=True)
+    own = {
+        "security.protocol": "SSL",
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(key),
+    }
+
+    with pytest.raises(ConfigError, match="certificates that cannot be read"):
+        SecurityContext.of(own)
+    assert "pass phrase" not in capfd.readouterr().err
+    assert SecurityContext.of({**own, "ssl.key.password": "s3c"}).tls is not None
+
+
 def test_a_broker_that_is_not_trusted_is_reported(
     ask: Ask, serve: Serve, certificate: Path
 ) -> None:
@@ -292,7 +310,44 @@ def test_a_broker_that_goes_away_amid_tls_is_gone(ask: Ask, serve: Serve) -> Non
         ask(port, {"security.protocol": "SSL"})
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_login_that_is_cancelled_leaves_no_connection_open(serve: Serve, run: Any) -> None:
+    asked, cancelled, seen = threading.Event(), threading.Event(), list[bytes]()
+
+    def talk(client: Client) -> None:
+        client.accept_handshake()
+        client.token()
+        asked.set()
+        cancelled.wait(SOON)
+        client.connection.settimeout(SOON)
+        client.answer_token(b"")
+        seen.append(client.connection.recv(1))
+        ended.set()
+
+    async def scenario() -> None:
+        login = asyncio.ensure_future(_asking(port, PLAIN))
+        await asyncio.to_thread(asked.wait, SOON)
+        login.cancel()
+        await asyncio.wait([login])
+        cancelled.set()
+        await asyncio.to_thread(ended.wait, 2)
+
+    ended = threading.Event()
+    port = serve(talk)
+    run(scenario())
+    assert ended.is_set()
+    assert seen == [b""]
+
+
 # -- properties --------------------------------------------------------------
+
+
+def test_librdkafkas_user_and_password_are_taken_as_they_are() -> None:
+    given = {"sasl.username": r"CORP\ann", "sasl.password": r"a\\b\!"}
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", **given}
+    login = SecurityContext.of(properties).login
+    assert login is not None
+    assert (login.username, login.password) == tuple(given.values())
 
 
 def test_passwords_are_not_shown_by_what_holds_them() -> None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode, LawBroken
-from barnabas.coordinator.active_shard import LARGEST_BATCH
+from barnabas.coordinator.active_shard import LARGEST_BATCH, TIMER_AGAIN_MS
 from barnabas.coordinator.coordinator_topic import APPEND_ERRORS, partition_of
 from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now
 from barnabas.disk.disk import RealFile
@@ -357,6 +357,20 @@ async def test_a_timer_that_is_due_already_expires_soon_and_not_at_once(tmp_path
     assert not broker.shard.counts
 
 
+@in_virtual_time
+async def test_a_timer_whose_records_cannot_be_appended_expires_again(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    await broker.lead()
+    await broker.add("a")
+    broker.writer.error = BrokerError(ErrorCode.not_enough_replicas)
+    await asyncio.sleep(DAY_MS / 1000 + 3600)
+    assert broker.shard.counts == {"a": 1}
+    broker.writer.error = None
+    await asyncio.sleep(TIMER_AGAIN_MS / 1000 + 1)
+    assert not broker.shard.counts
+    assert not len(broker.timer)
+
+
 # -- resignation -----------------------------------------------------------------------------------
 
 
@@ -409,6 +423,25 @@ async def test_a_request_to_all_shards_returns_those_that_failed(tmp_path: Path)
     broker.writer.commits_at_once = False
     [(partition, error)] = await broker.runtime.ask_loaded(lambda shard, _: shard.remove("a"))
     assert (partition, error.code) == (broker.log.partition, ErrorCode.coordinator_not_available)
+
+
+@in_virtual_time
+async def test_a_shard_that_was_dropped_meanwhile_is_not_asked_with_the_others(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path)
+    written(broker.log, record("a", 1))
+    await broker.lead()
+    broker.runtime.on_leader(1, object())
+    await broker.loaded()
+    broker.writer.commits_at_once = False
+    removing = asyncio.ensure_future(broker.runtime.ask_loaded(lambda shard, _: shard.remove("a")))
+    await turns()
+    broker.runtime.on_leader(1, None)  # the other broker may have counted on
+    broker.runtime.on_leader(1, object())
+    broker.writer.commit()
+    assert await removing == []
+    assert broker.log.log_end_offset == 2, "the dropped shard wrote what it believed before"
 
 
 # -- the partition of a key ------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
+from barnabas.coordinator.active_shard import TIMER_AGAIN_MS
 from barnabas.coordinator.result import (
     Answer,
     ArmTimer,
@@ -151,7 +152,10 @@ class Driver:
             if self.timers[key] > end:
                 break
             self.loop_ms = max(self.loop_ms, self.timers.pop(key))
-            self._perform(self.shard.on_timer(key, self.now), Pending())
+            result = self.shard.on_timer(key, self.now)
+            if result.records and self.fail_appends is not None:
+                self.timers[key] = self.loop_ms + TIMER_AGAIN_MS
+            self._perform(result, Pending())
         self.loop_ms = end
 
     def commit(self) -> None:

@@ -351,6 +351,12 @@ def test_only_members_of_the_epoch_commit_and_fetch() -> None:
     assert group.check_commit(CommitClaim(GROUP, "a", 2)) is ErrorCode.stale_member_epoch
     assert group.check_commit(CommitClaim(GROUP, "b", 1)) is ErrorCode.unknown_member_id
     assert group.check_commit(CommitClaim(GROUP)) is ErrorCode.unknown_member_id
+    transactional = CommitClaim(GROUP, is_transactional=True)
+    assert group.check_commit(transactional) is ErrorCode.none
+    stale = transactional._replace(member_id="a", generation_id=2)
+    assert group.check_commit(stale) is ErrorCode.stale_member_epoch
+    unknown = transactional._replace(member_id="b")
+    assert group.check_commit(unknown) is ErrorCode.unknown_member_id
     old = CommitClaim(GROUP, "a", 1, knows_group_id_not_found=False)
     assert group.check_commit(old) is ErrorCode.unsupported_version
     assert group.check_fetch("a", 1) is ErrorCode.none
@@ -400,6 +406,30 @@ def test_nothing_happens_when_the_log_refuses() -> None:
     assert driver.shard.groups == {}
     driver.fail_appends = None
     assert driver.beat(first_request("a")).assignment == {ORDERS: SIX}
+
+
+def test_a_member_is_alive_though_nothing_can_be_written_of_it() -> None:
+    driver = ConsumerDriver()
+    driver.beat(first_request("a"))
+    driver.change_topic("orders", Topic(ORDERS, 7))
+    driver.fail_appends = ErrorCode.coordinator_not_available
+    for _ in range(20):
+        driver.run_timers(5_000)
+        driver.beat(request("a", 1, owned={ORDERS: SIX}), ErrorCode.coordinator_not_available)
+    driver.fail_appends = None
+    driver.run_timers(1_000)
+    assert "a" in driver.consumers.members
+
+
+def test_a_member_that_is_lost_is_fenced_as_soon_as_that_can_be_written() -> None:
+    driver = ConsumerDriver()
+    driver.beat(first_request("a"))
+    driver.fail_appends = ErrorCode.coordinator_not_available
+    driver.run_timers(60_000)
+    assert "a" in driver.consumers.members
+    driver.fail_appends = None
+    driver.run_timers(1_000)
+    assert driver.consumers.is_empty
 
 
 def test_a_hundred_members_share_five_hundred_partitions() -> None:

@@ -76,7 +76,10 @@ class RawClient:
 
     async def ask(self, broker_id: int, key: ApiKey, request: Message) -> Message:
         """The response of one broker. Raises PeerGone if it is not reached."""
-        await self._run(self._metadata.refresh(()))
+        try:
+            await self._run(self._metadata.refresh(()))
+        except RetriableError as unknown:
+            raise PeerGone(str(unknown)) from None
         response: Message = await self._run(self._metadata.ask(broker_id, key, request))
         return response
 

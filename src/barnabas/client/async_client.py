@@ -39,8 +39,11 @@ class AsyncClient:
         self._security = security
         self._connections: dict[Address, AsyncConnection] = {}
         self._versions: dict[Address, Mapping[ApiKey, int]] = {}
+        self._opening: dict[Address, asyncio.Task[AsyncConnection]] = {}
+        self._is_closed = False
 
     def close(self) -> None:
+        self._is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -77,16 +80,30 @@ class AsyncClient:
         return await connection.request(key, version, message, timeout_s)
 
     async def connection(self, address: Address) -> AsyncConnection:
-        """The connection to this address. Raises PeerGone, AuthenticationFailed."""
+        """The connection to this address; all who wait for it get the same one.
+
+        Raises  PeerGone, AuthenticationFailed
+        """
         connection = self._connections.get(address)
-        if connection is None or connection.closed:
-            connection = await AsyncConnection.connect(
-                *address,
-                client_id=self.client_id,
-                timeout_s=self._connect_s,
-                security=self._security,
-            )
-            self._connections[address] = connection
-            if self._negotiate:
-                self._versions[address] = await connection.versions(self._request_s)
+        if connection is not None and not connection.closed:
+            return connection
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = self._opening[address] = asyncio.ensure_future(self._open(address))
+            opening.add_done_callback(lambda _: self._opening.pop(address))
+        return await asyncio.shield(opening)  # others may wait for it, too
+
+    async def _open(self, address: Address) -> AsyncConnection:
+        connection = await AsyncConnection.connect(
+            *address,
+            client_id=self.client_id,
+            timeout_s=self._connect_s,
+            security=self._security,
+        )
+        if self._negotiate and not self._is_closed:
+            self._versions[address] = await connection.versions(self._request_s)
+        if self._is_closed:
+            connection.close()
+            raise PeerGone(f"{connection.name} closed on our side")
+        self._connections[address] = connection
         return connection

@@ -47,7 +47,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
         Raises  PeerGone, if the broker is not reached in time
                 AuthenticationFailed, if either side does not trust the other
-                In both cases nothing is left open
+                In both cases, and if it is cancelled, nothing is left open
         """
         loop = asyncio.get_running_loop()
         name = f"{host}:{port}"
@@ -77,7 +77,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return
         except MalformedResponse as e:
             raise self._unreadable(e) from e
-        except AuthenticationFailed:
+        except (AuthenticationFailed, asyncio.CancelledError):
             self.close()
             raise
 

@@ -4,7 +4,7 @@ It may be out of date: a broker that says so, or does not answer, is the reason 
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -83,18 +83,28 @@ class Metadata:
         reached = () if self._reached is None else (self._reached,)
         return dict.fromkeys((*reached, *self.bootstrap, *self.brokers.values()))
 
-    def ask_any(self, key: ApiKey, message: Any) -> Steps[Any]:
-        """The response of the first broker that answers. Raises NoBrokerReached."""
+    def ask_any(
+        self, key: ApiKey, message: Any, is_of_use: Callable[[Any], bool] = lambda _: True
+    ) -> Steps[Any]:
+        """The response of the first broker that answers, if it is of use.
+
+        Raises  NoBrokerReached, if none answers; RetriableError, if no answer is of use
+        """
         reasons = []
+        has_answered = False
         for address in self.candidates():
             try:
                 response = yield Ask(address, key, message)
             except PeerGone as gone:
                 reasons.append(gone)
                 continue
-            self._reached = address
-            return response
+            has_answered = True
+            if is_of_use(response):
+                self._reached = address
+                return response
         self._reached = None
+        if has_answered:
+            raise RetriableError("the brokers that answer do not know the cluster yet")
         raise NoBrokerReached(reasons)
 
     def ask(self, broker: int, key: ApiKey, message: Any) -> Steps[Any]:
@@ -124,11 +134,16 @@ class Metadata:
     ) -> Steps[dict[str, TopicInfo]]:
         """These topics, or all, of those that exist; with `create`, where brokers allow it, all.
 
-        Topics that were not asked for stay as they were known. Raises NoBrokerReached.
+        Topics that were not asked for stay as they were known. A broker that has just started
+        knows no brokers: what it says about topics is of no use.
+
+        Raises  NoBrokerReached; RetriableError, if all brokers that answer have just started
         """
         topics = None if names is None else tuple(fields(name=name) for name in names)
         request = fields(topics=topics, allow_auto_topic_creation=create)
-        response = yield from self.ask_any(ApiKey.METADATA, request)
+        response = yield from self.ask_any(
+            ApiKey.METADATA, request, lambda response: bool(response.brokers)
+        )
         self.brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
         self.controller = response.controller_id
         found = {each.name: self._topic(each) for each in response.topics}

@@ -2,7 +2,7 @@
 
 `Steps` is a conversation with a cluster without I/O: a generator that yields requests and pauses,
 and gets the responses. So leader look-up, coordinator look-up and retries are written once, for
-clients on an event loop and for blocking ones (`client.cluster_client`).
+clients on an event loop and for blocking ones (`AsyncClient`, `BlockingClient`).
 """
 
 from collections.abc import Callable, Generator

@@ -19,6 +19,8 @@ from barnabas.base.errors import BarnabasError
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 LEAST_ITERATIONS: Final = 4096  # of both mechanisms; Kafka's client refuses fewer
+# About a second of work: a server that has not proved anything yet must not ask for more.
+MOST_ITERATIONS: Final = 1_000_000
 _NO_CHANNEL_BINDING: Final = "n,,"
 
 
@@ -110,6 +112,8 @@ class ScramClient:
             raise ScramFailed("it answers the challenge of another client")
         if iterations < LEAST_ITERATIONS:
             raise ScramFailed(f"it asks for {iterations} iterations, fewer than {LEAST_ITERATIONS}")
+        if iterations > MOST_ITERATIONS:
+            raise ScramFailed(f"it asks for {iterations} iterations, more than {MOST_ITERATIONS}")
         return nonce, salt, iterations
 
     def verify(self, server_final: bytes) -> None:

@@ -171,12 +171,13 @@ def _login(properties: Mapping[str, str]) -> Login:
         raise ConfigError(
             f"sasl.mechanism is {mechanism!r}, must be one of {', '.join(MECHANISMS)}"
         )
-    said = dict(_JAAS.findall(properties.get("sasl.jaas.config", "")))
+    jaas = _JAAS.findall(properties.get("sasl.jaas.config", ""))
+    said = {name: _unescaped(value) for name, value in jaas}
     username = said.get("username", properties.get("sasl.username"))
     password = said.get("password", properties.get("sasl.password"))
     if username is None or password is None:
         raise ConfigError('sasl.jaas.config must say username="..." and password="..."')
-    return Login(mechanism, _unescaped(username), _unescaped(password))
+    return Login(mechanism, username, password)
 
 
 def _unescaped(text: str) -> str:
@@ -201,7 +202,8 @@ def _tls(properties: Mapping[str, str]) -> "ssl.SSLContext":
 
 
 def _load_own(context: "ssl.SSLContext", properties: Mapping[str, str]) -> None:
-    password = properties.get("ssl.key.password")
+    # Without one OpenSSL would ask for it on the terminal; a key without password ignores it.
+    password = properties.get("ssl.key.password", "")
     chain = properties.get("ssl.keystore.certificate.chain")
     key = properties.get("ssl.keystore.key")
     if chain and key:  # Python reads them from a file only

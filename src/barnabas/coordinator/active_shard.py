@@ -34,6 +34,8 @@ Shard = TypeVar("Shard", bound=CoordinatorShard)
 
 # Below `max.message.bytes` by default, with room for the framing of records.
 LARGEST_BATCH: Final = 512 * 1024
+# A timer whose records could not be appended expires again after this, as in Kafka.
+TIMER_AGAIN_MS: Final = 500
 
 
 class CoordinatorPorts(NamedTuple):
@@ -95,7 +97,9 @@ class ActiveShard(Generic[Shard]):
 
         Does not suspend.
         """
-        result = self._appended_result(result)
+        return self._perform_appended(self._appended_result(result))
+
+    def _perform_appended(self, result: CoordinatorResult[Reply]) -> "asyncio.Future[Reply]":
         reply: asyncio.Future[Reply] = self._loop.create_future()
         if isinstance(result.reply, Waiter):
             self._waiting[result.reply] = reply
@@ -114,7 +118,12 @@ class ActiveShard(Generic[Shard]):
         return reply
 
     def _on_timer(self, key: TimerKey) -> None:
-        self.perform(self.shard.on_timer(key, self.now()))
+        """Perform the decision; if its records cannot be appended, decide again a little later."""
+        result = self.shard.on_timer(key, self.now())
+        appended = self._appended_result(result)
+        if appended is not result:
+            self._timers.arm(key, TIMER_AGAIN_MS)
+        self._perform_appended(appended)
 
     # -- the log -------------------------------------------------------------
 
@@ -192,7 +201,11 @@ class ActiveShard(Generic[Shard]):
             self.run(decide)
 
     def resign(self) -> None:
-        """Another broker leads the partition: whoever waits gets NOT_COORDINATOR."""
+        """Another broker leads the partition: whoever waits gets NOT_COORDINATOR.
+
+        The shard is never asked again: what it holds is out of date when this broker leads again.
+        """
+        self.is_loaded = False
         self._timers.cancel_all()
         waiting = [*self._waiting.values(), *self._parked]
         self._waiting, self._parked = {}, set()

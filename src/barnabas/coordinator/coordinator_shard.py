@@ -35,7 +35,10 @@ class CoordinatorShard(Protocol):
         """The log was replayed to its end: arm the timers that a leader before had armed."""
 
     def on_timer(self, key: TimerKey, now: Now) -> CoordinatorResult[None]:
-        """A timer expired."""
+        """A timer expired; its reason may be gone.
+
+        If the records cannot be appended, the timer expires again soon.
+        """
 
     def on_append_failed(
         self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now

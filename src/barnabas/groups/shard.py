@@ -7,16 +7,18 @@ fails, `on_append_failed` returns the result that takes its place.
 
 from collections.abc import Collection, Iterable
 from itertools import count
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.randomness import Random
 from barnabas.coordinator.result import (
     Answer,
+    ArmTimer,
     CoordinatorRecord,
     CoordinatorResult,
     Effect,
     Now,
+    TimerKey,
     Waiter,
     failed_reply,
 )
@@ -55,6 +57,7 @@ from barnabas.groups.records.offset_record import OffsetCommit
 from barnabas.groups.shard_group import ConsumerSide, ShardGroup
 
 Reply = TypeVar("Reply")
+_SESSION: Final = "session"  # the kind of these timers in groups of both kinds
 
 
 class GroupCoordinatorShard:
@@ -247,12 +250,16 @@ class GroupCoordinatorShard:
     def on_append_failed(
         self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
     ) -> CoordinatorResult[Reply]:
-        """The result in place of one whose records are not in the log."""
-        effects: list[Effect] = [
-            Answer(effect.waiter, failed_reply(effect.reply, error))
-            for effect in result.effects
-            if isinstance(effect, Answer)
-        ]
+        """The result in place of one whose records are not in the log.
+
+        Whoever waits gets the error. A member that was heard of is alive all the same.
+        """
+        effects: list[Effect] = []
+        for effect in result.effects:
+            if isinstance(effect, Answer):
+                effects.append(Answer(effect.waiter, failed_reply(effect.reply, error)))
+            elif isinstance(effect, ArmTimer) and self._is_session(effect.key):
+                effects.append(effect)
         if self._gave_way is not None:
             effects += self._take_back(self._gave_way, error, now)
         for record in result.records:
@@ -264,6 +271,12 @@ class GroupCoordinatorShard:
                 effects += turn.effects
         return CoordinatorResult(cast(Reply, failed_reply(result.reply, error)), (), tuple(effects))
 
+    def _is_session(self, key: TimerKey) -> bool:
+        """Whether it is the session timer of a member."""
+        kind, group_id, *of_member = key
+        group = self.groups.get(group_id)
+        return kind == _SESSION and group is not None and of_member[0] in group.members
+
     def _take_back(self, gave_way: ShardGroup, error: ErrorCode, now: Now) -> list[Effect]:
         """Restore the consumer group that a classic one was to replace."""
         group = self.groups[gave_way.group_id]
@@ -273,7 +286,7 @@ class GroupCoordinatorShard:
         classic_events.on_removed(turn, error)
         return turn.effects
 
-    def on_timer(self, key: tuple[str, ...], now: Now) -> CoordinatorResult[None]:
+    def on_timer(self, key: TimerKey, now: Now) -> CoordinatorResult[None]:
         """A timer expired."""
         kind, group_id, *of_member = key
         group = self.groups.get(group_id)

@@ -31,6 +31,10 @@ class ShardGroup(Protocol):
     def group_id(self) -> str: ...
 
     @property
+    def members(self) -> Mapping[str, object]:
+        """Its members by their ids."""
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members; it may have offsets."""
 

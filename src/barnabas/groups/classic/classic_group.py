@@ -229,8 +229,7 @@ class ClassicGroup:
         """
         if claim.generation_id < 0 and self.is_empty:
             return ErrorCode.none
-        names_someone = claim.member_id != NO_MEMBER_ID or claim.group_instance_id is not None
-        if claim.generation_id >= 0 or names_someone:
+        if not claim.names_nobody:
             error = self.check_member_of(
                 claim.generation_id, claim.member_id, claim.group_instance_id
             )

@@ -132,6 +132,15 @@ class CommitClaim(NamedTuple):
     is_transactional: bool = False
     knows_group_id_not_found: bool = True  # since version 9 of OffsetCommit; never TxnOffsetCommit
 
+    @property
+    def names_nobody(self) -> bool:
+        """Whether it claims no generation and no member."""
+        return (
+            self.generation_id < 0
+            and self.member_id == NO_MEMBER_ID
+            and self.group_instance_id is None
+        )
+
 
 class DescribedMember(NamedTuple):
     member_id: str

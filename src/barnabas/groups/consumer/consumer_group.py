@@ -101,7 +101,10 @@ class ConsumerGroup:
     # -- checks ----------------------------------------------------------------------------------
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
+        """Whether the claim may commit offsets; a transaction need not name a member."""
         if claim.generation_id < 0 and not self.members:
+            return ErrorCode.none
+        if claim.is_transactional and claim.names_nobody:
             return ErrorCode.none
         member = self.members.get(claim.member_id)
         if member is None:

@@ -11,7 +11,7 @@ from barnabas.base.randomness import Random
 from barnabas.client.async_client import AsyncClient
 from barnabas.client.connection import AsyncConnection
 from barnabas.client.metadata import Metadata, PartitionInfo, fields
-from barnabas.client.retries import Address
+from barnabas.client.retries import Address, RetriableError
 from barnabas.wire.apis import ApiKey
 
 CONNECT_S: Final = 2.0
@@ -89,10 +89,10 @@ class Connections:
         return at.partition not in self.topics.get(at.topic, {})
 
     async def refresh(self) -> bool:
-        """Ask a broker for all topics; False, if it does not answer and nothing changes."""
+        """Ask a broker for all topics; False, if it knows none and nothing changes."""
         try:
             await self._client.run(self.metadata.refresh())
-        except PeerGone:
+        except (PeerGone, RetriableError):
             return False
         return True
 
