@@ -17,13 +17,17 @@ cdef class SegmentEnd:
     cdef public object _file, _first_timestamp
     cdef public dict _cursors
 
-    @cython.locals(first=int64_t, waited_ms=int64_t)
     cpdef bint should_roll(
         self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, config
     ) except -1
+    @cython.locals(first=int64_t, waited_ms=int64_t)
+    cdef bint _exceeds(
+        self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
+        int64_t segment_bytes, int64_t segment_ms,
+    ) except -1
     @cython.locals(
         size=int64_t, room=int64_t, since_entry=int64_t, count=int64_t, number=int64_t,
-        batch=PlainBatch,
+        batch=PlainBatch, segment_bytes=int64_t, segment_ms=int64_t,
     )
     cdef int64_t fitting(self, list batches, int64_t offset, int64_t now_ms, config) except -1
     @cython.locals(offsets=int64_t, times=int64_t)
@@ -45,7 +49,7 @@ cdef _warm(file, int64_t position, int64_t size)
 cdef class LogEnd:
     cdef public int64_t log_start_offset, log_end_offset, _epoch
     cdef public bint is_unsettled
-    cdef public object folder, config, failure
+    cdef public object folder, config, failure, producers
     cdef public SegmentEnd _active
 
     @cython.locals(base_offset=int64_t, end=int64_t, fitting=list, batch=PlainBatch)

@@ -18,6 +18,7 @@ from barnabas.wire.produce.plain_batch import PlainBatch
 from barnabas.wire.records import batch_walk
 
 if TYPE_CHECKING:
+    from barnabas.log.producers.producer_state import ProducerStates
     from barnabas.log.segment.segment import Segment
 
 MAX_RELATIVE: Final = 2**31 - 1
@@ -83,12 +84,26 @@ class SegmentEnd:
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
     ) -> bool:
         """Return whether a batch of these properties belongs into a new segment."""
+        return self._exceeds(
+            size, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
+        )
+
+    def _exceeds(
+        self,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+    ) -> bool:
+        """`should_roll`, with the two limits of the configuration."""
         if not self.size:
             return last_offset - self.base_offset > _MAX_RELATIVE
         if (
             self.is_full
             or last_offset - self.base_offset > _MAX_RELATIVE
-            or self.size + size > config.segment_bytes
+            or self.size + size > segment_bytes
         ):
             return True
         first = self.first_timestamp if self._first_timestamp is None else self._first_timestamp
@@ -98,7 +113,7 @@ class SegmentEnd:
             waited_ms = max_timestamp - first
         else:
             waited_ms = -1  # an earlier time waits for nothing; the difference might be too large
-        return waited_ms > config.segment_ms - self.jitter_ms
+        return waited_ms > segment_ms - self.jitter_ms
 
     def fitting(
         self, batches: list[PlainBatch], offset: int, now_ms: int, config: TopicConfig
@@ -112,12 +127,16 @@ class SegmentEnd:
         size = 0
         room = -1
         since_entry = self._since_entry
+        segment_bytes = config.segment_bytes
+        segment_ms = config.segment_ms
         count = min(len(batches), _MOST_TOGETHER)
         for number in range(count):
             batch = batches[number]
             size += batch.size
             offset += batch.record_count
-            if number and self.should_roll(size, offset - 1, batch.max_timestamp, now_ms, config):
+            if number and self._exceeds(
+                size, offset - 1, batch.max_timestamp, now_ms, segment_bytes, segment_ms
+            ):
                 return number
             if since_entry > self._index_interval:
                 room = (self._room() if room < 0 else room) - 1
@@ -214,6 +233,8 @@ def _joined(batches: list[PlainBatch]) -> bytes:
 
 class LogEnd:
     """The start and the end of a log, its leader epoch, and whether it can be written to."""
+
+    producers: "ProducerStates"
 
     def __init__(
         self,
