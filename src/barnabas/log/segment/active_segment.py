@@ -84,11 +84,11 @@ class SegmentEnd:
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
     ) -> bool:
         """Return whether a batch of these properties belongs into a new segment."""
-        return self._exceeds(
+        return self.exceeds(
             size, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
         )
 
-    def _exceeds(
+    def exceeds(
         self,
         size: int,
         last_offset: int,
@@ -116,7 +116,12 @@ class SegmentEnd:
         return waited_ms > segment_ms - self.jitter_ms
 
     def fitting(
-        self, batches: list[PlainBatch], offset: int, now_ms: int, config: TopicConfig
+        self,
+        batches: list[PlainBatch],
+        offset: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
     ) -> int:
         """Return how many of the batches fit here with one write; the first does.
 
@@ -127,14 +132,12 @@ class SegmentEnd:
         size = 0
         room = -1
         since_entry = self._since_entry
-        segment_bytes = config.segment_bytes
-        segment_ms = config.segment_ms
         count = min(len(batches), _MOST_TOGETHER)
         for number in range(count):
             batch = batches[number]
             size += batch.size
             offset += batch.record_count
-            if number and self._exceeds(
+            if number and self.exceeds(
                 size, offset - 1, batch.max_timestamp, now_ms, segment_bytes, segment_ms
             ):
                 return number
@@ -308,12 +311,17 @@ class LogEnd:
         end = self.log_end_offset
         last_offset = end + first.record_count - 1
         active = self._active
-        if active.should_roll(first.size, last_offset, first.max_timestamp, now_ms, self.config):
+        config = self.config
+        segment_bytes = config.segment_bytes
+        segment_ms = config.segment_ms
+        if active.exceeds(
+            first.size, last_offset, first.max_timestamp, now_ms, segment_bytes, segment_ms
+        ):
             self.roll(now_ms)
             active = self._active
         if len(batches) == 1:
             return batches
-        count = active.fitting(batches, end, now_ms, self.config)
+        count = active.fitting(batches, end, now_ms, segment_bytes, segment_ms)
         return batches if count == len(batches) else batches[:count]
 
     def _stamp(self, batches: list[PlainBatch], epoch: int) -> Any:
