@@ -137,3 +137,18 @@ def test_an_answer_has_its_numbers_where_they_belong(
     expected = struct.pack(">ii4sqqq4s", 36, numbers[0], b"head", *numbers[1:], b"tail")
     assert answer[: 12 + longs] == expected[: 12 + longs]
     assert answer[12 + longs :] == whole[12 + longs :]
+
+
+@given(
+    numbers=st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), LONG, LONG, LONG), max_size=4),
+    longs=st.sampled_from([16, 24]),
+)
+def test_several_answers_are_the_same_bytes_as_one_after_the_other(
+    twin: ModuleType, numbers: list[tuple[int, int, int, int]], longs: int
+) -> None:
+    whole = struct.pack(">ii", 36, 0) + b"head" + b"\xff" * 24 + b"tail"
+    answer = twin.Answer(whole, 12, longs)
+    several = answer.several(len(numbers))
+    for number, each in enumerate(numbers):
+        answer.put(memoryview(several), number, *each)
+    assert several == b"".join(answer.response(*each) for each in numbers)

@@ -7,9 +7,8 @@ import struct
 
 from barnabas.base.checksum import crc32c
 
-from cpython.buffer cimport PyBUF_READ
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
@@ -59,9 +58,25 @@ cpdef bint is_at(view, Py_ssize_t start, Py_ssize_t end, bytes expected) except 
     return not memcmp(found, PyBytes_AS_STRING(expected), end - start)
 
 
+@cython.final
+@cython.no_gc
+cdef class Covered:
+    """The bytes that the next CRC covers: a buffer that costs no allocation."""
+
+    cdef uint8_t *at
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.at, self.size, 1, flags)
+
+
+cdef Covered covered = Covered()
+
+
 cpdef uint32_t crc_of(view, Py_ssize_t start, Py_ssize_t end) except? 1:
-    cdef char *found = <char *>memory(view, start, end - start)
-    return crc32c(PyMemoryView_FromMemory(found, end - start, PyBUF_READ))
+    covered.at = memory(view, start, end - start)
+    covered.size = end - start
+    return crc32c(covered)
 
 
 cpdef bytes uvarint(uint32_t value):

@@ -9,6 +9,7 @@ from libc.errno cimport EAGAIN, EINTR, EOPNOTSUPP
 from libc.errno cimport errno as last_error
 from libc.stdint cimport int64_t
 from posix.types cimport off_t
+from posix.unistd cimport pwrite
 
 cdef extern from "sys/uio.h" nogil:
     cdef struct iovec:
@@ -73,7 +74,10 @@ cdef Py_ssize_t written_at(
     cdef int problem = EINTR
     with nogil:
         while written < 0 and problem == EINTR:
-            written = pwritev(descriptor, parts, count, position)
+            if count == 1:  # a call that copies no list of parts
+                written = pwrite(descriptor, parts.iov_base, parts.iov_len, position)
+            else:
+                written = pwritev(descriptor, parts, count, position)
             problem = last_error if written < 0 else 0
     if written < 0:
         raise OSError(problem, os.strerror(problem))

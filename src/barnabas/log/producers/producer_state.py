@@ -105,7 +105,7 @@ class ProducerStates:
         self.producers: dict[int, ProducerState] = {}
         # First offset to producer, in rising order: transactions begin at the end of the log.
         self._ongoing: dict[int, int] = {}
-        self._unreplicated: list[CompletedTransaction] = []
+        self.unreplicated: list[CompletedTransaction] = []
 
     def check(self, header: BatchHeader) -> AppendedBefore | None:
         """Whether a leader may append this batch of records; if it was appended before, where.
@@ -214,7 +214,7 @@ class ProducerStates:
         completed = CompletedTransaction(
             header.producer_id, first_offset, offset, last_stable_offset, aborted
         )
-        self._unreplicated.append(completed)
+        self.unreplicated.append(completed)
         return completed
 
     def _state_of(self, header: BatchHeader) -> ProducerState:
@@ -236,16 +236,16 @@ class ProducerStates:
 
         The last stable offset is this, if there is one below the high watermark.
         """
-        if not self._unreplicated and not self._ongoing:
+        if not self.unreplicated and not self._ongoing:
             return None
-        completed = (each.first_offset for each in self._unreplicated)
+        completed = (each.first_offset for each in self.unreplicated)
         return min((*completed, *islice(self._ongoing, 1)), default=None)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """End markers below `high_watermark` are replicated: their transactions are stable."""
-        if self._unreplicated:
-            self._unreplicated = [
-                each for each in self._unreplicated if each.last_offset >= high_watermark
+        if self.unreplicated:
+            self.unreplicated = [
+                each for each in self.unreplicated if each.last_offset >= high_watermark
             ]
 
     def last_records(self) -> dict[int, LastRecord]:
@@ -260,7 +260,7 @@ class ProducerStates:
     @property
     def is_empty(self) -> bool:
         """Nothing is remembered, so truncating the log needs no reload."""
-        return not self.producers and not self._unreplicated
+        return not self.producers and not self.unreplicated
 
     def expire(self, now_ms: int) -> int:
         """Forget the producers idle for too long, none amid a transaction; returns how many."""
@@ -277,7 +277,7 @@ class ProducerStates:
     def clear(self) -> None:
         self.producers.clear()
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
 
     def to_snapshot(self) -> bytes:
         """The bytes of the `.snapshot` named after the offset up to which batches were applied."""

@@ -17,15 +17,21 @@ cdef class SegmentEnd:
     cdef public object _file, _first_timestamp
     cdef public dict _cursors
 
-    @cython.locals(first=int64_t, waited_ms=int64_t)
     cpdef bint should_roll(
         self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, config
+    ) except -1
+    @cython.locals(first=int64_t, waited_ms=int64_t)
+    cdef bint exceeds(
+        self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
+        int64_t segment_bytes, int64_t segment_ms,
     ) except -1
     @cython.locals(
         size=int64_t, room=int64_t, since_entry=int64_t, count=int64_t, number=int64_t,
         batch=PlainBatch,
     )
-    cdef int64_t fitting(self, list batches, int64_t offset, int64_t now_ms, config) except -1
+    cdef int64_t fitting(
+        self, list batches, int64_t offset, int64_t now_ms, int64_t segment_bytes, int64_t segment_ms
+    ) except -1
     @cython.locals(offsets=int64_t, times=int64_t)
     cdef int64_t _room(self)
     @cython.locals(size=int64_t, batch=PlainBatch, opened=open_file.OpenFile)
@@ -45,13 +51,14 @@ cdef _warm(file, int64_t position, int64_t size)
 cdef class LogEnd:
     cdef public int64_t log_start_offset, log_end_offset, _epoch
     cdef public bint is_unsettled
-    cdef public object folder, config, failure
+    cdef public object folder, config, failure, producers
     cdef public SegmentEnd _active
 
     @cython.locals(base_offset=int64_t, end=int64_t, fitting=list, batch=PlainBatch)
     cpdef int64_t append_batches(self, list batches, int64_t epoch, int64_t now_ms) except? -1
     @cython.locals(
-        first=PlainBatch, active=SegmentEnd, end=int64_t, last_offset=int64_t, count=int64_t
+        first=PlainBatch, active=SegmentEnd, end=int64_t, last_offset=int64_t, count=int64_t,
+        segment_bytes=int64_t, segment_ms=int64_t,
     )
     cdef list _fitting(self, list batches, int64_t now_ms)
     @cython.locals(offset=int64_t, batch=PlainBatch, at=Py_ssize_t)

@@ -18,6 +18,7 @@ from barnabas.wire.produce.plain_batch import PlainBatch
 from barnabas.wire.records import batch_walk
 
 if TYPE_CHECKING:
+    from barnabas.log.producers.producer_state import ProducerStates
     from barnabas.log.segment.segment import Segment
 
 MAX_RELATIVE: Final = 2**31 - 1
@@ -83,12 +84,26 @@ class SegmentEnd:
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
     ) -> bool:
         """Return whether a batch of these properties belongs into a new segment."""
+        return self.exceeds(
+            size, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
+        )
+
+    def exceeds(
+        self,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+    ) -> bool:
+        """`should_roll`, with the two limits of the configuration."""
         if not self.size:
             return last_offset - self.base_offset > _MAX_RELATIVE
         if (
             self.is_full
             or last_offset - self.base_offset > _MAX_RELATIVE
-            or self.size + size > config.segment_bytes
+            or self.size + size > segment_bytes
         ):
             return True
         first = self.first_timestamp if self._first_timestamp is None else self._first_timestamp
@@ -98,10 +113,15 @@ class SegmentEnd:
             waited_ms = max_timestamp - first
         else:
             waited_ms = -1  # an earlier time waits for nothing; the difference might be too large
-        return waited_ms > config.segment_ms - self.jitter_ms
+        return waited_ms > segment_ms - self.jitter_ms
 
     def fitting(
-        self, batches: list[PlainBatch], offset: int, now_ms: int, config: TopicConfig
+        self,
+        batches: list[PlainBatch],
+        offset: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
     ) -> int:
         """Return how many of the batches fit here with one write; the first does.
 
@@ -117,7 +137,9 @@ class SegmentEnd:
             batch = batches[number]
             size += batch.size
             offset += batch.record_count
-            if number and self.should_roll(size, offset - 1, batch.max_timestamp, now_ms, config):
+            if number and self.exceeds(
+                size, offset - 1, batch.max_timestamp, now_ms, segment_bytes, segment_ms
+            ):
                 return number
             if since_entry > self._index_interval:
                 room = (self._room() if room < 0 else room) - 1
@@ -215,6 +237,8 @@ def _joined(batches: list[PlainBatch]) -> bytes:
 class LogEnd:
     """The start and the end of a log, its leader epoch, and whether it can be written to."""
 
+    producers: "ProducerStates"
+
     def __init__(
         self,
         folder: str,
@@ -287,12 +311,17 @@ class LogEnd:
         end = self.log_end_offset
         last_offset = end + first.record_count - 1
         active = self._active
-        if active.should_roll(first.size, last_offset, first.max_timestamp, now_ms, self.config):
+        config = self.config
+        segment_bytes = config.segment_bytes
+        segment_ms = config.segment_ms
+        if active.exceeds(
+            first.size, last_offset, first.max_timestamp, now_ms, segment_bytes, segment_ms
+        ):
             self.roll(now_ms)
             active = self._active
         if len(batches) == 1:
             return batches
-        count = active.fitting(batches, end, now_ms, self.config)
+        count = active.fitting(batches, end, now_ms, segment_bytes, segment_ms)
         return batches if count == len(batches) else batches[:count]
 
     def _stamp(self, batches: list[PlainBatch], epoch: int) -> Any:

@@ -253,7 +253,9 @@ class LeaderReplica:
             facts = {"new": offset, "old": self.high_watermark}
             law(False, "REP-2 the high watermark of a leader never retreats", **facts)
         self.high_watermark = offset
-        self.log.producers.on_high_watermark(offset)
+        producers = self.log.producers
+        if producers.unreplicated:
+            producers.on_high_watermark(offset)
 
     @property
     def last_stable_offset(self) -> Offset:

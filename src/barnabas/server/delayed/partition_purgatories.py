@@ -3,6 +3,7 @@
 Consumers wait for the high watermark, followers for the end of the log; producers with acks=all
 wait for the high watermark, too, and DeleteRecords for the low watermark. Each kind has its own
 purgatory: an append to a partition with followers checks none of the requests it cannot complete.
+Compiled as it is: `partition_purgatories.pxd` has the types.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ Key = tuple[str, int]
 
 class Delayed:
     """By partition; a plain tuple is as good a key as a TopicPartition."""
+
+    __slots__ = ("consumers", "deletions", "followers", "produces")
 
     def __init__(self, timer: Timer) -> None:
         self.consumers: Purgatory[DelayedOperation] = Purgatory(timer)

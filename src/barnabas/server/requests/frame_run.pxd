@@ -1,10 +1,13 @@
 cimport cython
 from barnabas.base cimport buffers
+from libc.stdint cimport int32_t
 
 cdef Py_ssize_t _HEAD_SIZE
 
 
 @cython.final
+@cython.no_gc
+@cython.freelist(4)
 cdef class FrameRun:
     cdef public object view
     cdef public list out
@@ -13,5 +16,6 @@ cdef class FrameRun:
     @cython.locals(length=Py_ssize_t)
     cpdef Py_ssize_t length_at(self, Py_ssize_t start) except -1
     cpdef bint is_alike(self, Py_ssize_t other) except -1
+    cpdef int32_t correlation_id(self) except? -1
     cpdef int pass_over(self, Py_ssize_t length) except -1
     cpdef int add(self, response) except -1

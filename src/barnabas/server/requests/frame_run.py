@@ -44,6 +44,10 @@ class FrameRun:
             and buffers.are_equal(self.view, first + 12, other + 12, self.known - 8)
         )
 
+    def correlation_id(self) -> int:
+        """That of the next frame."""
+        return buffers.int_at(self.view, self.start + 8)
+
     def pass_over(self, length: int) -> None:
         """Count the next frame, of that length, as served."""
         self.start += 4 + length

@@ -1,11 +1,10 @@
 cimport cython
-from barnabas.base cimport buffers
 from barnabas.log.segment.active_segment cimport LogEnd
 from barnabas.replication.leader.leader_replica cimport LeaderReplica
 from barnabas.server.requests.frame_run cimport FrameRun
 from barnabas.wire.produce cimport plain_batch
 from barnabas.wire.produce.plain_batch cimport Answer, PlainBatch
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 cdef int64_t _MOST_TOGETHER
 
@@ -31,5 +30,11 @@ cdef class RepeatedProduce:
     cdef list _collect(self, FrameRun run, int64_t most)
     @cython.locals(first=Py_ssize_t, last=Py_ssize_t)
     cdef PlainBatch _batch_in(self, view, Py_ssize_t start, Py_ssize_t end)
-    @cython.locals(batch=PlainBatch, correlation_id=int32_t)
+    @cython.locals(
+        success=Answer, start_offset=int64_t, count=int64_t, number=int64_t, batch=PlainBatch
+    )
     cdef _answer(self, FrameRun run, list batches, int64_t offset, LogEnd log)
+
+
+@cython.locals(count=int64_t, batch=PlainBatch)
+cdef int64_t _count_within(list batches, int64_t records) except -1

@@ -6,7 +6,6 @@ Everything before the records is known to be as it was, byte for byte, so it is 
 
 from collections.abc import Callable
 
-from barnabas.base import buffers
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault
 from barnabas.config.topic_config import TopicConfig
@@ -139,23 +138,29 @@ class RepeatedProduce:
 
     def _answer(self, run: FrameRun, batches: list[PlainBatch], offset: int, log: LogEnd) -> None:
         """Respond to the frames whose batches were appended, from `offset` on."""
-        for batch in batches:
-            if offset >= log.log_end_offset:
-                break
-            correlation_id = buffers.int_at(run.view, run.start + 8)
-            run.add(self._success.response(correlation_id, offset, -1, log.log_start_offset))
+        success = self._success
+        start_offset = log.log_start_offset
+        count = _count_within(batches, log.log_end_offset - offset)
+        if count == 1:
+            run.add(success.response(run.correlation_id(), offset, -1, start_offset))
+            run.pass_over(run.length_at(run.start))
+            return
+        responses = success.several(count)
+        view = memoryview(responses)
+        for number in range(count):
+            batch = batches[number]
+            success.put(view, number, run.correlation_id(), offset, -1, start_offset)
             run.pass_over(run.length_at(run.start))
             offset += batch.record_count
+        run.add(responses)
 
     def _refused(self, run: FrameRun, fault: DiskFault) -> None:
-        correlation_id = buffers.int_at(run.view, run.start + 8)
-        run.add(self._refuse(self._version, correlation_id, self._key, fault))
+        run.add(self._refuse(self._version, run.correlation_id(), self._key, fault))
         run.pass_over(run.length_at(run.start))
 
     def _reply(self, run: FrameRun, leader: LeaderReplica, appended: Appended) -> Pending | None:
-        correlation_id = buffers.int_at(run.view, run.start + 8)
         reply = self._acknowledge(
-            self._version, correlation_id, leader, appended, self._acks, self._timeout_ms
+            self._version, run.correlation_id(), leader, appended, self._acks, self._timeout_ms
         )
         run.pass_over(run.length_at(run.start))
         if isinstance(reply, Pending):
@@ -163,3 +168,13 @@ class RepeatedProduce:
         if reply is not None:
             run.add(reply)
         return None
+
+
+def _count_within(batches: list[PlainBatch], records: int) -> int:
+    """The number of batches that have so many records in all."""
+    count = 0
+    while count < len(batches) and records > 0:
+        batch = batches[count]
+        records -= batch.record_count
+        count += 1
+    return count

@@ -35,3 +35,14 @@ cdef class Answer:
     cdef Py_ssize_t _at, _longs
 
     cpdef bytes response(self, int32_t correlation_id, int64_t first, int64_t second, int64_t third)
+    cpdef bytearray several(self, Py_ssize_t count)
+    @cython.locals(start=Py_ssize_t, at=Py_ssize_t)
+    cpdef int put(
+        self,
+        responses,
+        Py_ssize_t number,
+        int32_t correlation_id,
+        int64_t first,
+        int64_t second,
+        int64_t third,
+    ) except -1

@@ -98,7 +98,7 @@ def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBa
         or buffers.crc_of(view, start + _CRC_START, end) != buffers.uint_at(view, start + 17)
     ):
         return None
-    found = PlainBatch()
+    found = PlainBatch.__new__(PlainBatch)  # in C, without a call of the type
     found.view = view
     found.at = start
     found.size = size
@@ -144,3 +144,25 @@ class Answer:
         return buffers.filled(
             self._whole, size, correlation_id, self._at, self._longs, first, second, third, b""
         )
+
+    def several(self, count: int) -> bytearray:
+        """So many responses one behind the other; `put` writes the numbers of each."""
+        return bytearray(self._whole * count)
+
+    def put(
+        self,
+        responses: memoryview,
+        number: int,
+        correlation_id: int,
+        first: int,
+        second: int,
+        third: int,
+    ) -> None:
+        """Make the response of that number what `response` returns."""
+        start = number * len(self._whole)
+        at = start + self._at
+        buffers.put_int(responses, start + 4, correlation_id)
+        buffers.put_long(responses, at, first)
+        buffers.put_long(responses, at + 8, second)
+        if self._longs > 16:
+            buffers.put_long(responses, at + 16, third)
