@@ -31,9 +31,9 @@ class Reading(NamedTuple):
             )
 
     def diverging_epoch(self, last_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Where a log that ends at `offset` in `last_epoch` parts from this one, if it does.
+        """Return where a log that ends at `offset` in `last_epoch` diverges from this one, if so.
 
-        Raises  BrokerError(offset_out_of_range), if that cannot be told or is gone
+        Raises  BrokerError(offset_out_of_range), if that is unknown or no longer in the log
         """
         log = self.log
         if last_epoch < 0 or (last_epoch == log.epochs.latest and offset <= log.log_end_offset):
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 
 
 def last_stable_offset(log: Log, high_watermark: Offset) -> Offset:
-    """How far a READ_COMMITTED consumer may read: up to the first open transaction."""
+    """The last stable offset: a READ_COMMITTED consumer reads up to the first open transaction."""
     unstable = log.producers.first_unstable_offset
     if unstable is None or unstable > high_watermark:
         return high_watermark

@@ -33,7 +33,7 @@ class Replicas:
         self._appended_before = 0  # by those that lead no more
 
     def leader(self, topic: str, partition: int) -> LeaderReplica:
-        """Raises BrokerError that says why there is none here."""
+        """Return the leader; raises BrokerError with the reason if it is not here."""
         try:
             return self._leaders[topic, partition]
         except KeyError:
@@ -68,7 +68,7 @@ class Replicas:
             self._followers[replica.topic_partition] = replica
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Its log directory failed: it is not served until the next start."""
+        """Serve the partition no more until the next start: its log directory failed."""
         self.remove(topic_partition)
         self._offline.add(topic_partition)
 
@@ -81,7 +81,7 @@ class Replicas:
 
     @property
     def records_appended(self) -> int:
-        """How many records producers have appended to partitions while they were led here."""
+        """The number of records that producers have appended to this broker's leaders."""
         now = sum(leader.records_appended for leader in self._leaders.values())
         return self._appended_before + now
 

@@ -1,8 +1,8 @@
-"""Where a follower's log parts from its leader's: decided by leader epochs (KIP-101, 279, 320).
+"""The truncation point of a follower's log, by leader epochs (KIP-101, 279, 320).
 
-Never by the high watermark. A follower hears of it one fetch later than its leader moved it, so
-records beyond it may be committed: cutting there loses them if the leader dies next. And two logs
-of the same length may differ below it: not cutting there leaves them so for ever.
+The high watermark cannot decide it. A follower receives it one fetch after its leader moved it, so
+records beyond it may be committed: truncating there loses them if the leader dies next. And two
+logs of the same length may differ below it: not truncating there leaves them so for ever.
 """
 
 from barnabas.base.ids import LeaderEpoch, Offset
@@ -11,10 +11,10 @@ from barnabas.log.log import Log
 
 
 def decide_truncation(log: Log, leader: EpochEnd) -> Offset:
-    """How much of `log` may stay, given the leader's latest epoch not above that of its end.
+    """The offset to truncate `log` to, given the leader's latest epoch not above the log's own.
 
-    Where the log does not know that epoch, what it has beyond its own epochs below goes, and the
-    next fetch is told the rest: each time the latest epoch of the log gets smaller.
+    If the log does not know that epoch, it truncates to the end of its own latest epoch below, and
+    the next response decides further: the log's latest epoch gets smaller each time.
     """
     own = log.end_offset_for_epoch(LeaderEpoch(leader.epoch))
     end = log.log_end_offset

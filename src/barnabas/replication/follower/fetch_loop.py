@@ -1,11 +1,11 @@
-"""Copies from one leader, over one connection: asks, takes what comes, asks again.
+"""The fetch loop of a follower: one connection to one leader, one fetch after the other.
 
-    cut      partitions without epochs, to their high watermark; all others as the answers tell
-    ask      for all that do not wait, in a session: only what is due is looked at and named
-    take     each partition's answer on its own
+    truncate   partitions without epochs, to their high watermark; all others as responses say
+    fetch      all partitions that do not wait, in a session: a request names only those due
+    apply      each partition's response on its own
 
-Partitions may be followed and stopped at any time. An answer counts only for those that are
-still followed as they were when it was asked for, and whose log still ends there.
+Partitions may be followed and stopped at any time. A response counts only for a partition that is
+followed as it was when the fetch was sent, and whose log still ends there.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from barnabas.replication.follower.follower_session import FetchSession, forgott
 
 log = logging.getLogger("barnabas.fetcher")
 
-# A fetch that still waits so long after a partition was added is cut short for it.
+# A fetch that still waits this long after a partition was added ends early for it.
 PATIENCE_S: Final = 0.02
 
 SESSION_ERRORS: Final = (
@@ -61,14 +61,14 @@ class FetchLoop:
         self.by_name = by_name
         self.address = (host, port)
         self.followings = Followings(ports.throttle, by_epoch=ports.safeguards.epoch_truncation)
-        self.is_over = False  # true once it follows no more what is added
+        self.is_over = False  # true once it accepts no more partitions
         self._ports = ports
         self._taking = FetchResponses(ports, self.followings)
         self._session = FetchSession()
         self._peer: AsyncConnection | None = None
-        self._is_in_flight = False  # a request, its answer not yet
+        self._is_in_flight = False  # a request is sent, its response not here yet
         self._is_dropped = False
-        self._is_reached = True  # not known yet, so the first failure is told
+        self._is_reached = True  # unknown at first, so the first failure is logged
         self._woken = asyncio.Event()
         self._hurry: asyncio.TimerHandle | None = None
 
@@ -84,9 +84,9 @@ class FetchLoop:
                 self._hurry = loop.call_later(PATIENCE_S, self._cut_short)
 
     def _cut_short(self) -> None:
-        """The leader may hold an answer back for long: those that came since must not wait.
+        """End a long fetch early: the leader may delay it, and new partitions must not wait.
 
-        Producers do, until a new leader's followers have asked for the first time.
+        Producers wait until a new leader's followers have fetched for the first time.
         """
         self._hurry = None
         if self._is_in_flight and self.followings.is_any_new:
@@ -130,7 +130,7 @@ class FetchLoop:
         await self._taking.cut_first()
         if self._peer is None or self._peer.closed:
             await self._connect(settings)
-            await self._taking.cut_first()  # those that came meanwhile
+            await self._taking.cut_first()  # those that were added meanwhile
         now = asyncio.get_running_loop().time()
         self._woken.clear()
         changes = self.followings.next_changes(now, settings, is_full=self._session.is_full)
@@ -138,7 +138,7 @@ class FetchLoop:
         if not changes.is_any_asked:
             await self._rest(settings.backoff_s if wait_s is None else wait_s)
             return
-        # Nothing may come for those that are asked: the others' turn does not wait for it.
+        # No records may come for the partitions of this fetch: the others must not wait.
         wait_max_ms = settings.wait_max_ms
         if wait_s is not None:
             wait_max_ms = min(wait_max_ms, math.ceil(1000 * max(wait_s, FIRST_BACKOFF_S)))
@@ -195,7 +195,7 @@ class FetchLoop:
             raise PeerGone(f"{peer.name} is no longer where the leader listens")
 
     def _on_reached(self) -> None:
-        # Not by a connection alone: that may be to what stands before a broker that is gone.
+        # A connection alone proves nothing: a proxy may accept it for a dead broker.
         if not self._is_reached:
             log.info("leader is reached again leader=%d address=%s:%d", self.leader, *self.address)
         self._is_reached = True

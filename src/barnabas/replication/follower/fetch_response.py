@@ -20,9 +20,9 @@ from barnabas.replication.follower.leader_offsets import EARLIEST, LATEST, ask_o
 
 log = logging.getLogger("barnabas.fetcher")
 
-# How much is appended before others get their turn.
+# The bytes to append before other tasks get their turn.
 AT_ONCE: Final = 512 * 1024
-# Complaints that pass by themselves, once all brokers have heard the same of the controller.
+# Errors that pass by themselves, once all brokers have the same LeaderAndIsr.
 PASSING: Final = (
     ErrorCode.unknown_leader_epoch,
     ErrorCode.not_leader_or_follower,
@@ -43,13 +43,13 @@ class FetchResponses:
         self._ports = ports
         self._followings = followings
         self._since_turn = 0
-        # Those that a passing complaint has lasted for, to be logged together.
+        # Partitions whose passing error has lasted, to be logged together.
         self._troubled: dict[ErrorCode, list[Following]] = {}
 
     # Answers
 
     async def take(self, answers: Sequence[FetchedPartition], peer: AsyncConnection) -> None:
-        """Do what each partition's answer asks for. Raises PeerGone, LawBroken."""
+        """Apply each partition's response. Raises PeerGone, LawBroken."""
         cut: list[FollowerReplica] = []
         appended: list[Following] = []
         out_of_range: list[Following] = []
@@ -103,7 +103,7 @@ class FetchResponses:
             ports.delayed.on_high_watermark(follower.topic_partition)
 
     async def _flush(self, followings: Sequence[Following]) -> None:
-        """As `flush.messages` asks, before the next fetch tells the leader how far we are."""
+        """Flush as `flush.messages` demands, before the next fetch reports the log's end."""
         for following in followings:
             log = following.follower.log
             if log.unflushed_messages >= log.config.flush_messages:
@@ -123,12 +123,11 @@ class FetchResponses:
     # Truncation
 
     async def cut_first(self) -> None:
-        """Before a partition's first fetch: what epochs cannot tell goes by the high watermark.
+        """Truncate before a partition's first fetch, to the high watermark if epochs cannot decide.
 
-        What claims to be of a later epoch than the leader's goes, too: a bit has rotted where no
-        CRC looks, and the leader could not say where such an epoch ends. And what is left is
-        flushed, if need be: it may come from before a kill, or from another leader's answer that
-        was not taken to its end.
+        Records of a later epoch than the leader's go, too: a bit has rotted where no CRC looks, and
+        the leader could not say where such an epoch ends. The rest is flushed, if need be: it may
+        come from before a kill, or from another leader's response that was not fully applied.
         """
         by_epoch = self._ports.safeguards.epoch_truncation
         while first := list(self._followings.uncut):
@@ -136,7 +135,7 @@ class FetchResponses:
             for following in first:
                 follower = following.follower
                 if following not in self._followings.uncut:
-                    continue  # a failed disk has ended it meanwhile
+                    continue  # a failed disk has stopped it meanwhile
                 del self._followings.uncut[following]
                 upto = follower.log.epochs.start_above(follower.epoch)
                 if not by_epoch or follower.log.epochs.latest == NO_LEADER_EPOCH:
@@ -155,10 +154,10 @@ class FetchResponses:
         self._ports.statistics.truncations += 1
 
     async def _start_over(self, following: Following, peer: AsyncConnection) -> None:
-        """The leader has no records at our end: it ends before, or begins behind.
+        """Handle OFFSET_OUT_OF_RANGE: the leader's log ends before our end, or begins behind it.
 
-        It ends before only if it was elected though it was not in sync; its epochs could not say
-        where the logs part.
+        It ends before only after an unclean election whose epochs do not show where the logs
+        diverge.
         """
         follower, timeout_s = following.follower, self._ports.config.fetcher().timeout_s
         with self._alone(following):
@@ -179,7 +178,7 @@ class FetchResponses:
         await self._settle([follower])
 
     async def _settle(self, cut: Sequence[FollowerReplica]) -> None:
-        """Let the medium know, before anything is appended; see `Logs.start_truncation_sync`."""
+        """Fsync the truncation before the next append; see `Logs.start_truncation_sync`."""
         known = self._ports.logs
         logs = [
             each.log
@@ -196,7 +195,7 @@ class FetchResponses:
                 settling.done()
 
     def _on_cut(self, follower: FollowerReplica, removal: Removal | None) -> None:
-        """After a truncation: consumers that read here may be beyond the end of the log."""
+        """Wake consumers after a truncation: their offsets may be beyond the end of the log."""
         self._remove_later(removal)
         self._ports.delayed.on_high_watermark(follower.topic_partition)
 
@@ -204,11 +203,11 @@ class FetchResponses:
         if removal is not None:
             self._ports.removals.remove_later(removal)
 
-    # What goes wrong
+    # Errors
 
     @contextmanager
     def _alone(self, following: Following) -> Iterator[None]:
-        """Let an error be that of one partition."""
+        """Confine an error to one partition."""
         try:
             yield
         except BrokerError as error:
@@ -219,7 +218,7 @@ class FetchResponses:
             self._ports.failures.disk_failed(fault)
 
     def _complain(self, following: Following, error: BrokerError) -> None:
-        """Wait a while before this partition is asked for again, or until the controller speaks."""
+        """Delay this partition's next fetch, or stop it until the next LeaderAndIsr."""
         partition, code = following.follower.topic_partition, error.code
         if code is ErrorCode.fenced_leader_epoch:
             self._followings.remove(partition)
@@ -242,7 +241,7 @@ class FetchResponses:
                 _log_trouble(logging.ERROR, following.follower, error)
 
     def _report_troubled(self) -> None:
-        """Log once for all that the leader refuses for one reason: a restart concerns most."""
+        """Log one line for all partitions with the same error: a restart concerns most of them."""
         for code, followings in self._troubled.items():
             follower = followings[0].follower
             if len(followings) == 1:

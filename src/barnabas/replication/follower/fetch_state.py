@@ -1,11 +1,11 @@
-"""The partitions that one fetch loop follows, and what its next request says of them.
+"""The partitions that one fetch loop follows, and the contents of its next request.
 
-Some of them are *due*: they were added or answered, or their wait is over, so the leader's session
-may have to change. All others are in the session as they are, or wait. So a fetch costs what
-changed, not what is followed.
+A partition is *due* if it was added or got a response, or its wait is over: the leader's session
+may have to change. All others are in the session as they are, or wait. So the cost of a fetch grows
+with the changes, not with the number of partitions.
 
-Retention may move the start of a log that is not due. The leader learns of it with the next change
-of the partition; it needs it only after its own start has moved, and then its answer says so.
+Retention may move the start of a log that is not due. The follower reports it with the next change
+of the partition; the leader needs it only after its own start has moved, and its response says so.
 """
 
 from heapq import heappop, heappush
@@ -20,14 +20,14 @@ from barnabas.replication.follower.follower_session import Key, Topic
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 
-# Brokers hear of a new leader within milliseconds of each other, in no particular order.
+# Brokers receive a new LeaderAndIsr within milliseconds of each other, in any order.
 FIRST_BACKOFF_S: Final = 0.02
 
 
 class Following:
-    """One partition, from when it is followed until it is stopped or followed anew.
+    """One partition, from when it is followed until it is stopped or followed again.
 
-    Whoever awaited anything compares this object with the one that is followed then.
+    After an `await` the caller compares this object with the one that is followed then.
     """
 
     __slots__ = ("_backoff_s", "asked", "follower", "key", "not_before", "trouble")
@@ -36,13 +36,13 @@ class Following:
         self.follower = follower
         topic, partition = follower.topic_partition
         self.key: Key = (follower.topic_id or topic, partition)
-        # What the leader's session has of it; None if nothing.
+        # Its entry in the leader's session, or None.
         self.asked: FetchPartition | None = None
-        # When it may be asked for again, in the loop's time.
+        # The time of its next fetch, by the loop's clock.
         self.not_before = 0.0
-        # The complaint that was told last, so that it is told once.
+        # The error that was logged last, so that it is logged once.
         self.trouble: ErrorCode | None = None
-        self._backoff_s = 0.0  # the last one, after a complaint
+        self._backoff_s = 0.0  # the last one, after an error
 
     def is_as_asked(self) -> bool:
         """Whether it is followed as when its fetch was sent, and its log still ends there."""
@@ -50,15 +50,15 @@ class Following:
         return asked is not None and asked.fetch_offset == self.follower.log.log_end_offset
 
     def on_served(self) -> None:
-        """The leader complains no more."""
+        """Forget the last error: the leader responds without one."""
         self.trouble = None
         self._backoff_s = 0.0
 
     def wait(self, now: float, backoff_s: float, *, passing: bool) -> bool:
-        """Not to be asked for until `backoff_s` from now; sooner at first if that may help.
+        """Do not fetch it for `backoff_s`; for less at first if that may help.
 
         Producers wait for a new leader's followers: a second would be long for them. Returns
-        whether it is no longer soon, so that whoever watches should know.
+        whether the error has lasted, so that it should be logged.
         """
         self._backoff_s = 2 * self._backoff_s or FIRST_BACKOFF_S if passing else backoff_s
         self._backoff_s = min(backoff_s, self._backoff_s)
@@ -66,7 +66,7 @@ class Following:
         return self._backoff_s == backoff_s
 
     def wanted(self, max_bytes: int, *, by_epoch: bool) -> FetchPartition:
-        """What to ask the leader; the same object as was asked if that is the same."""
+        """Its entry for the next request; the same object as before if nothing has changed."""
         log, asked = self.follower.log, self.asked
         last_epoch = log.epochs.latest if by_epoch else -1
         if (
@@ -88,19 +88,19 @@ class Following:
 
 
 class Changes(NamedTuple):
-    """What the next request says: all else is in the leader's session as it is."""
+    """The contents of the next request; all else stays as it is in the leader's session."""
 
     named: list[tuple[Topic, FetchPartition]]
     forgotten: list[Key]
-    is_any_asked: bool  # if not, there is nothing to send a request for
-    wait_s: float | None  # how long until there may be more to ask for; None if none waits
+    is_any_asked: bool  # if not, there is no request to send
+    wait_s: float | None  # the time until another one is due; None if none waits
 
 
 class Followings:
     """By partition, in the order in which a new session names them."""
 
     def __init__(self, throttle: ReplicationThrottle, *, by_epoch: bool = True) -> None:
-        # Those of which something may have to go before their first fetch.
+        # Those that may have to be truncated before their first fetch.
         self.uncut: dict[Following, None] = {}
         self._throttle = throttle
         self._by_epoch = by_epoch
@@ -137,19 +137,19 @@ class Followings:
         return self._all.get(following.follower.topic_partition) is following
 
     def move_to_end(self, following: Following) -> None:
-        """It had its share: others come first in the next session."""
+        """Move it behind the others, which come first in the next session."""
         partition = following.follower.topic_partition
         self._all[partition] = self._all.pop(partition)
 
     def on_answered(self, topic: Topic, partition: int) -> Following | None:
-        """The one that an answer is about, which is due; None if it is followed no more."""
+        """The partition of a response, which becomes due; None if it is followed no more."""
         following = self._asked.get((topic, partition))
         if following is not None:
             self._due[following] = None
         return following
 
     def wait(self, following: Following, now: float, backoff_s: float, *, passing: bool) -> bool:
-        """Ask for it no more until its wait is over; see `Following.wait`."""
+        """Do not fetch it until its wait is over; see `Following.wait`."""
         lasts = following.wait(now, backoff_s, passing=passing)
         heappush(self._waiting, (following.not_before, next(self._numbers), following))
         self._forget(following)
@@ -157,7 +157,7 @@ class Followings:
 
     @property
     def is_any_new(self) -> bool:
-        """Whether some were added since the last request that it did not ask for."""
+        """Whether partitions were added since the last request."""
         return any(each.asked is None and each.key not in self._forgotten for each in self._due)
 
     def _forget(self, following: Following) -> None:
@@ -169,9 +169,9 @@ class Followings:
     # The next request
 
     def next_changes(self, now: float, settings: FetcherSettings, *, is_full: bool) -> Changes:
-        """All that is asked for if `is_full`, as a new session begins; else what is due.
+        """All partitions to fetch if `is_full`, as a new session begins; else those due.
 
-        A throttle that is exceeded may concern any partition, so all are looked at then.
+        An exceeded throttle may concern any partition, so all are checked then.
         """
         wait_s = self._end_waits(now)
         is_exceeded = self._throttle.is_exceeded

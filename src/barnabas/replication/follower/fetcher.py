@@ -1,7 +1,7 @@
-"""All that this broker copies from others: a loop for each leader, or a few of them.
+"""The replica fetchers of a broker: `num.replica.fetchers` fetch loops for each leader.
 
-A partition always goes by the same of its leader's `num.replica.fetchers` connections. Topics
-without an id, as controllers of Kafka's before 2.8 make them, have connections of their own.
+A partition always uses the same one of its leader's connections. Topics without an id, as
+controllers before Kafka 2.8 create them, have connections of their own.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ LoopKey = tuple[BrokerId, int, bool]
 
 
 class ReplicaFetchers:
-    """Follows partitions, each until it is stopped; what one of them suffers is its own.
+    """Follows partitions, each until it is stopped; an error of one leaves the others alone.
 
-    Once `stop` has returned nothing more is written to the partition's log from here.
+    Once `stop` has returned, no fetch loop writes to the partition's log any more.
     """
 
     def __init__(self, ports: FetcherPorts) -> None:
@@ -47,7 +47,7 @@ class ReplicaFetchers:
         return self._ports.statistics
 
     def follow(self, follower: FollowerReplica, host: str, port: int) -> None:
-        """Copy from the leader that listens there; fine if it is copied from it already."""
+        """Fetch from the leader at that address; no change if it does so already."""
         partition = follower.topic_partition
         by_name = follower.topic_id is None
         key = (follower.leadership.leader, self._fetcher_of(partition), by_name)
@@ -63,14 +63,14 @@ class ReplicaFetchers:
         loop.follow(follower, host, port)
 
     def stop(self, partition: TopicPartition) -> None:
-        """Copy no more; fine if it was not copied."""
+        """Stop fetching the partition; no error if it was not fetched."""
         self.statistics.failed.pop(partition, None)
         known = self._followed.pop(partition, None)
         if known is not None:
             known[1].followings.remove(partition)
 
     def resize(self) -> None:
-        """Go by as many connections as are wanted now."""
+        """Apply the current `num.replica.fetchers`."""
         for follower, loop in list(self._followed.values()):
             self.follow(follower, *loop.address)
 
@@ -86,7 +86,7 @@ class ReplicaFetchers:
     # Metrics
 
     def lags(self) -> dict[TopicPartition, int]:
-        """How many records each partition is behind its leader's high watermark, where known."""
+        """Each partition's lag behind its leader's high watermark in records, where known."""
         return {
             partition: follower.lag
             for partition, (follower, _) in self._followed.items()
@@ -113,7 +113,7 @@ class ReplicaFetchers:
         if self._loops.get(key) is not loop:
             return
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug of ours; others must not fall behind for good because of it.
+            # A bug of ours; other partitions must not fall behind for good because of it.
             log.error("fetch loop failed leader=%d fetcher=%d", *key[:2], exc_info=error)
             self._start(loop, after_failure=True)
         else:

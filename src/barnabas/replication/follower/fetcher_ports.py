@@ -14,7 +14,7 @@ from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
 from barnabas.replication.throttle import ReplicationThrottle
 
-# Host, port, client id and how many seconds it may take.
+# Host, port, client id and the timeout in seconds.
 Connect = Callable[[str, int, str, float], Awaitable[AsyncConnection]]
 
 
@@ -46,26 +46,26 @@ class FetcherSettings(NamedTuple):
 
 @dataclass(slots=True)
 class FetcherStatistics:
-    """What all loops have done so far."""
+    """Statistics over all fetch loops."""
 
     bytes_in: int = 0
     fetches: int = 0
     truncations: int = 0
     connections_lost: int = 0
-    # Partitions that are not followed until the controller speaks of them again, and why.
+    # Partitions that are not fetched until their next LeaderAndIsr, and the reasons.
     failed: dict[TopicPartition, str] = field(default_factory=dict)
 
 
 class FetcherConfig(Protocol):
     def fetcher(self) -> FetcherSettings:
-        """The settings of now."""
+        """Return the current settings."""
         ...
 
 
 class Registered(Protocol):
     @property
     def epoch(self) -> int:
-        """The broker epoch of now."""
+        """Return the current broker epoch."""
         ...
 
 

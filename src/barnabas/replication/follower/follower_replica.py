@@ -60,11 +60,11 @@ class FollowerReplica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """How far a READ_COMMITTED consumer may read: up to the first open transaction."""
+        """The last stable offset: READ_COMMITTED consumers read up to the first open transaction."""
         return last_stable_offset(self.log, self.high_watermark)
 
     def on_leadership(self, leadership: Leadership) -> None:
-        """Take what the controller says anew within this epoch."""
+        """Apply a LeaderAndIsr within this epoch."""
         if leadership.partition_epoch >= self.leadership.partition_epoch:
             self.leadership = leadership
 
@@ -73,7 +73,7 @@ class FollowerReplica:
     def append(
         self, records: memoryview, leader_high_watermark: int, leader_log_start: int, now_ms: int
     ) -> AppendedAsFollower:
-        """Take whole batches that the leader sent for this log's end, none of them damaged.
+        """Append whole batches that the leader sent for this log's end, none of them damaged.
 
         The high watermark goes as far as the leader's, at most to the log's end; the log's start
         goes with the leader's.
@@ -127,7 +127,7 @@ class FollowerReplica:
     # Truncating
 
     def truncate_to_epoch(self, leader: EpochEnd, now_ms: int) -> Removal | None:
-        """Remove what the leader does not have, as far as its answer tells. Raises DiskFault."""
+        """Truncate what the leader does not have, as its response says. Raises DiskFault."""
         offset = decide_truncation(self.log, leader)
         log.info(
             "truncating partition=%s to=%d end=%d own_epoch=%d leader_epoch=%d leader_end=%d",
@@ -156,7 +156,7 @@ class FollowerReplica:
         return removal
 
     def start_anew_at(self, offset: Offset, now_ms: int) -> Removal:
-        """Remove everything: the leader no longer has what would follow it. Raises DiskFault."""
+        """Truncate fully: the leader no longer has the records that follow. Raises DiskFault."""
         log.warning(
             "log begins anew partition=%s at=%d end=%d: the leader has deleted what is between",
             self.topic_partition,

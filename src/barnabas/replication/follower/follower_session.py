@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session (KIP-227): only what has changed is asked for again."""
+"""The follower's side of a fetch session (KIP-227): requests name only changed partitions."""
 
 import uuid
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ Key = tuple[Topic, int]
 
 
 class FetchSession:
-    """With one leader. After any error it begins anew with all that is wanted."""
+    """A fetch session with one leader. After any error it starts again with a full request."""
 
     def __init__(self) -> None:
         self.session_id = 0
@@ -24,11 +24,11 @@ class FetchSession:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request begins a session, so that it has to name all that is wanted."""
+        """Whether the next request begins a session, so it has to name all partitions."""
         return self.epoch == FULL
 
     def on_answer(self, error: ErrorCode, session_id: int) -> bool:
-        """Whether the answer counts; the session goes on from it if the leader keeps one."""
+        """Return whether the response is valid; the session continues if the leader keeps one."""
         if error is not ErrorCode.none:
             self.on_lost()
             if error is ErrorCode.fetch_session_id_not_found:
@@ -43,7 +43,7 @@ class FetchSession:
         return True
 
     def on_lost(self) -> None:
-        """No answer came, or none that helps: the next request ends this session and asks for
+        """Note a missing or failed response: the next request ends this session and begins
         another."""
         self.epoch = FULL
 

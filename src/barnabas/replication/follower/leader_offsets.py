@@ -1,4 +1,4 @@
-"""Asks a leader where its log begins or ends, for a follower whose own end the leader has not."""
+"""ListOffsets from a follower to its leader, after its own log end was out of range there."""
 
 from typing import Final, cast
 
@@ -26,9 +26,9 @@ _READ_UNCOMMITTED: Final = i8(0)
 async def ask_offset(
     peer: AsyncConnection, follower: FollowerReplica, timestamp: int, timeout_s: float
 ) -> Offset:
-    """The leader's log end (LATEST) or log start (EARLIEST), as it tells its replicas.
+    """Return the leader's log end (LATEST) or log start (EARLIEST), as a replica sees it.
 
-    Raises  BrokerError with the leader's complaint, PeerGone
+    Raises  BrokerError with the leader's error, PeerGone
     """
     topic, partition = follower.topic_partition
     asked = ListOffsetsPartition(

@@ -1,6 +1,6 @@
-"""What a leader knows of one follower: how far its log reaches, and when it last had everything.
+"""The progress of one follower: its log end, and the time when it last had caught up.
 
-A follower tells all of this by fetching: it asks for the offset at which its own log ends.
+A follower reports this by fetching: its fetch offset is the end of its own log.
 """
 
 import math
@@ -13,9 +13,9 @@ NEVER_MS: Final = -math.inf
 
 
 class IsrChange(NamedTuple):
-    """What a leader wants the in-sync replicas to be, and what it takes them to be in the tree.
+    """A change of the ISR that a leader wants, and the ISR that it believes the tree to hold.
 
-    `partition_epoch` is the version of the `state` node that it is to replace.
+    `partition_epoch` is the version of the `state` znode to replace.
     """
 
     topic_partition: TopicPartition
@@ -32,7 +32,7 @@ class IsrChange(NamedTuple):
 
 
 class FollowerProgress(NamedTuple):
-    """What one fetch of a follower has moved."""
+    """The effects of one fetch of a follower."""
 
     high_watermark_moved: bool
     log_start_moved: bool  # the follower's, so that the low watermark may have moved
@@ -52,7 +52,7 @@ class Follower:
     """One follower in one leader epoch; times are milliseconds of a clock that never jumps.
 
     While a follower that has the whole log *rests* in a fetch session, each fetch of the session
-    counts as one of this partition, without anyone looking at it.
+    counts as one of this partition, at no cost.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Follower:
             self._last_fetch_ms = max(self._last_fetch_ms, last_fetch.ms)
 
     def on_fetch(self, offset: int, log_start: int, leader_end: int, now_ms: float) -> None:
-        """Take in a fetch at `offset`, made when the leader's log ended at `leader_end`.
+        """Note a fetch at `offset`, made when the leader's log ended at `leader_end`.
 
         Reaching where the leader was at the fetch before counts as having caught up then:
         a follower that keeps pace is in sync, though the log always grows before it asks again.
@@ -110,5 +110,5 @@ class Follower:
         self._last_fetch_ms = now_ms
 
     def is_caught_up(self, leader_end: int, now_ms: float, max_lag_ms: float) -> bool:
-        """Whether it has everything, or had it no longer ago than a replica in sync may lag."""
+        """Whether it has caught up, or had within the lag time that an in-sync replica may use."""
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -1,8 +1,8 @@
-"""Which replicas of one partition are in sync, as its leader sees it, and who shall be.
+"""The ISR of one partition, as its leader sees it: committed, pending and maximal.
 
-A change of the in-sync replicas is in force for the high watermark as soon as it is begun where
-it adds one, and only once it is written where it removes one: whichever of the two sets the
-controller elects the next leader from, all that was acknowledged is in it (KIP-497).
+A change that adds a replica affects the high watermark as soon as it begins; one that removes a
+replica only once it is written. So the controller may elect the next leader from either set: every
+member has all acknowledged records (KIP-497).
 
     committed   what the tree is known to hold
     pending     the change on its way there, if any; no other begins meanwhile
@@ -38,7 +38,7 @@ class InSyncReplicas:
         now_ms: float,
         is_alive: Callable[[BrokerId], bool],
     ) -> None:
-        """Those in sync have from now on the whole lag time to come and fetch."""
+        """Give the in-sync replicas the whole lag time from now on for their first fetch."""
         self.broker_id = broker_id
         self._is_alive = is_alive
         self.followers = {
@@ -50,7 +50,7 @@ class InSyncReplicas:
         self.apply(leadership.isr, leadership.partition_epoch)
 
     def on_leadership(self, leadership: Leadership) -> bool:
-        """Take what the controller says anew within this epoch, unless more is known already.
+        """Apply a LeaderAndIsr within this epoch, unless a newer state is known already.
 
         A pending change has been decided if the partition epoch is newer; if it is the same it
         may yet come through, and stays pending.
@@ -68,13 +68,13 @@ class InSyncReplicas:
         return True
 
     def apply(self, isr: tuple[BrokerId, ...], partition_epoch: int) -> None:
-        """The tree holds this: whatever was pending came through, or never can."""
+        """Note the ISR in the tree: a pending change was written, or never can be."""
         self.committed = self.maximal = isr
         self.partition_epoch = partition_epoch
         self.pending: IsrChange | None = None
 
     def begin(self, change: IsrChange) -> None:
-        """Let a change be on its way to the tree.
+        """Make a change pending until the tree decides.
 
         Keeps   REP-3  one change of the in-sync replicas is under way at a time
         """
@@ -89,7 +89,7 @@ class InSyncReplicas:
         self.maximal = self.committed + added
 
     def decide_expansion(self, follower: Follower, at_least: int) -> IsrChange | None:
-        """To let a follower in whose log reaches as far as it must, if it is out."""
+        """Return the change that adds a caught-up follower, if it is not in sync."""
         if (
             self.pending is not None
             or follower.broker_id in self.committed
@@ -100,13 +100,13 @@ class InSyncReplicas:
         return self._change_to((*self.committed, follower.broker_id))
 
     def decide_expulsion(self, follower: Follower) -> IsrChange | None:
-        """To let go of a follower that lacks what was committed, if it is in."""
+        """Return the change that removes a follower without all committed records, if in sync."""
         if self.pending is not None or follower.broker_id not in self.committed:
             return None
         return self._change_to(tuple(b for b in self.committed if b != follower.broker_id))
 
     def decide_shrink(self, leader_end: int, now_ms: float, max_lag_ms: float) -> IsrChange | None:
-        """To let go of the followers that have not caught up for too long, if there are any."""
+        """Return the change that removes the followers that lag for too long, if any do."""
         if self.pending is not None:
             return None
         isr = tuple(
@@ -135,10 +135,10 @@ class InSyncReplicas:
         )
 
     def least_end(self, leader_end: Offset, now_ms: float, max_lag_ms: float) -> Offset:
-        """How far the logs of all reach that are in sync, or keep pace and are about to be.
+        """The least log end of all replicas that are in sync, or keep pace and are about to be.
 
-        The latter are waited for, as they would otherwise never reach a high watermark that
-        runs ahead with the leader's log.
+        The latter count, as they would otherwise never reach a high watermark that moves ahead
+        with the leader's log.
         """
         least = leader_end
         for follower in self.followers.values():

@@ -1,15 +1,15 @@
-"""Brings changes of the in-sync replicas to the coordination tree, and tells the controller.
+"""The writer of ISR changes: it updates partition states in the tree and notifies the controller.
 
-A leader writes the `state` of its partition with the version that it knows expected: it cannot
-undo what it has not seen. What it reads after a version that does not fit settles the matter:
+A leader writes the `state` of its partition with the expected version: it cannot undo a change that
+it has not seen. After a version conflict it reads the znode, which decides:
 
-    its own leader epoch     that is what holds now, be it what was wanted (an answer was lost)
-                             or what another wrote
-    a newer leader epoch     it was deposed; the change stays undecided until the controller says so
+    its own leader epoch     the znode is in force, be it the wanted change (a response was lost)
+                             or another writer's
+    a newer leader epoch     it was deposed; the change stays pending until the next LeaderAndIsr
 
-A lost connection leaves it open whether a write came through: it is tried again until the tree
-answers. The controller hears of changes by a node under /isr_change_notification: of those that
-come shortly after each other together.
+After a lost connection the outcome of a write is unknown: the writer retries until the tree
+responds. It notifies the controller by a znode under /isr_change_notification, one for all changes
+that come shortly after each other.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ from barnabas.znodes.tree import (
 
 log = logging.getLogger("barnabas.isr")
 
-# A change rarely comes alone: those that follow it within this time are announced with it.
+# A change rarely comes alone: one notification covers all changes within this time.
 GATHER_S: Final = 0.05
-# And no two announcements come closer together than this. Kafka's wait for five seconds.
+# The least time between two notifications. Kafka waits for five seconds.
 ANNOUNCE_EVERY_S: Final = 0.5
-# ZooKeeper takes no node of a megabyte, and a topic's name may be long.
+# ZooKeeper refuses znodes of a megabyte, and a topic's name may be long.
 ANNOUNCED_AT_ONCE: Final = 500
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
 
 
 class IsrTracker:
-    """Shrinks what lags, writes what leaders decide, announces what was written.
+    """Shrinks the ISR of leaders with lagging followers, writes changes, and announces them.
 
-    `find` tells which leader there is now: one that another took the place of is left alone.
-    `changed` is called when the in-sync replicas of a partition, and so perhaps its high
-    watermark, have changed, and when a high watermark moved for time having passed.
+    `find` returns the current leader of a partition: a replaced one gets no update. The writer
+    calls `changed` when the ISR of a partition, and so perhaps its high watermark, has changed,
+    and when a high watermark moved because time has passed.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class IsrTracker:
         failures: FailureChannel,
         safeguards: Safeguards = IN_FORCE,
     ) -> None:
-        """`leaders` can be gone through again and again, and gives those of now."""
+        """`leaders` can be iterated repeatedly, and yields the current leaders."""
         self._coordination = coordination
         self._leaders = leaders
         self._find = find
@@ -83,7 +83,7 @@ class IsrTracker:
         self._spawn(self._announce_always())
 
     async def stop(self) -> None:
-        """End everything; a change that was not written yet may or may not be."""
+        """Stop all tasks; a change under way may or may not be written."""
         self._stopping.set()
         for task in self._tasks:
             task.cancel()
@@ -109,7 +109,7 @@ class IsrTracker:
             self.shrink(loop.time() * 1000)
 
     def shrink(self, now_ms: float) -> None:
-        """Let go of every follower that lags for too long."""
+        """Remove every follower that lags for too long from the ISR."""
         max_lag_ms = self._max_lag_ms()
         for leader in self._leaders:
             if leader.is_sole:
@@ -124,7 +124,7 @@ class IsrTracker:
     # -- writing -------------------------------------------------------------
 
     def submit(self, leader: LeaderReplica, change: IsrChange) -> None:
-        """Bring a change that the leader has begun to the tree."""
+        """Write a change that the leader has begun to the tree."""
         self._spawn(self._commit(leader, change))
 
     async def _commit(self, leader: LeaderReplica, change: IsrChange) -> None:
@@ -150,7 +150,7 @@ class IsrTracker:
             return
 
     async def _write(self, change: IsrChange) -> tuple[tuple[BrokerId, ...], int]:
-        """What the tree holds of the in-sync replicas after the attempt, and in which version.
+        """Try to write; return the ISR that the tree holds afterwards, and its version.
 
         Raises  ConnectionLoss: unknown; _Deposed, ZnodeError, DiskFault: not ours to write any more
         """
@@ -172,7 +172,7 @@ class IsrTracker:
     def _written(
         self, leader: LeaderReplica, change: IsrChange, isr: tuple[BrokerId, ...], version: int
     ) -> None:
-        # Another took its place while the tree answered: what it wrote is for that one to learn.
+        # Another leader replaced it meanwhile: that one reads the tree itself.
         if self._find(*change.topic_partition) is not leader:
             return
         if isr != change.isr:
@@ -209,7 +209,7 @@ class IsrTracker:
             await asyncio.sleep(ANNOUNCE_EVERY_S)
 
     async def _announce(self, partitions: list[TopicPartition]) -> None:
-        """Tell the controller; twice if it is not known whether the first time came through."""
+        """Notify the controller; again if the outcome of the first write is unknown."""
         retry_s = FIRST_RETRY_S
         while True:
             try:
@@ -224,13 +224,13 @@ class IsrTracker:
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, LAST_RETRY_S)
             except (ZnodeError, DiskFault) as e:
-                # A new session begins with the controller reading everything anew.
+                # In a new session the controller reads all partition states again.
                 log.warning("isr changes not announced partitions=%d why=%s", len(partitions), e)
                 return
 
 
 class _Deposed(Exception):
-    """The tree knows of another leader."""
+    """The tree holds a newer leader epoch."""
 
 
 def _listed(isr: Iterable[int]) -> str:

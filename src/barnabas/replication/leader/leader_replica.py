@@ -70,9 +70,9 @@ class LeaderReplica:
     ) -> None:
         """Begin to lead, with the high watermark that this replica knew before.
 
-        `previous` led until now, on this broker and with this log: what was appended to it and
-        waits to be committed is still there, as `tenure` tells. The epoch begins in the log here,
-        before it has records: followers that ask where theirs ended must find it.
+        `previous` led until now, on this broker and with this log: its uncommitted records are
+        still in the log, and `tenure` stays the same. The epoch begins in the log here, before it
+        has records: followers that ask where their epoch ends must find it.
         """
         self.topic_partition = leadership.topic_partition
         self.topic_id = leadership.topic_id
@@ -87,7 +87,7 @@ class LeaderReplica:
         self._safeguards = safeguards
         self._max_lag_ms = max_lag_ms
         self._now_ms = now_ms
-        self._config: TopicConfig | None = None  # what the two below were taken from
+        self._config: TopicConfig | None = None  # the source of the two below
         self._is_plain = False
         self.largest = 0
         self._in_sync = InSyncReplicas(broker_id, leadership, now_ms, is_alive)
@@ -102,7 +102,7 @@ class LeaderReplica:
 
     @property
     def leadership(self) -> Leadership:
-        """As the controller last told it; `isr` and `partition_epoch` may be newer."""
+        """The last LeaderAndIsr; `isr` and `partition_epoch` may be newer."""
         return self._in_sync.leadership
 
     @property
@@ -119,9 +119,9 @@ class LeaderReplica:
         return tuple(self._in_sync.followers.values())
 
     def on_leadership(self, leadership: Leadership) -> bool:
-        """Take what the controller says anew within this epoch; whether the high watermark moved.
+        """Apply a LeaderAndIsr within this epoch; return whether the high watermark moved.
 
-        What is older than what is known changes nothing.
+        An older one than the known state changes nothing.
         """
         if not self._in_sync.on_leadership(leadership):
             return False
@@ -149,21 +149,21 @@ class LeaderReplica:
     def on_follower_fetch(
         self, replica: int, fetch_offset: int, follower_log_start: int, now_ms: float
     ) -> FollowerProgress:
-        """Take note of a fetch that was checked: the follower has all before `fetch_offset`.
+        """Note a fetch that was checked: the follower has all records before `fetch_offset`.
 
-        It is let in sync if it lacks nothing that may have been acknowledged: neither what is
-        below the high watermark, nor what was here when this epoch began, as the leader before
-        may have acknowledged more than this one has learned of yet. It then holds the high
-        watermark at once, before that can move past it.
+        It joins the ISR if it has all records that may have been acknowledged: those below the
+        high watermark, and those that were here when this epoch began, as the leader before may
+        have acknowledged more than this one knows yet. It then bounds the high watermark at once,
+        before that can move past it.
 
-        One in sync that asks for what was committed, twice in a row, has lost it in a restart that
-        no controller saw. It is let go of: while it is in sync it could be elected. Once may be a
-        request of a former connection, that was long under way.
+        An in-sync follower that fetches committed records, twice in a row, has lost them in a
+        restart that no controller saw. It leaves the ISR, since an in-sync replica could be
+        elected. A single such fetch may be a delayed request of a former connection.
 
-        So one that has all again with the first answer stays in sync. If it is elected before it
-        has, what it lacks is lost, as if it were elected before its first fetch, when nobody could
-        know. To let go of it at once would not help: that has to be written to the tree, which
-        takes no less time than to give it the records.
+        So a follower that has caught up with the first response stays in sync. If it is elected
+        before, the records it lacks are lost, as if it were elected before its first fetch, when
+        nobody could know. Removing it at once would not help: that write to the tree lasts as long
+        as sending it the records.
         """
         in_sync = self._in_sync
         follower = in_sync.followers[BrokerId(replica)]
@@ -183,17 +183,17 @@ class LeaderReplica:
         return FollowerProgress(moved, log_start_moved, change)
 
     def decide_shrink(self, now_ms: float, max_lag_ms: float) -> IsrChange | None:
-        """To let go of the followers that have not caught up for too long, if there are any."""
+        """Return the change that removes the followers that lag for too long, if any do."""
         return self._in_sync.decide_shrink(self.log.log_end_offset, now_ms, max_lag_ms)
 
     def begin_isr_change(self, change: IsrChange) -> None:
-        """Let a change be on its way to the tree; no other begins until that is decided."""
+        """Make a change pending; no other begins until the tree has decided on it."""
         self._in_sync.begin(change)
 
     def apply_isr(self, isr: tuple[BrokerId, ...], partition_epoch: int) -> bool:
-        """Take what the tree holds, written by whomever; whether the high watermark moved.
+        """Apply the ISR that the tree holds; return whether the high watermark moved.
 
-        Nothing changes if as much is known already.
+        Nothing changes if that state or a newer one is known already.
         """
         if partition_epoch <= self.partition_epoch:
             return False
@@ -201,21 +201,21 @@ class LeaderReplica:
         return self._move_high_watermark()
 
     def on_time(self, now_ms: float, max_lag_ms: float) -> bool:
-        """Wait no longer for followers that fell behind; whether the high watermark moved."""
+        """Stop waiting for followers that fell behind; return whether the high watermark moved."""
         self._now_ms = now_ms
         self._max_lag_ms = max_lag_ms
         return self._move_high_watermark()
 
     @property
     def records_appended(self) -> int:
-        """How many records producers have added in this epoch."""
+        """The number of records that producers have appended in this epoch."""
         return self.log.log_end_offset - self.epoch_start_offset
 
-    # How far the log is committed
+    # High watermark
 
     @property
     def min_isr(self) -> int:
-        """How many in-sync replicas it takes to promise a batch to be on all of them."""
+        """`min.insync.replicas`, but at most the number of replicas."""
         if not self._safeguards.min_insync_check:
             return 1
         return min(self.log.config.min_insync_replicas, len(self._in_sync.followers) + 1)
@@ -223,12 +223,12 @@ class LeaderReplica:
     @property
     def is_under_min_isr(self) -> bool:
         in_sync = len(self._in_sync.committed)
-        # Asked several times for each batch; nearly always one comparison tells.
+        # Called several times for each batch; nearly always one comparison decides.
         return in_sync < self.log.config.min_insync_replicas and in_sync < self.min_isr
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer are in sync than shall be, not counting those that are only being added."""
+        """Whether fewer replicas are in sync than assigned, not counting those being added."""
         leadership = self.leadership
         return len(self.isr) < len(leadership.replicas) - len(leadership.adding)
 
@@ -238,7 +238,7 @@ class LeaderReplica:
         return self._in_sync.least_start(self.log.log_start_offset)
 
     def _move_high_watermark(self) -> bool:
-        """Let it rise as far as it can; too few replicas in sync commit nothing."""
+        """Raise it as far as possible; below `min.insync.replicas` nothing is committed."""
         if self.is_under_min_isr:
             return False
         least = self._in_sync.least_end(self.log.log_end_offset, self._now_ms, self._max_lag_ms)
@@ -259,7 +259,7 @@ class LeaderReplica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """How far a READ_COMMITTED consumer may read: up to the first open transaction."""
+        """The last stable offset: READ_COMMITTED consumers read up to the first open transaction."""
         return last_stable_offset(self.log, self.high_watermark)
 
     @property
@@ -268,7 +268,7 @@ class LeaderReplica:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the topic asks for nothing that takes more than looking at a batch's header."""
+        """Whether a batch's header is enough to validate it under the topic's configuration."""
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
@@ -276,7 +276,7 @@ class LeaderReplica:
         return self._is_plain
 
     def check_in_sync(self) -> None:
-        """Refuse a batch that all replicas in sync shall have, if those are too few to promise it.
+        """Refuse a batch with acks=all if the ISR is smaller than `min.insync.replicas`.
 
         Raises  BrokerError(not_enough_replicas)
         """
@@ -288,7 +288,7 @@ class LeaderReplica:
             )
 
     def must_block(self, records: memoryview | None) -> bool:
-        """Whether appending these takes work that is not for the loop: see `Produce`."""
+        """Whether appending these needs work that would block the loop: see `Produce`."""
         if self.is_plain or records is None or len(records) < HEADER_SIZE:
             return False
         config = self.log.config
@@ -321,7 +321,7 @@ class LeaderReplica:
         return self._append_validated(records, header, now_ms)
 
     def append_plain(self, batches: list[PlainBatch], now_ms: int) -> Offset | None:
-        """Append the first batch, and those behind it that the same write can take.
+        """Append the first batch, and those behind it that fit the same write.
 
         The part of `append` for batches that were found plain where `is_plain`. Return the base
         offset of the first; the log ends behind the last that was appended. None leaves the first
@@ -372,9 +372,9 @@ class LeaderReplica:
             self.reading.check_epoch(known_epoch)
 
     def delete_records_before(self, offset: int) -> Offset:
-        """Move the log's start up to `offset` (-1: the high watermark); says what that is.
+        """Move the log's start up to `offset` (-1: the high watermark), and return it.
 
-        It is done everywhere once `low_watermark` is there.
+        All replicas have done so once `low_watermark` is there.
         """
         wanted = self.high_watermark if offset == -1 else offset
         if not 0 <= wanted <= self.high_watermark:
@@ -384,7 +384,7 @@ class LeaderReplica:
 
 
 def _is_plain(config: TopicConfig) -> bool:
-    """Whether nothing is asked of a batch but that it be appended: the case to be fast in."""
+    """Whether a batch needs nothing but the append: the fast path."""
     return (
         config.flush_messages == TopicConfig().flush_messages
         and config.compression_type == "producer"
