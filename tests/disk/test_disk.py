@@ -15,7 +15,7 @@ from barnabas.disk.resident import AT_ONCE, MOST_BYTES
 @pytest.fixture
 def disk(tmp_path: Path) -> RealDisk:
     disk = RealDisk(str(tmp_path / "data"))
-    disk.make_folder("")
+    disk.make_dir("")
     return disk
 
 
@@ -100,7 +100,7 @@ def test_of_what_was_read_once_not_much_stays_in_memory(disk: RealDisk) -> None:
         for file in files:
             held.append(file.warm(position, piece))
             assert as_bytes(held[-1]) == data[position : position + piece]  # which brings it there
-            assert resident_of(disk.folder) <= MOST_BYTES + len(files) * AROUND
+            assert resident_of(disk.log_dir) <= MOST_BYTES + len(files) * AROUND
     assert as_bytes(held[0]) == data[:piece], "who has some can still read it"
 
 
@@ -112,37 +112,37 @@ def test_what_was_read_again_stays_in_memory_until_it_is_let_go_of(disk: RealDis
         for file in files:
             for position in range(0, size - piece, piece):
                 assert warm(file, position, piece) == data[position : position + piece]
-    assert resident_of(disk.folder) > 2 * (size - AROUND)
+    assert resident_of(disk.log_dir) > 2 * (size - AROUND)
     late = files[0].warm(0, piece)
-    steps = sum(1 for _ in disk.let_go())
+    steps = sum(1 for _ in disk.release_memory())
     assert steps >= 2, "others have their turn"
-    assert resident_of(disk.folder) <= AROUND
+    assert resident_of(disk.log_dir) <= AROUND
     assert as_bytes(late) == warm(files[1], 0, piece) == data[:piece]  # back in memory
     del late
-    list(disk.let_go())
-    assert resident_of(disk.folder) == 0
+    list(disk.release_memory())
+    assert resident_of(disk.log_dir) == 0
 
 
 @ONLY_LINUX_TELLS
 def test_what_is_read_while_others_are_let_go_of_is_left_for_the_next_time(disk: RealDisk) -> None:
     data, (file,) = filled(disk, 20_000_000, count=1)
     warm(file, 0, len(data))
-    for _ in disk.let_go():
+    for _ in disk.release_memory():
         assert warm(file, 5, 3_000_000) == data[5:3_000_005]
-    assert resident_of(disk.folder) >= 3_000_000
-    assert sum(1 for _ in disk.let_go()) == 0, "little is one step of many"
-    assert resident_of(disk.folder) == 0
+    assert resident_of(disk.log_dir) >= 3_000_000
+    assert sum(1 for _ in disk.release_memory()) == 0, "little is one step of many"
+    assert resident_of(disk.log_dir) == 0
     assert warm(file, 7, 9) == data[7:16]
 
 
 def test_a_file_that_is_let_go_of_can_be_cut_without_a_copy(disk: RealDisk) -> None:
     _, (file,) = filled(disk, 20_000_000, count=1)
     warm(file, 0, 20_000_000)
-    before = os.stat(f"{disk.folder}/0.log").st_ino
-    for _ in disk.let_go():
+    before = os.stat(f"{disk.log_dir}/0.log").st_ino
+    for _ in disk.release_memory():
         gc.collect()
         file.truncate(10)
-    assert (os.stat(f"{disk.folder}/0.log").st_ino, file.size) == (before, 10)
+    assert (os.stat(f"{disk.log_dir}/0.log").st_ino, file.size) == (before, 10)
 
 
 def test_what_is_gone_need_not_be_let_go_of(disk: RealDisk) -> None:
@@ -152,7 +152,7 @@ def test_what_is_gone_need_not_be_let_go_of(disk: RealDisk) -> None:
         assert file.warm(0, 2 * AT_ONCE) is not None
     cut.truncate(10)
     del file, forgotten
-    assert len(list(disk.let_go())) == 2, "steps of the file that is there"
+    assert len(list(disk.release_memory())) == 2, "steps of the file that is there"
     assert warm(cut, 0, 10) == bytes(10)
 
 
@@ -196,8 +196,8 @@ def test_what_is_absent_is_an_answer_and_not_a_fault(disk: RealDisk) -> None:
 
 
 def test_folders_are_made_listed_renamed_and_removed_with_all_in_them(disk: RealDisk) -> None:
-    disk.make_folder("t-0")
-    disk.make_folder("t-0")
+    disk.make_dir("t-0")
+    disk.make_dir("t-0")
     for name in ("b", "a"):
         disk.replace(f"t-0/{name}", b"", sync=False)
     assert disk.list("t-0") == ["a", "b"]
@@ -216,7 +216,7 @@ def test_the_room_on_the_file_system_is_known(disk: RealDisk) -> None:
 def test_a_folder_is_held_by_one_at_a_time(disk: RealDisk) -> None:
     lock = disk.lock(".lock")
     assert lock is not None
-    assert RealDisk(disk.folder).lock(".lock") is None
+    assert RealDisk(disk.log_dir).lock(".lock") is None
     lock.close()
     again = disk.lock(".lock")
     assert again is not None

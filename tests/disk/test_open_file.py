@@ -37,7 +37,7 @@ def test_a_failed_append_leaves_nothing_and_is_a_fault_of_the_folder(
         file.append(b"kept")
         with room_for(room), pytest.raises(DiskFault) as fault:
             file.append(b"half of this")
-        assert (fault.value.folder, fault.value.cause.errno) == ("folder", code)
+        assert (fault.value.log_dir, fault.value.cause.errno) == ("folder", code)
         assert (path.read_bytes(), file.size) == (b"kept", 4)
         file.append(memoryview(b" on"))
         assert (path.read_bytes(), file.size) == (b"kept on", 7)

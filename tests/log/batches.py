@@ -39,7 +39,7 @@ def open_partition(
     first_dirty_offset: int | None = None,
 ) -> Log:
     disk = disk if not isinstance(disk, Path) else RealDisk(str(disk))
-    disk.make_folder(str(PARTITION))
+    disk.make_dir(str(PARTITION))
     return open_log(
         disk,
         Opening(PARTITION, config, clean, recovery_point, log_start_offset, first_dirty_offset),

@@ -330,7 +330,7 @@ def snapshot_entry(fields: dict[str, Any]) -> SnapshotEntry:
 def test_opening_and_closing_changes_no_byte_that_kafka_would_not_change(clean: Golden) -> None:
     before = contents(clean.folder)
     logs = clean.open()
-    ends = {log.folder: log.log_end_offset for log in logs}
+    ends = {log.directory: log.log_end_offset for log in logs}
     logs.close({log.partition: log.log_end_offset for log in logs})
     after = contents(clean.folder)
     for name in CHECKPOINTS:

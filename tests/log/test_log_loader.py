@@ -322,7 +322,7 @@ def test_producer_snapshots_without_a_segment_go_but_the_newest_stays(tmp_path: 
 
 def test_a_topic_id_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
-    disk.make_folder("t-0")
+    disk.make_dir("t-0")
     assert read_topic_id(disk, "t-0") is None
     topic_id = uuid.UUID("12345678-1234-4234-8234-123456789abc")
     write_topic_id(disk, "t-0", topic_id)

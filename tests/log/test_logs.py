@@ -55,7 +55,7 @@ def test_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
         for partition in (A, B, C):
             logs.create(partition, None, CONFIG)
         assert len(logs) == 3
-        assert [log.disk.folder for log in logs] == [
+        assert [log.disk.log_dir for log in logs] == [
             str(tmp_path / name) for name in ("x", "y", "x")
         ]
 
@@ -73,7 +73,7 @@ def test_all_is_there_again_after_a_clean_stop(tmp_path: Path) -> None:
     logs = make_logs(*folders)
     logs.acquire(BrokerId(1), CLUSTER)
     assert not (tmp_path / "x" / ".kafka_cleanshutdown").exists()
-    assert all(folder.was_clean for folder in logs.folders.values())
+    assert all(folder.was_clean for folder in logs.log_dirs.values())
     logs.open_all(config_of, lambda done, total: heard.append((done, total)))
     assert heard == [(1, 2), (2, 2)]
     log = logs.get(A)
@@ -195,7 +195,7 @@ def test_a_log_that_failed_keeps_its_folder_from_being_called_clean(tmp_path: Pa
     with opened(tmp_path / "x", tmp_path / "y") as logs:
         bad = logs.create(A, None, CONFIG)
         logs.create(B, None, CONFIG)
-        bad.failure = DiskFault(bad.disk.folder, OSError(5, "Input/output error"))
+        bad.failure = DiskFault(bad.disk.log_dir, OSError(5, "Input/output error"))
         logs.close({})
     assert not (tmp_path / "x" / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "y" / ".kafka_cleanshutdown").exists()
@@ -209,7 +209,7 @@ def test_a_fault_while_closing_spoils_only_its_own_folder(
         fill(logs.create(B, None, CONFIG), 5)
 
         def fails(path: str = "") -> None:
-            raise DiskFault(bad.disk.folder, OSError(5, f"Input/output error in {path}"))
+            raise DiskFault(bad.disk.log_dir, OSError(5, f"Input/output error in {path}"))
 
         monkeypatch.setattr(bad.disk, "sync", fails)
         logs.close({})
@@ -226,7 +226,7 @@ def test_a_failing_folder_goes_offline_alone_and_the_last_one_stops_the_broker(
         fault = DiskFault(str(tmp_path / "x"), OSError(5, "Input/output error"))
         assert logs.take_offline(fault) == [A, C]
         assert [log.partition for log in logs] == [B]
-        assert logs.create(A, None, CONFIG).disk.folder == str(tmp_path / "y")
+        assert logs.create(A, None, CONFIG).disk.log_dir == str(tmp_path / "y")
         with pytest.raises(DiskFault):
             logs.take_offline(DiskFault(str(tmp_path / "y"), OSError(5, "Input/output error")))
 

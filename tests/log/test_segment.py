@@ -19,7 +19,7 @@ BASE = 500
 @pytest.fixture
 def disk(tmp_path: Path) -> RealDisk:
     disk = RealDisk(str(tmp_path))
-    disk.make_folder("t-0")
+    disk.make_dir("t-0")
     return disk
 
 

@@ -35,7 +35,7 @@ class CountingDisk(RealDisk):
 
     def _note(self, what: str, path: str) -> None:
         if len(self.operations) >= self.last:
-            raise DiskFault(self.folder, OSError("crashed"))
+            raise DiskFault(self.log_dir, OSError("crashed"))
         self.operations.append((what, path))
 
     def rename(self, path: str, new_path: str, /) -> None:

@@ -128,7 +128,7 @@ def test_a_checkpoint_decided_before_the_truncation_does_not_undo_it(
 
 def test_a_log_that_cannot_settle_takes_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.truncate_to(Offset(40), NOW)
-    fault = DiskFault(log.disk.folder, OSError("no"))
+    fault = DiskFault(log.disk.log_dir, OSError("no"))
 
     def fail(*_: object, **__: object) -> None:
         raise fault

@@ -185,7 +185,7 @@ def test_a_disk_that_fails_is_told_to_whoever_reads_from_it(
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", partitions=2)
         (folder,) = [
-            log.disk.folder for log in insight.running.broker.logs if log.partition[1] == 0
+            log.disk.log_dir for log in insight.running.broker.logs if log.partition[1] == 0
         ]
 
         def fail(extent: FileSlice) -> memoryview:
@@ -286,14 +286,14 @@ def test_what_was_read_is_let_go_of_by_housekeeping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files: list[int] = []
-    let_go = RealDisk.let_go
+    release_memory = RealDisk.release_memory
 
     def noted(self: RealDisk) -> Any:
         files.append(len(self._resident.files))
-        return let_go(self)
+        return release_memory(self)
 
-    monkeypatch.setattr(RealDisk, "let_go", noted)
-    monkeypatch.setattr(housekeeping, "LET_GO_MS", 10)
+    monkeypatch.setattr(RealDisk, "release_memory", noted)
+    monkeypatch.setattr(housekeeping, "RELEASE_MEMORY_MS", 10)
 
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", batches=300)

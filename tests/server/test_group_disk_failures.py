@@ -51,10 +51,10 @@ def test_a_classic_join_to_an_empty_consumer_group_while_the_log_directory_fails
         of_group = next(
             log for log in logs if log.partition == (OFFSETS_TOPIC, partition_of(group, 2))
         )
-        disks[Path(of_group.disk.folder).name].failing = True
+        disks[Path(of_group.disk.log_dir).name].failing = True
         with caplog.at_level(logging.ERROR), ClassicMember(client, group) as member:
             member.send_join(version=3)
             assert member.receive_join().error_code == NOT_COORDINATOR
-            until(lambda: of_group.disk.folder in logs.offline, "the log directory to be offline")
+            until(lambda: of_group.disk.log_dir in logs.offline, "the log directory to be offline")
         assert not [record for record in caplog.records if record.exc_info]
         assert running.failure() is None

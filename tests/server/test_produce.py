@@ -369,7 +369,7 @@ def test_a_disk_that_fails_is_told_and_other_folders_go_on(
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", partitions=2, **configs)
         client = await insight.connect()
-        folder = insight.leader("orders", 0).log.disk.folder
+        folder = insight.leader("orders", 0).log.disk.log_dir
 
         def fail(*_: Any, **__: Any) -> None:
             raise DiskFault(folder, OSError(28, "No space left on device"))

@@ -60,10 +60,10 @@ def test_a_folder_that_fails_while_a_topic_grows_stays_offline(tmp_path: Path) -
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", partitions=2)
         broker = insight.running.broker
-        lost = next(log for log in broker.logs if log.disk.folder.endswith("second"))
+        lost = next(log for log in broker.logs if log.disk.log_dir.endswith("second"))
         growing = asyncio.ensure_future(broker.topics.grow("orders", 3, None, validate_only=False))
         await asyncio.sleep(0)
-        broker.failures.disk_failed(DiskFault(lost.disk.folder, OSError(errno.EIO, "died")))
+        broker.failures.disk_failed(DiskFault(lost.disk.log_dir, OSError(errno.EIO, "died")))
         await growing
 
         def leaders() -> list[BrokerId]:

@@ -45,7 +45,7 @@ class Noon:
 
 def new_disk(seed: int = 1) -> SimDisk:
     disk = SimDisk("/data", Random(seed), Noon())
-    disk.make_folder("")
+    disk.make_dir("")
     disk.sync()
     return disk
 
@@ -140,7 +140,7 @@ def test_a_removed_directory_may_reappear_with_its_contents() -> None:
     found = set()
     for seed in MANY:
         disk = new_disk(seed)
-        disk.make_folder("t-0")
+        disk.make_dir("t-0")
         disk.replace("t-0/a", b"1")
         disk.sync()
         disk.rename("t-0", "t-0.gone")
@@ -198,7 +198,7 @@ def test_a_killed_process_loses_nothing_but_its_locks() -> None:
 def test_written_back_pages_survive() -> None:
     for seed in MANY:
         disk = new_disk(seed)
-        disk.make_folder("t-0")
+        disk.make_dir("t-0")
         disk.open("t-0/a.log", create=True).append(b"written")
         view = disk.map("t-0/an.index", 4)
         view[0] = 7
@@ -226,7 +226,7 @@ def test_a_failing_operation_changes_nothing(disk: SimDisk) -> None:
     disk.fail_next("append")
     with pytest.raises(DiskFault) as fault:
         file.append(b"lost")
-    assert fault.value.folder == disk.folder
+    assert fault.value.log_dir == disk.log_dir
     assert fault.value.cause.errno == errno.EIO
     file.append(b"more")
     assert disk.load("a.log") == b"keptmore"
@@ -241,7 +241,7 @@ def test_a_full_disk_allows_reads_and_removals_but_no_writes(disk: SimDisk) -> N
         lambda: file.append(b"x"),
         lambda: disk.replace("b", b""),
         lambda: disk.map("c", 10),
-        lambda: disk.make_folder("d"),
+        lambda: disk.make_dir("d"),
         lambda: disk.open("e", create=True),
     ):
         with pytest.raises(DiskFault) as fault:

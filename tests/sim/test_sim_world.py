@@ -124,7 +124,7 @@ def test_a_deleted_topic_does_not_reappear_after_a_power_failure(world: SimWorld
     until(world, lambda: is_healthy(world))
     # What is there now is on the contents: only the deletion could be forgotten.
     for partition_log in logs(world):
-        disk, folder = partition_log.disk, partition_log.folder
+        disk, folder = partition_log.disk, partition_log.directory
         for path in ("", folder, *(f"{folder}/{name}" for name in disk.list(folder))):
             disk.sync(path)
     admin = Admin("admin", world.settings.bootstrap, broker_stream(7, "deleting"), history)

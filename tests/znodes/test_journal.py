@@ -30,13 +30,13 @@ def image_of(nodes: Nodes) -> Image:
 
 def reopened(folder: Path) -> Nodes:
     disk = RealDisk(str(folder))
-    disk.make_folder("")
+    disk.make_dir("")
     return Journal(disk).open()
 
 
 async def opened(folder: Path) -> Tree:
     disk = RealDisk(str(folder))
-    disk.make_folder("")
+    disk.make_dir("")
     return Tree.open(disk, InlineOffload())
 
 
@@ -181,7 +181,7 @@ class FailingDisk(RealDisk):
 
     def sync(self, path: str = "", /) -> None:
         if self.failing:
-            raise DiskFault(self.folder, OSError(5, "Input/output error"))
+            raise DiskFault(self.log_dir, OSError(5, "Input/output error"))
         super().sync(path)
 
 

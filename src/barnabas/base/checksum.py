@@ -16,8 +16,8 @@ class _Buffer(Protocol):
 
 def _native() -> Callable[[_Buffer], int]:
     package = find_spec("crc32c")
-    folder = package.submodule_search_locations if package is not None else None
-    spec = PathFinder.find_spec("crc32c._crc32c", folder)
+    directory = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("crc32c._crc32c", directory)
     if spec is None or spec.loader is None:  # another version of it, made otherwise
         from crc32c import crc32c
 

@@ -40,9 +40,9 @@ class BrokerError(BarnabasError):
 class DiskFault(BarnabasError):
     """Reading or writing a log directory failed; it is not used until the next start."""
 
-    def __init__(self, folder: str, cause: OSError) -> None:
-        super().__init__(f"{folder}: {cause.strerror or cause}")
-        self.folder = folder
+    def __init__(self, log_dir: str, cause: OSError) -> None:
+        super().__init__(f"{log_dir}: {cause.strerror or cause}")
+        self.log_dir = log_dir
         self.cause = cause
 
 

@@ -1,7 +1,7 @@
 """Loads kio without the strategies that it registers wherever hypothesis is installed.
 
-A broker has no use for them, and hypothesis takes 0.1 s to import, two seconds and a folder
-`.hypothesis` in a directory where it never ran. A process that uses hypothesis itself, a test
+A broker has no use for them, and hypothesis takes 0.1 s to import, two seconds and a
+new `.hypothesis` in a directory where it never ran. A process that uses hypothesis itself, a test
 run, has loaded it before us and gets them all.
 """
 

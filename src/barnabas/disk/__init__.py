@@ -1,1 +1,1 @@
-"""The disk seam: log directories, open files, and what the page cache holds of them."""
+"""Log directories, open files and reads from the page cache, behind a replaceable interface."""

@@ -24,14 +24,14 @@ _COPY_AT_ONCE: Final = 1024 * 1024
 
 
 class FileStatus(NamedTuple):
-    """What the folder tells of a file without opening it."""
+    """A file's entry in its directory, read without opening the file."""
 
     size: int
     modified_ms: int
 
 
 class Space(NamedTuple):
-    """The room on a folder's file system."""
+    """The space on a log directory's file system."""
 
     total_bytes: int
     free_bytes: int
@@ -57,18 +57,18 @@ class DataFile(Protocol):
         """Up to `size` bytes, fewer only at the end of the file; may have to wait for the disk."""
 
     def warm(self, position: int, size: int, /) -> memoryview | None:
-        """The bytes if the page cache has them, else None. What is given stays readable for good,
+        """Return the bytes if the page cache has them, else None. They stay readable for good,
         also when the file is truncated or removed."""
 
     def truncate(self, size: int, /) -> None: ...
 
 
 class Disk(Protocol):
-    """One log folder."""
+    """One log directory."""
 
     @property
-    def folder(self) -> str:
-        """What operators call it: its path in `log.dirs`."""
+    def log_dir(self) -> str:
+        """Its path, as `log.dirs` names it."""
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile: ...
 
@@ -89,38 +89,38 @@ class Disk(Protocol):
     def rename(self, path: str, new_path: str, /) -> None: ...
 
     def remove(self, path: str, /) -> None:
-        """Remove the file, or the folder with all in it; fine if it is gone already."""
+        """Remove the file, or the directory with all in it; no error if it does not exist."""
 
-    def make_folder(self, path: str, /) -> None: ...
+    def make_dir(self, path: str, /) -> None: ...
 
     def list(self, path: str = "", /) -> list[str]:
-        """The names in a folder, sorted."""
+        """Return the names in a directory, sorted."""
 
     def status(self, path: str, /) -> FileStatus | None: ...
 
     def sync(self, path: str = "", /) -> None:
-        """Block until a file's bytes, or a folder's names, are on the medium, or if it is gone."""
+        """Fsync a file or a directory; blocks. No error if it does not exist."""
 
     def lock(self, path: str, /) -> Closeable | None:
-        """Hold the folder for this process until closed; None if another one holds it."""
+        """Lock the directory until the lock is closed; None if another process holds it."""
 
     def space(self) -> Space: ...
 
-    def let_go(self) -> Iterator[None]:
-        """Have nothing of what was read of its files count as memory of this process, some of it
-        at each step. Who reads it again finds it in the page cache."""
+    def release_memory(self) -> Iterator[None]:
+        """Unmap the bytes that were read, a part at each step: they no longer count as memory of
+        this process. The next reader finds them in the page cache."""
 
 
 class RealDisk:
-    """A folder of the machine's file system; `make_folder("")` makes it."""
+    """A directory of the machine's file system; `make_dir("")` creates it."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = os.path.abspath(folder)
+    def __init__(self, log_dir: str) -> None:
+        self.log_dir = os.path.abspath(log_dir)
         self._resident = Resident()
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         with self._faults():
-            return RealFile(self.folder, self._full(path), create, self._resident)
+            return RealFile(self.log_dir, self._full(path), create, self._resident)
 
     def map(self, path: str, size: int, /) -> memoryview:
         with self._faults(), self._opened(path) as descriptor:
@@ -166,7 +166,7 @@ class RealDisk:
             else:
                 os.remove(full)
 
-    def make_folder(self, path: str, /) -> None:
+    def make_dir(self, path: str, /) -> None:
         with self._faults():
             os.makedirs(self._full(path), exist_ok=True)
 
@@ -203,14 +203,14 @@ class RealDisk:
 
     def space(self) -> Space:
         with self._faults():
-            usage = shutil.disk_usage(self.folder)
+            usage = shutil.disk_usage(self.log_dir)
             return Space(usage.total, usage.free)
 
-    def let_go(self) -> Iterator[None]:
-        return self._resident.let_go()
+    def release_memory(self) -> Iterator[None]:
+        return self._resident.release_memory()
 
     def _full(self, path: str) -> str:
-        return f"{self.folder}/{path}" if path else self.folder
+        return f"{self.log_dir}/{path}" if path else self.log_dir
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int]:
@@ -225,7 +225,7 @@ class RealDisk:
         try:
             yield
         except OSError as error:
-            raise DiskFault(self.folder, error) from error
+            raise DiskFault(self.log_dir, error) from error
 
 
 class RealFile(OpenFile):
@@ -233,11 +233,11 @@ class RealFile(OpenFile):
 
     __slots__ = ("_path",)
 
-    def __init__(self, folder: str, path: str, create: bool, resident: Resident) -> None:
+    def __init__(self, log_dir: str, path: str, create: bool, resident: Resident) -> None:
         self._descriptor = -1  # for __del__, should opening fail
         self._path = path
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
-        super().__init__(folder, descriptor, resident)
+        super().__init__(log_dir, descriptor, resident)
 
     def read(self, position: int, size: int, /) -> bytes:
         try:
@@ -246,37 +246,37 @@ class RealFile(OpenFile):
                 data += more
             return data
         except OSError as error:
-            raise DiskFault(self._folder, error) from error
+            raise DiskFault(self._log_dir, error) from error
 
     def truncate(self, size: int, /) -> None:
         self._view = memoryview(b"")
         try:
-            # Memory mapped beyond a file's end kills the process that reads it. If anyone still
-            # holds such memory, the old file is left to them.
+            # A read of memory mapped beyond a file's end kills the process. If a reader still
+            # holds such memory, it keeps the old file.
             if any(end > size for end in self._handed_out.values()):
                 self._copy_aside(size)
             os.ftruncate(self._descriptor, size)
         except OSError as error:
-            raise DiskFault(self._folder, error) from error
+            raise DiskFault(self._log_dir, error) from error
         self.size = size
 
     def give_back(self) -> None:
-        # Not what was handed out last: it has yet to be sent, which brings it into memory.
+        # Keep the bytes handed out last: they are yet to be sent, which maps them again.
         start, self._fresh_from, self._is_fresh = self._fresh_from, self._noted_at, False
         if not self._is_hot:
             self._give_back(start, self._noted_at)
 
-    def let_go(self) -> Iterator[int]:
+    def release_memory(self) -> Iterator[int]:
         start, end = self._read_from, self._read_to
         self._is_fresh = self._is_hot = False
         self._read_from = self._read_to = self._fresh_from = self._noted_at = 0
         for piece in range(start, end, AT_ONCE):
-            # Nothing is held on to in between: a mapping that is still there has to be left alone
-            # when the file is cut, which then means to copy it.
+            # Hold no mapping between two steps: a truncation would have to copy the file while one
+            # exists.
             self._give_back(piece, min(piece + AT_ONCE, end))
             yield min(AT_ONCE, end - piece)
         if not self._read_to:
-            # Who has some of it to send brings it into memory again: gone with the last of these.
+            # A response that is still to be sent maps its bytes again; they go with the response.
             self._view = memoryview(b"")
 
     def _give_back(self, start: int, end: int) -> None:
@@ -286,7 +286,7 @@ class RealFile(OpenFile):
             start -= start % mmap.PAGESIZE
             end = min(end - self._start, len(mapped))
             if start < end:
-                with suppress(OSError):  # as for memory that is locked: it was an offer
+                with suppress(OSError):  # locked memory stays: this is only advice
                     mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def __del__(self) -> None:

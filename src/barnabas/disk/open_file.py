@@ -25,10 +25,10 @@ Buffer = bytes | bytearray | memoryview
 _MAP_FROM = 128 * 1024
 # ...unless this much lies behind, which the same reader is likely to want next.
 _MAP_AHEAD = 1024 * 1024
-# The kernel reads ahead about this much at once: one byte tells of its neighbours.
+# The kernel reads ahead about this much at once: if one byte is cached, its neighbours are too.
 _PROBE_EVERY = 128 * 1024
 
-# The number of the present look at the page cache: what a look has found counts until the next.
+# The number of the current look at the page cache: its findings hold until the next look.
 _look = 1
 
 
@@ -41,20 +41,20 @@ def look_again() -> None:
 class OpenFile:
     """A file by its descriptor, with one mapping from where it was last read to its end.
 
-    From `_read_from` to `_read_to` lies all that was read of it since it is among the `_resident`
-    ones; `_read_to` is 0 if it is not. What was read from `_fresh_from` on has not been given back
-    yet; `_is_fresh` if it is among those to do so. `_is_hot` if another read than the one who is
-    ahead of all, and was at `_noted_at`: most likely the same as that one before.
+    `_read_from` to `_read_to` spans all that was read since the file joined `_resident`;
+    `_read_to` is 0 while it is not there. The bytes from `_fresh_from` on are still mapped;
+    `_is_fresh` says that the file waits to unmap them. `_is_hot` says that a second reader exists,
+    behind the first, which was last at `_noted_at`: it probably wants the same bytes.
     """
 
     __slots__ = (
         "__weakref__",
         "_descriptor",
-        "_folder",
         "_fresh_from",
         "_handed_out",
         "_is_fresh",
         "_is_hot",
+        "_log_dir",
         "_noted_at",
         "_read_from",
         "_read_to",
@@ -66,16 +66,15 @@ class OpenFile:
         "size",
     )
 
-    def __init__(self, folder: str, descriptor: int, resident: Resident) -> None:
-        self._folder = folder
+    def __init__(self, log_dir: str, descriptor: int, resident: Resident) -> None:
+        self._log_dir = log_dir
         self._descriptor = descriptor
         self._resident = resident
         self.size = os.fstat(descriptor).st_size
         self._view = memoryview(b"")
         self._start = 0
-        self._seen = self._seen_in = (
-            0  # the last byte that was seen to be cached, and in which look
-        )
+        # The last byte that was found cached, and the number of that look.
+        self._seen = self._seen_in = 0
         self._read_from = self._read_to = self._fresh_from = self._noted_at = 0
         self._is_fresh = self._is_hot = False
         # Mappings that someone may still hold a slice of, and where in the file they end.
@@ -104,9 +103,9 @@ class OpenFile:
         self.size += written
 
     def _undo(self, error: OSError) -> DiskFault:
-        with suppress(OSError):  # what is behind the end is not looked at
+        with suppress(OSError):  # nobody reads bytes behind the end
             os.ftruncate(self._descriptor, self.size)
-        return DiskFault(self._folder, error)
+        return DiskFault(self._log_dir, error)
 
     def warm(self, position: int, size: int, /) -> memoryview | None:
         """The bytes if the page cache has them, else None."""
@@ -114,7 +113,7 @@ class OpenFile:
         return self.warm_in_look(position, size)
 
     def warm_in_look(self, position: int, size: int) -> memoryview | None:
-        """`warm`, where what the present look has found need not be asked for again."""
+        """`warm`, but reuse what the current look has found."""
         end = position + size
         try:
             if position < self._start or end > self._start + len(self._view):
@@ -127,7 +126,7 @@ class OpenFile:
             if not self._is_warm(position, end):
                 return None
         except OSError as error:
-            raise DiskFault(self._folder, error) from error
+            raise DiskFault(self._log_dir, error) from error
         if end > self._read_to:
             self._note(position, end)
         elif position < self._noted_at:
@@ -148,7 +147,7 @@ class OpenFile:
         return True
 
     def _note(self, position: int, end: int) -> None:
-        """Count what was not read before; a reader that goes on may begin a bit before the end."""
+        """Count the bytes that are read for the first time; reads may overlap a little."""
         resident = self._resident
         if not self._read_to:
             resident.files.append(weakref.ref(self))
@@ -169,4 +168,4 @@ class OpenFile:
 
         def give_back(self) -> None: ...
 
-        def let_go(self) -> Iterator[int]: ...
+        def release_memory(self) -> Iterator[int]: ...

@@ -16,13 +16,13 @@ def map_from(descriptor: int, position: int, file_size: int) -> tuple[mmap.mmap,
 
 
 def copy_if_cached(descriptor: int, position: int, size: int) -> memoryview | None:
-    """So many bytes, if they can be read without waiting for the disk."""
+    """Return `size` bytes if all of them can be read without waiting for the disk."""
     copy = bytearray(size)
     try:
         cached = os.preadv(descriptor, [copy], position, _NOWAIT)
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
             raise
-        is_known = error.errno == errno.EAGAIN  # a file system in memory cannot tell
+        is_known = error.errno == errno.EAGAIN  # tmpfs cannot say, and never waits
         cached = 0 if is_known else os.preadv(descriptor, [copy], position)
     return memoryview(copy) if cached == size else None

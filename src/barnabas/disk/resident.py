@@ -1,8 +1,8 @@
-"""What was read of a folder's mapped files: memory of this process, until it is given back.
+"""The resident memory of a log directory's mapped files: bytes that were read and not unmapped yet.
 
-The page cache has it whoever maps it, but the kernel counts it as ours. What was read once is given
-back as soon as there is much of it: few will want it soon. What was read again, or behind another
-reader, stays for others that want it until all is given back, which is done from time to time.
+The kernel counts mapped pages as memory of this process, though they belong to the page cache.
+Bytes that were read once are unmapped as soon as there are many: few readers want them soon. Bytes
+that were read again, or behind another reader, stay mapped until a periodic release of all of them.
 """
 
 import weakref
@@ -10,24 +10,24 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-# More than this of what was read once is not kept.
+# The most bytes that stay mapped after one read.
 MOST_BYTES: Final = 16 * 1024 * 1024
-# To give back so much takes up to 0.1 ms.
+# Unmapping this much costs up to 0.1 ms.
 AT_ONCE: Final = 8 * 1024 * 1024
-# What a file takes at any rate, in bytes that take as long.
+# The fixed cost of a file, in bytes whose unmapping costs as much.
 LEAST: Final = 256 * 1024
 
 
 class MappedFile(Protocol):
     def give_back(self) -> None:
-        """What was read of it once, but for what was read last."""
+        """Unmap the bytes that were read once, except those of the last read."""
 
-    def let_go(self) -> Iterator[int]:
-        """All that was read of it, so many bytes at each step, and at last its mapping."""
+    def release_memory(self) -> Iterator[int]:
+        """Unmap all that was read, then drop the mapping; each step yields its count of bytes."""
 
 
 class Resident:
-    """Of which files something was read since all was given back."""
+    """The files that were read since the last release of all."""
 
     __slots__ = ("files", "fresh", "fresh_bytes")
 
@@ -37,19 +37,19 @@ class Resident:
         self.fresh_bytes = 0
 
     def give_back(self) -> None:
-        """What was read once, but for the last of each file."""
+        """Unmap the bytes that were read once, except those of each file's last read."""
         fresh, self.fresh, self.fresh_bytes = self.fresh, [], 0
         for each in fresh:
             if (file := each()) is not None:
                 file.give_back()
 
-    def let_go(self) -> Iterator[None]:
-        """All of it, some at each step. What is read meanwhile is left for the next time."""
+    def release_memory(self) -> Iterator[None]:
+        """Unmap all of it, a part at each step. Bytes read meanwhile stay for the next release."""
         done, self.fresh, self.fresh_bytes = 0, [], 0
         for _ in range(len(self.files)):
             if (file := self.files.popleft()()) is None:
                 continue
-            for size in file.let_go():
+            for size in file.release_memory():
                 done += max(size, LEAST)
                 if done >= AT_ONCE:
                     done = 0

@@ -1,4 +1,4 @@
-"""Work on a log's files that would block the loop, and so is handed out for a thread."""
+"""Flushes and removals of a log's files: work for a thread, since it would block the loop."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,20 +8,20 @@ from barnabas.disk.disk import Disk
 
 
 class Flush(NamedTuple):
-    """Work for a thread: bring the log up to `offset` onto the medium."""
+    """Work for a thread: flush the log up to `offset`."""
 
     disk: Disk
     paths: Sequence[str]
     offset: Offset
 
     def run(self) -> None:
-        """Block until all is on the medium. Afterwards the loop tells the log: `on_flushed`."""
+        """Fsync all files; blocks. Afterwards the loop calls the log's `on_flushed`."""
         for path in self.paths:
             self.disk.sync(path)
 
 
 class Removal(NamedTuple):
-    """Work for a thread, `delay_ms` from now: remove what no longer belongs to the log."""
+    """Work for a thread, `delay_ms` from now: remove files that no longer belong to the log."""
 
     disk: Disk
     paths: Sequence[str]

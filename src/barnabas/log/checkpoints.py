@@ -5,9 +5,9 @@
     orders 0 1500        0 0
     orders 1 1498        3 1200
 
-On the left one of the `*-offset-checkpoint` files of a log folder, on the right
+On the left one of the `*-offset-checkpoint` files of a log directory, on the right
 the `leader-epoch-checkpoint` of a partition. An empty file holds no entries:
-Kafka creates them so. Whoever writes one replaces it whole, so that a reader
+Kafka creates them so. A writer replaces the whole file, so that a reader
 sees the old text or the new one.
 """
 

@@ -15,16 +15,16 @@ class UnexpectedOffset(BrokerError):
 
 
 def check_order(
-    found: Sequence[tuple[int, BatchHeader]], folder: str, next_offset: int, epoch: int
+    found: Sequence[tuple[int, BatchHeader]], directory: str, next_offset: int, epoch: int
 ) -> None:
-    """Offsets may have gaps, where the leader has compacted, but they and epochs never fall.
+    """Check that offsets and epochs never fall; offsets may have gaps where the leader compacted.
 
     Raises  UnexpectedOffset, BrokerError(corrupt_message)
     """
     for _, header in found:
         if header.base_offset < next_offset or header.leader_epoch < epoch:
             what = (
-                f"{folder} ends at {next_offset} in leader epoch {epoch}; a batch at "
+                f"{directory} ends at {next_offset} in leader epoch {epoch}; a batch at "
                 f"{header.base_offset} in epoch {header.leader_epoch} cannot follow"
             )
             if header.base_offset < next_offset:
@@ -36,10 +36,10 @@ def check_order(
 def checked_batches(records: memoryview, leader_epoch: int, at_most: int) -> Iterator[memoryview]:
     """Whole batches in a row whose CRCs are right, about `at_most` bytes at a time.
 
-    So that nobody has to take ten megabytes at once. A cut last batch is left out.
+    The loop thus never appends ten megabytes at once. A cut last batch is left out.
 
     Raises  BrokerError(corrupt_message) at the first that is damaged, or of an epoch that the
-            leader of `leader_epoch` cannot have; after those before it were given
+            leader of `leader_epoch` cannot have; after yielding those before it
     """
     start = end = 0
     try:

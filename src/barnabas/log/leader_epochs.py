@@ -1,4 +1,4 @@
-"""Where each leader epoch begins in one partition's log, and so where it ends.
+"""The leader epochs of one partition's log: the first offset of each, and so its end.
 
 A follower asks its leader where the follower's latest epoch ends, and truncates
 to there (KIP-101, KIP-279). An epoch ends where the next known one begins; the
@@ -107,7 +107,7 @@ class LeaderEpochs:
         return self._changed()
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Let the log begin at `start_offset`: the epoch that holds it begins there, others go."""
+        """Move the log start to `start_offset`: its epoch begins there, earlier ones go."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if not after or self._entries[0].start_offset == start_offset:
             return False

@@ -1,7 +1,7 @@
-"""One partition on disk: segments in a row, the last of which is appended to.
+"""The log of one partition: consecutive segments, of which the last one is appended to.
 
-All of it belongs to the event loop and none of it suspends. What would block for long is
-returned as work for a thread: `Flush` and `Removal` touch only files, never the log.
+A log belongs to the event loop, and no method suspends. Methods return blocking work for a
+thread: `Flush` and `Removal` touch only files, never the log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,8 +50,8 @@ class Appended(NamedTuple):
 class Log(LogEnd):
     """The records of one partition, from `log_start_offset` up to `log_end_offset` (exclusive).
 
-    After a DiskFault from anything that writes, `failure` is set: nothing can be written any
-    more, and what lies on disk is for recovery to judge. Reading goes on.
+    A DiskFault in a write sets `failure`: from then on the log refuses writes, and the next
+    start recovers the files. Reads go on.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Log(LogEnd):
         settle: Callable[["Log"], None] = lambda log: log.on_settled(log.cuts),
         announce: Callable[["Log"], None] = lambda _: None,
     ) -> None:
-        """Segments in order, at least one, whose last knows its end.
+        """`segments` are in order, at least one; the last one knows its end.
 
-        `settle` does what must be done between a truncation and the next append, and then calls
-        `on_settled`. It blocks; if a thread has seen to it in time, it is not called.
-        `announce` makes sure that a recovery point of this log is on the medium, even if it is 0;
-        it is called before a log that may be compacted has a second segment.
+        `settle` fsyncs a truncation before the next append, and then calls `on_settled`. It
+        blocks; the log does not call it if a thread has done this in time. `announce` makes sure
+        that a recovery point of this log is on disk, even if it is 0; the log calls it before a
+        log that may be compacted gets a second segment.
         """
         super().__init__(str(partition), config, segments[-1], epochs.latest, log_start_offset)
         self.disk = disk
@@ -87,12 +87,12 @@ class Log(LogEnd):
         self.producers = producers
         self.recovery_point = Offset(recovery_point)
         self.last_flush_ms = now_ms
-        # Up to where compaction has come, if ever; it judges whether that can be.
+        # The end of the compacted part, if any; the cleaner checks whether it is plausible.
         self.first_dirty_offset = first_dirty_offset
-        # The compaction under way, if any: it is void once this is another or none.
+        # The compaction under way, if any: it is void once this is another one or None.
         self.cleaning: Cleaning | None = None
-        self.cuts: int = 0  # how often it was cut
-        # What has to be done before the next append: `is_unsettled` is set if either is.
+        self.cuts: int = 0  # the number of truncations
+        # Either one sets `is_unsettled`: it must be settled before the next append.
         self._is_cut_unsettled = False
         self._is_epoch_unwritten = False
         self._settle = settle
@@ -100,8 +100,8 @@ class Log(LogEnd):
         self._swap: Swap | None = None
         self._random = random
         self._segments = Segments(disk, segments)
-        is_folder_dirty = any(segment.is_dirty for segment in segments)
-        self._flushes = Flushes(disk, self.folder, is_folder_dirty=is_folder_dirty)
+        is_directory_dirty = any(segment.is_dirty for segment in segments)
+        self._flushes = Flushes(disk, self.directory, is_directory_dirty=is_directory_dirty)
 
     # Writing
 
@@ -127,13 +127,13 @@ class Log(LogEnd):
 
         Keeps   LOG-2
         Raises  BrokerError(corrupt_message), log unchanged, if offsets or epochs do not rise;
-                UnexpectedOffset is one that tells where the batches begin
+                it is an UnexpectedOffset, with the first batch, if they begin before the log's end
                 DiskFault, nothing appended, and `failure` is set
         """
         found = list(headers(batches))
         if not found:
             return Appended(self.log_end_offset, self.log_end_offset)
-        check_order(found, self.folder, self.log_end_offset, self._epoch)
+        check_order(found, self.directory, self.log_end_offset, self._epoch)
         if self.is_unsettled:
             self._settle_now()
         position, last = found[-1]
@@ -141,7 +141,7 @@ class Log(LogEnd):
         with self._writing():
             latest = max(header.max_timestamp for _, header in found)
             if self._active.should_roll(len(data), last.last_offset, latest, now_ms, self.config):
-                # Without a gap before it, if it can reach: recovery takes one for a loss.
+                # Leave no gap before it if it can reach: recovery treats a gap as a loss.
                 is_near = last.last_offset - self.log_end_offset <= MAX_RELATIVE
                 self._roll_at(self.log_end_offset if is_near else found[0][1].base_offset, now_ms)
             self._active.append(data, [header for _, header in found])
@@ -157,7 +157,7 @@ class Log(LogEnd):
     def _completed(self, transaction: CompletedTransaction) -> None:
         with self._writing():
             self._segments.note_aborted(transaction)
-        self._flushes.is_folder_dirty = True
+        self._flushes.is_directory_dirty = True
 
     def begin_leading(self, epoch: LeaderEpoch) -> None:
         """Begin a leader's epoch at the end of the log; appends in older epochs are fenced.
@@ -169,7 +169,7 @@ class Log(LogEnd):
             self._is_epoch_unwritten = self.is_unsettled = True
 
     def _begin_epoch(self, epoch: LeaderEpoch, start_offset: int) -> None:
-        facts = {"log": self.folder, "new": epoch, "old": self._epoch}
+        facts = {"log": self.directory, "new": epoch, "old": self._epoch}
         law(epoch > self._epoch, "LOG-2 epochs along the log never decrease", **facts)
         if self.epochs.assign(epoch, Offset(start_offset)):
             self.write_epochs()
@@ -179,10 +179,10 @@ class Log(LogEnd):
         self._epoch = self.epochs.latest
         self._is_epoch_unwritten = False
         self.is_unsettled = self._is_cut_unsettled
-        # Not worth waiting for the medium: up to the next flush, batches tell as much.
-        path = f"{self.folder}/{EPOCH_CHECKPOINT}"
+        # No fsync: until the next flush the batches hold the same epochs.
+        path = f"{self.directory}/{EPOCH_CHECKPOINT}"
         self.disk.replace(path, encode_epoch_checkpoint(self.epochs.entries), sync=False)
-        self._flushes.is_folder_dirty = True
+        self._flushes.is_directory_dirty = True
 
     def roll(self, now_ms: int) -> bool:
         """Begin a new active segment, unless the present one is empty."""
@@ -194,16 +194,16 @@ class Log(LogEnd):
         if self.config.compacts and not self.recovery_point:
             self._announce(self)
         self._active.rest()
-        take_snapshot(self.disk, self.folder, self.producers, base_offset)
+        take_snapshot(self.disk, self.directory, self.producers, base_offset)
         self._start_segment(base_offset, now_ms)
         return True
 
     def _start_segment(self, base_offset: int, now_ms: int) -> None:
         self._active = new_segment(
-            self.disk, self.folder, base_offset, self.config, self._random, now_ms
+            self.disk, self.directory, base_offset, self.config, self._random, now_ms
         )
         self._segments.add(self._active)
-        self._flushes.is_folder_dirty = True
+        self._flushes.is_directory_dirty = True
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -223,16 +223,17 @@ class Log(LogEnd):
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise BrokerError(
                 ErrorCode.offset_out_of_range,
-                f"{self.folder} holds {self.log_start_offset}..{self.log_end_offset}, not {offset}",
+                f"{self.directory} holds {self.log_start_offset}..{self.log_end_offset}, "
+                f"not {offset}",
             )
 
     def locate(
         self, offset: int, max_bytes: int, upto: int, *, minimum_one: bool = False
     ) -> FileSlice:
-        """Where the whole batches lie from the one that holds `offset`, ending before `upto`.
+        """Return the slice of whole batches from the one that holds `offset`, ending before `upto`.
 
-        At most `max_bytes`, unless `minimum_one` and already the first batch is larger; all of
-        one segment, so there may be more behind. Does not suspend, but may wait for the disk if
+        It has at most `max_bytes`, unless `minimum_one` is set and the first batch is larger. It
+        ends with its segment, so more may follow. Does not suspend, but may wait for the disk if
         the region was not read or written lately.
 
         Raises  BrokerError(offset_out_of_range) unless log start <= offset <= log end
@@ -271,14 +272,14 @@ class Log(LogEnd):
     # Removing
 
     def truncate_to(self, offset: Offset, now_ms: int) -> Removal | None:
-        """Remove the batch that holds `offset` and all after it: a leader wrote otherwise.
+        """Remove the batch that holds `offset` and all after it: the leader's log differs.
 
-        Until the log is settled again checkpoints may tell of what is gone: see `settle`.
+        Until the log is settled, checkpoints may still refer to removed records: see `settle`.
 
         Raises  DiskFault, and `failure` is set
         """
         if offset >= self.log_end_offset:
-            # A leader that wrote nothing in its epoch has noted it here nevertheless.
+            # A leader that wrote nothing in its epoch has an entry here nevertheless.
             with self._writing():
                 self._forget_epochs_from(self.log_end_offset)
             return None
@@ -289,9 +290,9 @@ class Log(LogEnd):
             removal = self._detach(slice(self._segments.number_of(offset) + 1, None))
             self._active = self._segments.active
             self._active.truncate_to(offset, now_ms)
-            # Where nothing was ever compacted a gap before `offset` is a loss: it is fetched again.
-            # Elsewhere gaps may lie beyond `first_dirty_offset`, too: a pass that was interrupted
-            # has swapped segments in before it is noted, and a leader's gaps are copied.
+            # In a log that was never compacted a gap before `offset` is a loss: fetch it again.
+            # In others gaps may lie beyond `first_dirty_offset`, too: an interrupted pass swaps
+            # segments in before it writes that offset, and a follower copies its leader's gaps.
             if not self.config.compacts and self.first_dirty_offset is None:
                 self._active.find_end_offset()
             self._after_truncation(now_ms)
@@ -305,7 +306,7 @@ class Log(LogEnd):
         with self._writing():
             self._end_cleaning()
             removal = self._detach(slice(None))
-            remove_snapshots(self.disk, self.folder)
+            remove_snapshots(self.disk, self.directory)
             self._start_segment(offset, now_ms)
             self.log_start_offset = offset
             self._forget_epochs_from(Offset(0))
@@ -332,34 +333,34 @@ class Log(LogEnd):
 
     @property
     def unsettled_paths(self) -> list[str]:
-        """What to sync, so that a power failure cannot bring back what was cut off."""
-        return [self._active.path(LOG), f"{self.folder}/{EPOCH_CHECKPOINT}", self.folder]
+        """The files to fsync, so that a power failure cannot restore truncated records."""
+        return [self._active.path(LOG), f"{self.directory}/{EPOCH_CHECKPOINT}", self.directory]
 
     def on_settled(self, cut: int) -> None:
-        """Note that files and checkpoints on the medium are as after the truncation `cut`."""
+        """Note that files and checkpoints on disk are as after the truncation `cut`."""
         if cut == self.cuts:
             self._is_cut_unsettled = False
             self.is_unsettled = self._is_epoch_unwritten
 
     def _settle_now(self) -> None:
-        """Write an epoch that begins, and let the medium know of a truncation."""
+        """Write an epoch that begins, and fsync a truncation."""
         with self._writing():
             if self._is_epoch_unwritten:
                 self.write_epochs()
             if self._is_cut_unsettled:
                 self._settle(self)
-        facts = {"log": self.folder, "cuts": self.cuts}
+        facts = {"log": self.directory, "cuts": self.cuts}
         is_settled = not self._is_cut_unsettled
         law(is_settled, "LOG-6 a truncation is settled before an append", **facts)
         self.is_unsettled = False
 
     def restore_producers(self, now_ms: int) -> None:
-        """Read the state of the producers anew from snapshots and batches."""
+        """Rebuild the state of the producers from snapshots and batches."""
         end = self.log_end_offset
-        restore(self.disk, self.folder, self.producers, end, now_ms, self._segments)
+        restore(self.disk, self.directory, self.producers, end, now_ms, self._segments)
 
     def delete_records_before(self, offset: Offset) -> None:
-        """Let the log begin at `offset`, at most the high watermark; retention frees the space.
+        """Move the log start to `offset`, at most the high watermark; retention frees the space.
 
         Raises  BrokerError(offset_out_of_range), log unchanged, beyond the log's end
         """
@@ -372,14 +373,14 @@ class Log(LogEnd):
                     self.write_epochs()
 
     def deletable_segments(self, now_ms: int, high_watermark: Offset) -> list[Segment]:
-        """The oldest segments that may go now; the active one only if all of its records may."""
+        """The oldest segments that may be deleted; the active one only if all its records may."""
         start = self.log_start_offset
         return decide_deletable(self.segments, self.config, start, high_watermark, now_ms)
 
     def delete_segments(self, deletable: Sequence[Segment], now_ms: int) -> Removal | None:
-        """Let go of the oldest segments, as decided; a new one begins first if none would be left.
+        """Delete the oldest segments, as decided; roll a new one first if none would be left.
 
-        Their files get the suffix `.deleted` now and are removed by the work returned.
+        Their files get the suffix `.deleted` now; the returned work removes them.
         """
         if not deletable:
             return None
@@ -390,7 +391,7 @@ class Log(LogEnd):
         law(
             tuple(deletable) == self.segments[oldest] != self.segments,
             "LOG-3 only the oldest segments are deleted, never the active one",
-            log=self.folder,
+            log=self.directory,
             deletable=[segment.base_offset for segment in deletable],
         )
         with self._writing():
@@ -400,17 +401,17 @@ class Log(LogEnd):
         return removal
 
     def _detach(self, which: slice) -> Removal:
-        self._flushes.is_folder_dirty = True
+        self._flushes.is_directory_dirty = True
         paths, delay_ms = self._segments.detach(which), self.config.file_delete_delay_ms
         return Removal(self.disk, paths, delay_ms, self.partition)
 
     # Compacting
 
     def begin_swap(self, old: Sequence[Segment], new: Sequence[Segment]) -> Swap:
-        """Let cleaned segments take the place of those they were made from.
+        """Replace segments by the cleaned ones made from them.
 
-        From now on they are read, also after a crash. The swap's other steps are done by
-        `continue_swap`, each after what was renamed before is on the medium.
+        From now on reads use the cleaned ones, also after a crash. `continue_swap` does the other
+        steps of the swap, each after an fsync of the renames before it.
 
         Raises  DiskFault, and `failure` is set
         """
@@ -418,15 +419,15 @@ class Log(LogEnd):
         law(
             tuple(old) == self.segments[at : at + len(old)]
             and old[-1].end_offset <= min(self.recovery_point, self._active.base_offset),
-            "LOG-5 only segments at rest, in a row and on the medium are replaced",
-            log=self.folder,
+            "LOG-5 only consecutive, inactive and flushed segments are replaced",
+            log=self.directory,
             old=[segment.base_offset for segment in old],
         )
         with self._writing():
-            self._swap = Swap(self.disk, self.folder, old, new)
+            self._swap = Swap(self.disk, self.directory, old, new)
             self._swap.step()
         self._segments.replace(old, new)
-        self._flushes.is_folder_dirty = True
+        self._flushes.is_directory_dirty = True
         return self._swap
 
     def continue_swap(self, swap: Swap) -> None:
@@ -437,7 +438,7 @@ class Log(LogEnd):
             self._swap = None
 
     def _end_cleaning(self) -> None:
-        """Before segments go: compaction is void, and a swap that has begun is finished."""
+        """Void the compaction, and finish a swap that has begun: segments are about to go."""
         self.cleaning = None
         if self._swap is not None:
             self._swap.finish()
@@ -458,33 +459,33 @@ class Log(LogEnd):
 
     @property
     def is_rolled_unflushed(self) -> bool:
-        """Whether a rolled segment is not on the medium yet: recovery would have to scan it."""
+        """Whether a rolled segment is not flushed yet: recovery would have to scan it."""
         return self.recovery_point < self._active.base_offset
 
     def start_flush(self, *, rolled_only: bool = False, closing: bool = False) -> Flush:
-        """The work that brings everything appended so far, or rolled so far, onto the medium.
+        """Return the work that flushes everything appended so far, or rolled so far.
 
-        Indexes only of segments that are at rest: recovery builds those of the active one anew.
+        It flushes the indexes of inactive segments only: recovery rebuilds the active one's.
         """
         return self._flushes.start(self._segments, self.log_end_offset, rolled_only, closing)
 
     def on_flushed(self, flush: Flush, now_ms: int) -> None:
-        """Note that the work of `start_flush` is done, which is void if the log was cut since."""
+        """Note that the work of `start_flush` is done; void if the log was truncated since."""
         self.last_flush_ms = now_ms
         if self._flushes.end(flush):
             self.recovery_point = max(self.recovery_point, flush.offset)
 
     def flush(self, now_ms: int, *, closing: bool = False) -> None:
-        """Bring everything onto the medium here and now; blocks."""
+        """Flush everything here and now; blocks."""
         flush = self.start_flush(closing=closing)
         flush.run()
         self.on_flushed(flush, now_ms)
 
     def close(self, now_ms: int) -> None:
-        """Leave the folder as a clean stop does: trimmed, flushed, with a snapshot. Blocks."""
+        """Close the log as a clean shutdown does: trimmed, flushed, with a snapshot. Blocks."""
         self._end_cleaning()
         start, end = self.log_start_offset, self.log_end_offset
-        take_last_snapshot(self.disk, self.folder, self.producers, start, end)
+        take_last_snapshot(self.disk, self.directory, self.producers, start, end)
         self._active.rest()
         self.flush(now_ms, closing=True)
         for segment in self._segments:

@@ -1,4 +1,4 @@
-"""One entry of `log.dirs`: who may use it, how it was left, and its checkpoints."""
+"""One log directory: its lock, its owner, its clean-shutdown marker and its checkpoints."""
 
 import json
 from collections.abc import Container, Mapping
@@ -37,20 +37,20 @@ class CheckpointWrite(NamedTuple):
 
 
 class OffsetCheckpoint:
-    """One of the folder's checkpoint files: decided on by the loop, written by any thread."""
+    """One checkpoint file of a log directory: the loop decides its contents, any thread writes."""
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk = disk
         self._name = name
         self._decided = self._written = 0
-        # Two duties may write at the same time, and each by way of the same temporary file.
+        # Two background tasks may write at the same time, and both use the same temporary file.
         self._lock = Lock()
-        # What is on disk, as far as it was read or written here, and what shall be next.
+        # The contents on disk, as last read or written here, and the contents to write next.
         self.offsets: Offsets = {}
         self.latest: Offsets = {}
 
     def read(self) -> dict[TopicPartition, int]:
-        """What the file holds: nothing, if it is absent or damaged, so more is scanned."""
+        """Return the offsets; none if the file is absent or damaged, so recovery scans more."""
         try:
             offsets = decode_offset_checkpoint(self._disk.load(self._name) or b"")
         except CorruptCheckpoint:
@@ -71,8 +71,8 @@ class OffsetCheckpoint:
                 self.offsets, self._written = offsets, number
 
 
-class LogFolder:
-    """A log folder that this process holds from `acquire` to `release`."""
+class LogDir:
+    """A log directory that this process locks from `acquire` to `release`."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -81,19 +81,19 @@ class LogFolder:
         self._lock: Closeable | None = None
 
     def acquire(self, broker_id: BrokerId, cluster_id: str) -> None:
-        """Take the folder for this broker, and learn whether the last stop was clean.
+        """Lock the log directory for this broker, and check whether the last shutdown was clean.
 
-        From here on a crash counts as one: the sign of a clean stop is removed.
+        It removes the clean-shutdown marker, so from here on a crash counts as one.
 
         Raises  ConfigError, nothing changed, if another process holds it or another broker owns it
                 DiskFault
         """
-        self.disk.make_folder("")
+        self.disk.make_dir("")
         lock = self.disk.lock(".lock")
         if lock is None:
             raise ConfigError(
-                f"log.dirs: {self.disk.folder} is in use by another broker; "
-                "stop that one or choose another folder"
+                f"log.dirs: {self.disk.log_dir} is in use by another broker; "
+                "stop that broker or choose another log directory"
             )
         try:
             self._check_owner(broker_id, cluster_id)
@@ -103,16 +103,16 @@ class LogFolder:
         self._lock = lock
         self.was_clean = self.disk.status(CLEAN_SHUTDOWN) is not None
         self.disk.remove(CLEAN_SHUTDOWN)
-        self.disk.sync()  # lest a power failure bring it back, beside torn batches
+        self.disk.sync()  # a power failure must not restore it beside torn batches
 
     def release(self) -> None:
-        """Let others use the folder."""
+        """Unlock the log directory."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def mark_clean(self, broker_epoch: int = -1) -> None:
-        """Say that all logs here were closed: the next start need not scan them."""
+        """Write the clean-shutdown marker: all logs are closed, the next start scans none."""
         marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self.disk.replace(CLEAN_SHUTDOWN, marker.encode())
 
@@ -123,23 +123,23 @@ class LogFolder:
         return self._checkpoints[name].decide(offsets)
 
     def is_known(self, name: str, partition: TopicPartition) -> bool:
-        """Whether that checkpoint, as it is on the medium, tells of a partition."""
+        """Whether that checkpoint, as it is on disk, has an entry for the partition."""
         return partition in self._checkpoints[name].offsets
 
     def forget_deleted(self, partition: TopicPartition, left: Container[TopicPartition]) -> None:
-        """Before `partition` begins anew: what checkpoints say of its former life must go.
+        """Remove the checkpoint entries of a deleted `partition` before it is created again.
 
-        After a crash it would be taken for the new one's, whose records could lie before the old
-        one's start. What is not `left` of other partitions goes with it. Blocks if so.
+        After a crash recovery would apply them to the new log, whose records could lie before the
+        old log's start. Entries of partitions that are not `left` go, too. Blocks if it writes.
         """
         for checkpoint in self._checkpoints.values():
-            # A write that was decided on and not done yet will not be done after this one.
+            # A write that was decided on earlier and is not done yet becomes void by this one.
             known = checkpoint.latest
             if partition in known or partition in checkpoint.offsets:
                 checkpoint.decide({each: known[each] for each in known if each in left}).run()
 
     def stored(self, name: str) -> str | None:
-        """What the folder says of itself: its `cluster.id`, its `broker.id`."""
+        """Return a property of `meta.properties`: `cluster.id` or `broker.id`."""
         return self._meta().get(name)
 
     def _meta(self) -> dict[str, str]:
@@ -153,7 +153,7 @@ class LogFolder:
         if not meta:
             self._write_meta(broker_id, cluster_id)
             return
-        path = f"{self.disk.folder}/{META_PROPERTIES}"
+        path = f"{self.disk.log_dir}/{META_PROPERTIES}"
         if meta.get("version") != "0":
             raise ConfigError(
                 f"{path} has version={meta.get('version')}; only 0 (ZooKeeper mode) is known"
@@ -161,12 +161,12 @@ class LogFolder:
         if meta.get("broker.id") != str(broker_id):
             raise ConfigError(
                 f"broker.id={broker_id}, but {path} says broker.id={meta.get('broker.id')}; "
-                "set broker.id to that, or log.dirs to this broker's own folder"
+                "set broker.id to that, or log.dirs to this broker's own directory"
             )
         if meta.get("cluster.id", cluster_id) != cluster_id:
             raise ConfigError(
                 f"this cluster's id is {cluster_id}, but {path} says {meta['cluster.id']}; "
-                "the folder holds another cluster's data: set zookeeper.connect or log.dirs right"
+                "the directory holds another cluster's data: correct zookeeper.connect or log.dirs"
             )
 
     def _write_meta(self, broker_id: BrokerId, cluster_id: str) -> None:

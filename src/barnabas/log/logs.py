@@ -1,4 +1,4 @@
-"""All partitions that a broker holds, over its log folders (`log.dirs`)."""
+"""All logs of a broker, over its log directories (`log.dirs`)."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from barnabas.log.log_dir import (
     LOG_START_OFFSET,
     RECOVERY_POINT,
     CheckpointWrite,
-    LogFolder,
+    LogDir,
 )
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.recovery.duplicate_log_dirs import empty_doubles
@@ -39,8 +39,8 @@ Progress = Callable[[int, int], None]
 class Logs:
     """The logs of one broker.
 
-    `open_all` and `close` block; all else decides on the loop what is to be done, and returns
-    what would block as work for a thread. A folder that fails goes offline alone.
+    `open_all` and `close` block. All other methods decide on the loop, and return blocking work
+    for a thread. A log directory that fails goes offline alone.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Logs:
         producer_expiration_ms: int = 86_400_000,
         safeguards: Safeguards = IN_FORCE,
     ) -> None:
-        self.folders = {disk.folder: LogFolder(disk) for disk in disks}
+        self.log_dirs = {disk.log_dir: LogDir(disk) for disk in disks}
         self.offline: dict[str, DiskFault] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._clock = clock
@@ -60,7 +60,7 @@ class Logs:
         self._producer_expiration_ms = producer_expiration_ms
         self._safeguards = safeguards
         self._logs: dict[TopicPartition, Log] = {}
-        # Those whose gaps may be compaction's: a recovery point of 0 would say that they are not.
+        # Logs whose gaps compaction may have left: a recovery point of 0 would deny that.
         self._of_unknown_origin: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Log]:
@@ -73,33 +73,33 @@ class Logs:
         return self._logs.get(partition)
 
     def stored_cluster_id(self) -> str | None:
-        """The cluster that the folders say they belong to, if any does."""
+        """Return the `cluster.id` that the log directories store, if any does."""
         return self._stored("cluster.id")
 
     def stored_broker_id(self) -> int | None:
-        """The broker that the folders say they belong to, if any does."""
+        """Return the `broker.id` that the log directories store, if any does."""
         stored = self._stored("broker.id")
         return int(stored) if stored is not None and stored.isdecimal() else None
 
     def _stored(self, name: str) -> str | None:
-        for folder in self.folders.values():
-            with suppress(DiskFault):  # found again when the folder is acquired
-                if stored := folder.stored(name):
+        for log_dir in self.log_dirs.values():
+            with suppress(DiskFault):  # `acquire` finds it again
+                if stored := log_dir.stored(name):
                     return stored
         return None
 
     # Starting and stopping
 
     def acquire(self, broker_id: BrokerId, cluster_id: str) -> None:
-        """Take all folders for this broker.
+        """Lock all log directories for this broker.
 
         Raises  ConfigError, none held, if one is in use or belongs to another broker or cluster
-                DiskFault, if none is left to use
+                DiskFault, if every one failed
         """
         try:
-            for folder in self.folders.values():
+            for log_dir in self.log_dirs.values():
                 try:
-                    folder.acquire(broker_id, cluster_id)
+                    log_dir.acquire(broker_id, cluster_id)
                 except DiskFault as fault:
                     self.take_offline(fault)
         except BarnabasError:
@@ -107,63 +107,63 @@ class Logs:
             raise
 
     def release(self) -> None:
-        """Let go of the folders as they are, without the sign of a clean stop."""
-        for folder in self.folders.values():
-            folder.release()
+        """Unlock the log directories as they are, without the marker of a clean shutdown."""
+        for log_dir in self.log_dirs.values():
+            log_dir.release()
 
     def open_all(
         self, config_of: Callable[[str], TopicConfig], progress: Progress | None = None
     ) -> list[Removal]:
-        """Open every partition that the folders hold, recovering those that were not closed.
+        """Open every log in the log directories, recovering those that were not closed. Blocks.
 
-        Returns the removals that a former run did not get to. `progress` hears of each
-        partition: how many are open, of how many. Blocks.
+        Returns the removals that an earlier run did not finish. Calls `progress` after each log
+        with the number of open logs and the total.
 
-        Raises  ConfigError, none opened, if two folders hold what may be the same partition
-                DiskFault, if no folder is left
+        Raises  ConfigError, none opened, if two log directories may hold the same partition
+                DiskFault, if every log directory failed
         """
         removals: list[Removal] = []
-        openings: list[tuple[LogFolder, Opening]] = []
+        openings: list[tuple[LogDir, Opening]] = []
         watermarks: dict[str, dict[TopicPartition, int]] = {}
-        for folder in self._online():
+        for log_dir in self._online():
             try:
-                names = folder.disk.list()
-                openings += _openings(folder, names, config_of)
-                watermarks[folder.disk.folder] = folder.read_offsets(HIGH_WATERMARK)
+                names = log_dir.disk.list()
+                openings += _openings(log_dir, names, config_of)
+                watermarks[log_dir.disk.log_dir] = log_dir.read_offsets(HIGH_WATERMARK)
             except DiskFault as fault:
                 self.take_offline(fault)
             else:
                 doomed = [name for name in names if name.endswith(DELETE)]
-                removals += (Removal(folder.disk, [name], 0) for name in doomed)
+                removals += (Removal(log_dir.disk, [name], 0) for name in doomed)
         removals += self._put_doubles_aside(openings)
-        for folder, (partition, *_) in openings:
-            if (known := watermarks.get(folder.disk.folder, {}).get(partition)) is not None:
+        for log_dir, (partition, *_) in openings:
+            if (known := watermarks.get(log_dir.disk.log_dir, {}).get(partition)) is not None:
                 self.high_watermarks[partition] = known
-        for done, (folder, opening) in enumerate(openings, 1):
-            if folder.disk.folder not in self.offline:
+        for done, (log_dir, opening) in enumerate(openings, 1):
+            if log_dir.disk.log_dir not in self.offline:
                 try:
-                    self._open(folder, opening)
+                    self._open(log_dir, opening)
                 except DiskFault as fault:
                     self.take_offline(fault)
             if progress:
                 progress(done, len(openings))
-        for folder in self._online():
+        for log_dir in self._online():
             try:
-                self._lower_recovery_points(folder)
+                self._lower_recovery_points(log_dir)
             except DiskFault as fault:
                 self.take_offline(fault)
         return removals
 
-    def _lower_recovery_points(self, folder: LogFolder) -> None:
-        """Where a log ends before its recovery point, what comes there next is not flushed yet."""
-        known = folder.read_offsets(RECOVERY_POINT)
-        points = self._recovery_points(folder)
+    def _lower_recovery_points(self, log_dir: LogDir) -> None:
+        """Lower each recovery point beyond its log's end: records appended there are unflushed."""
+        known = log_dir.read_offsets(RECOVERY_POINT)
+        points = self._recovery_points(log_dir)
         if any(points.get(partition, 0) < known[partition] for partition in known):
-            folder.write_offsets(RECOVERY_POINT, points).run()
+            log_dir.write_offsets(RECOVERY_POINT, points).run()
 
-    def _open(self, folder: LogFolder, opening: Opening) -> Log:
+    def _open(self, log_dir: LogDir, opening: Opening) -> Log:
         log = open_log(
-            folder.disk,
+            log_dir.disk,
             opening,
             producers=ProducerStates(
                 self._producer_expiration_ms, checks_sequences=self._safeguards.sequence_check
@@ -180,46 +180,46 @@ class Logs:
         return log
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int = -1) -> None:
-        """Close every log and mark each folder as cleanly left, unless something in it failed."""
-        for folder in self._online():
+        """Close every log; mark each log directory as cleanly shut down if no log in it failed."""
+        for log_dir in self._online():
             try:
-                self._close_folder(folder, high_watermarks, broker_epoch)
+                self._close_log_dir(log_dir, high_watermarks, broker_epoch)
             except DiskFault as fault:
-                self.offline[fault.folder] = fault
+                self.offline[fault.log_dir] = fault
         self._logs.clear()
         self.release()
 
-    def _close_folder(
-        self, folder: LogFolder, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
+    def _close_log_dir(
+        self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
     ) -> None:
-        logs = self._logs_in(folder)
+        logs = self._logs_in(log_dir)
         for log in logs:
             if log.failure is None:
                 log.close(self._clock.now_ms())
-        for write in self._checkpoints(folder, high_watermarks):
+        for write in self._checkpoints(log_dir, high_watermarks):
             write.run()
         if all(log.failure is None for log in logs):
-            folder.mark_clean(broker_epoch)
+            log_dir.mark_clean(broker_epoch)
 
     def take_offline(self, fault: DiskFault) -> list[TopicPartition]:
-        """Give up a folder that failed; returns the partitions that went with it.
+        """Mark a failed log directory offline; return the partitions that it held.
 
-        Raises  the fault, if no folder is left
+        Raises  the fault, if every log directory has failed
         """
-        self.offline[fault.folder] = fault
-        self.folders[fault.folder].release()
-        lost = [log.partition for log in self if log.disk.folder == fault.folder]
+        self.offline[fault.log_dir] = fault
+        self.log_dirs[fault.log_dir].release()
+        lost = [log.partition for log in self if log.disk.log_dir == fault.log_dir]
         for partition in lost:
             self._logs.pop(partition).cleaning = None
-        if len(self.offline) == len(self.folders):
+        if len(self.offline) == len(self.log_dirs):
             raise fault
         return lost
 
-    def _online(self) -> list[LogFolder]:
-        return [folder for name, folder in self.folders.items() if name not in self.offline]
+    def _online(self) -> list[LogDir]:
+        return [log_dir for name, log_dir in self.log_dirs.items() if name not in self.offline]
 
-    def _logs_in(self, folder: LogFolder) -> list[Log]:
-        return [log for log in self if log.disk is folder.disk]
+    def _logs_in(self, log_dir: LogDir) -> list[Log]:
+        return [log for log in self if log.disk is log_dir.disk]
 
     # Partitions
 
@@ -230,44 +230,44 @@ class Logs:
         config: TopicConfig,
         failed: Collection[str] = (),
     ) -> Log:
-        """Begin an empty log in the log directory that has the fewest, none of the `failed`.
+        """Create an empty log in the log directory with the fewest logs, none of the `failed`.
 
         Raises  BrokerError(kafka_storage_error), nothing changed, if all of them are offline
                 DiskFault
         """
         law(partition not in self._logs, "LOG-4 a partition has one log", partition=partition)
-        online = [each for each in self._online() if each.disk.folder not in failed]
+        online = [each for each in self._online() if each.disk.log_dir not in failed]
         if not online:
-            raise BrokerError(ErrorCode.kafka_storage_error, "all log folders are offline")
-        folder = online[0]
+            raise BrokerError(ErrorCode.kafka_storage_error, "all log directories are offline")
+        log_dir = online[0]
         if len(online) > 1:
-            folder = min(online, key=lambda folder: len(self._logs_in(folder)))
-        folder.forget_deleted(partition, self._logs)
-        folder.disk.make_folder(str(partition))
+            log_dir = min(online, key=lambda log_dir: len(self._logs_in(log_dir)))
+        log_dir.forget_deleted(partition, self._logs)
+        log_dir.disk.make_dir(str(partition))
         if topic_id is not None:
-            write_topic_id(folder.disk, str(partition), topic_id)
-        return self._open(folder, Opening(partition, config, clean=True, recovery_point=0))
+            write_topic_id(log_dir.disk, str(partition), topic_id)
+        return self._open(log_dir, Opening(partition, config, clean=True, recovery_point=0))
 
     def adopt_topic_id(self, log: Log, topic_id: UUID) -> None:
-        """Write down the id of a topic that is older than topic ids. Raises DiskFault."""
-        write_topic_id(log.disk, log.folder, topic_id)
+        """Write the id of a topic that was created before topics had ids. Raises DiskFault."""
+        write_topic_id(log.disk, log.directory, topic_id)
         log.topic_id = topic_id
 
-    def _put_doubles_aside(self, openings: list[tuple[LogFolder, Opening]]) -> list[Removal]:
-        """Take those out that never held anything, of partitions that are in another folder too."""
+    def _put_doubles_aside(self, openings: list[tuple[LogDir, Opening]]) -> list[Removal]:
+        """Drop empty logs from `openings` whose partitions another log directory holds, too."""
         removals = []
         while True:
-            online = [each for each in openings if each[0].disk.folder not in self.offline]
+            online = [each for each in openings if each[0].disk.log_dir not in self.offline]
             try:
-                for folder, opening in empty_doubles(online):
-                    removals.append(self._doom(folder.disk, opening.partition, delay_ms=0))
-                    openings.remove((folder, opening))
+                for log_dir, opening in empty_doubles(online):
+                    removals.append(self._doom(log_dir.disk, opening.partition, delay_ms=0))
+                    openings.remove((log_dir, opening))
                 return removals
             except DiskFault as fault:
                 self.take_offline(fault)
 
     def delete(self, partition: TopicPartition) -> Removal:
-        """Take a partition away; its folder is renamed now and removed by the work returned."""
+        """Delete a partition; its directory is renamed now, and the returned work removes it."""
         log = self._logs.pop(partition)
         log.cleaning = None
         self.high_watermarks.pop(partition, None)
@@ -279,12 +279,12 @@ class Logs:
         disk.rename(str(partition), name)
         return Removal(disk, [name], delay_ms)
 
-    # What the server does from time to time
+    # Periodic work of the server
 
     def due_flushes(self) -> list[tuple[Log, Flush]]:
-        """What `flush.messages` and `flush.ms` ask for, and segments rolled since the last call.
+        """Flushes due by `flush.messages` and `flush.ms`, and of segments rolled since last time.
 
-        Tell each log when its work is done: `on_flushed`.
+        Call each log's `on_flushed` when its work is done.
         """
         now_ms = self._clock.now_ms()
         flushes = []
@@ -297,9 +297,9 @@ class Logs:
     def due_removals(
         self, high_watermark_of: Callable[[TopicPartition], Offset]
     ) -> Iterator[Removal]:
-        """Let go of the segments that retention no longer keeps, log by log.
+        """Delete the segments that retention no longer keeps, log by log.
 
-        Raises  DiskFault; what was given before is still to be removed
+        Raises  DiskFault; the removals returned before are still to be run
         """
         now_ms = self._clock.now_ms()
         for log in self:
@@ -309,19 +309,19 @@ class Logs:
                 if removal := log.delete_segments(deletable, now_ms):
                     yield removal
 
-    # What a truncation leaves to be done
+    # After a truncation
 
     def start_truncation_sync(self, logs: Sequence[Log]) -> TruncationSync:
-        """The work that lets the medium know of the truncations of `logs`, all of them online.
+        """The work that brings the truncations of `logs`, all of them online, to disk.
 
-        To be done before anything is appended to them: otherwise checkpoints that tell of records
-        which are gone would be believed of those that come in their place. A log that is appended
-        to nevertheless does it itself, and blocks.
+        It must be done before the next append to them: otherwise checkpoints that refer to removed
+        records would apply to the records appended in their place. A log that is appended to
+        earlier does it itself, and blocks.
         """
-        folders = dict.fromkeys(log.disk.folder for log in logs)
+        log_dirs = dict.fromkeys(log.disk.log_dir for log in logs)
         return TruncationSync(
             [(log.disk, path) for log in logs for path in log.unsettled_paths],
-            [write for name in folders for write in self._checkpoints(self.folders[name], {})],
+            [write for name in log_dirs for write in self._checkpoints(self.log_dirs[name], {})],
             [(log, log.cuts) for log in logs],
         )
 
@@ -333,20 +333,20 @@ class Logs:
     # Checkpoints
 
     def checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
-        """The work that writes down recovery points, log starts and high watermarks as they are.
+        """The work that checkpoints the current recovery points, log starts and high watermarks.
 
-        A partition whose high watermark is not given keeps the one it had.
+        A partition that `high_watermarks` does not name keeps its old entry.
         """
         return [
             write
-            for folder in self._online()
-            for write in self._checkpoints(folder, high_watermarks)
+            for log_dir in self._online()
+            for write in self._checkpoints(log_dir, high_watermarks)
         ]
 
     def _checkpoints(
-        self, folder: LogFolder, high_watermarks: Mapping[TopicPartition, int]
+        self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int]
     ) -> list[CheckpointWrite]:
-        logs = self._logs_in(folder)
+        logs = self._logs_in(log_dir)
         starts = {
             log.partition: log.log_start_offset
             for log in logs
@@ -356,71 +356,71 @@ class Logs:
         for log in logs:
             given = high_watermarks.get(log.partition, self.high_watermarks.get(log.partition))
             if given is not None:
-                # Beyond the log's end it would be believed of what is written there next.
+                # Beyond the log's end it would apply to records that are appended there next.
                 known[log.partition] = min(given, log.log_end_offset)
         self.high_watermarks |= known
         return [
-            self._recovery_checkpoint(folder),
-            folder.write_offsets(LOG_START_OFFSET, starts),
-            folder.write_offsets(HIGH_WATERMARK, known),
-            self._cleaner_checkpoint(folder),
+            self._recovery_checkpoint(log_dir),
+            log_dir.write_offsets(LOG_START_OFFSET, starts),
+            log_dir.write_offsets(HIGH_WATERMARK, known),
+            self._cleaner_checkpoint(log_dir),
         ]
 
     def recovery_checkpoint(self, log: Log) -> CheckpointWrite:
-        """The work that writes down up to where each log beside `log` is on the medium.
+        """The work that writes the recovery points of `log` and of all logs beside it.
 
-        To be done before a compaction: where logs are scanned at a start, they have no gaps then.
+        It must be done before a compaction: recovery then scans only parts of logs without gaps.
         """
-        return self._recovery_checkpoint(self.folders[log.disk.folder])
+        return self._recovery_checkpoint(self.log_dirs[log.disk.log_dir])
 
-    def _recovery_checkpoint(self, folder: LogFolder) -> CheckpointWrite:
-        return folder.write_offsets(RECOVERY_POINT, self._recovery_points(folder))
+    def _recovery_checkpoint(self, log_dir: LogDir) -> CheckpointWrite:
+        return log_dir.write_offsets(RECOVERY_POINT, self._recovery_points(log_dir))
 
-    def _recovery_points(self, folder: LogFolder) -> dict[TopicPartition, int]:
+    def _recovery_points(self, log_dir: LogDir) -> dict[TopicPartition, int]:
         proven = self._safeguards.flush_before_checkpoint
         return {
             log.partition: log.recovery_point if proven else log.log_end_offset
-            for log in self._logs_in(folder)
+            for log in self._logs_in(log_dir)
             if log.recovery_point or log.partition not in self._of_unknown_origin
         }
 
     def _announce(self, log: Log) -> None:
-        """Let the medium know of a log, if it does not: then its gaps are losses. Blocks if so."""
-        folder = self.folders[log.disk.folder]
-        if not folder.is_known(RECOVERY_POINT, log.partition):
-            self._recovery_checkpoint(folder).run()
+        """Write the log's first recovery point: from then on its gaps are losses. Blocks if so."""
+        log_dir = self.log_dirs[log.disk.log_dir]
+        if not log_dir.is_known(RECOVERY_POINT, log.partition):
+            self._recovery_checkpoint(log_dir).run()
 
     def cleaner_checkpoint(self, log: Log) -> CheckpointWrite:
-        """The work that writes down up to where each log beside `log` was compacted.
+        """The work that checkpoints the end of the compacted part of `log` and the logs beside it.
 
-        To be done after a compaction, and after a truncation before anything is appended.
+        It must be done after a compaction, and between a truncation and the next append.
         """
-        return self._cleaner_checkpoint(self.folders[log.disk.folder])
+        return self._cleaner_checkpoint(self.log_dirs[log.disk.log_dir])
 
-    def _cleaner_checkpoint(self, folder: LogFolder) -> CheckpointWrite:
+    def _cleaner_checkpoint(self, log_dir: LogDir) -> CheckpointWrite:
         cleaned = {
             log.partition: log.first_dirty_offset
-            for log in self._logs_in(folder)
+            for log in self._logs_in(log_dir)
             if log.first_dirty_offset is not None
         }
-        return folder.write_offsets(FIRST_DIRTY_OFFSET, cleaned)
+        return log_dir.write_offsets(FIRST_DIRTY_OFFSET, cleaned)
 
 
 def _openings(
-    folder: LogFolder, names: Sequence[str], config_of: Callable[[str], TopicConfig]
-) -> Iterator[tuple[LogFolder, Opening]]:
-    """The partitions among `names`, with what the folder's checkpoints say of each."""
-    points = folder.read_offsets(RECOVERY_POINT)
-    starts = folder.read_offsets(LOG_START_OFFSET)
-    dirty = folder.read_offsets(FIRST_DIRTY_OFFSET)
+    log_dir: LogDir, names: Sequence[str], config_of: Callable[[str], TopicConfig]
+) -> Iterator[tuple[LogDir, Opening]]:
+    """The partitions among `names`, with each one's entries in the checkpoints."""
+    points = log_dir.read_offsets(RECOVERY_POINT)
+    starts = log_dir.read_offsets(LOG_START_OFFSET)
+    dirty = log_dir.read_offsets(FIRST_DIRTY_OFFSET)
     for match in filter(None, map(_PARTITION.fullmatch, names)):
         partition = TopicPartition(match[1], int(match[2]))
         yield (
-            folder,
+            log_dir,
             Opening(
                 partition,
                 config_of(partition.topic),
-                folder.was_clean,
+                log_dir.was_clean,
                 points.get(partition),
                 starts.get(partition, 0),
                 dirty.get(partition),

@@ -1,4 +1,4 @@
-"""Which segments of a log may go: a decision, which changes nothing."""
+"""The segments of a log that retention deletes: a pure decision."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ def decide_deletable(
     high_watermark: int,
     now_ms: int,
 ) -> list[Segment]:
-    """The oldest segments that lie before the log's start, or that size or age lets go.
+    """The oldest segments that lie before the log's start, or exceed retention by size or age.
 
-    None that reaches beyond the high watermark. The active one, the last, goes only if it has
-    records and all of them may.
+    No segment that reaches beyond the high watermark is among them. The active one, the last, is
+    only if it has records and all of them may go.
     """
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     for number, segment in enumerate(segments):

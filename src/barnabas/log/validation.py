@@ -1,4 +1,4 @@
-"""What a leader demands of a batch before it may enter the log, and what it changes in it.
+"""The leader's validation of a produced batch, and the changes it makes before the append.
 
 The common batch (codec kept, time given by the producer without limits, topic not compacted) is
 judged by its header and CRC alone. Its records are decoded only where the topic's configuration
@@ -89,7 +89,7 @@ def validate(
 
 
 def looks_at_records(header: BatchHeader, config: TopicConfig) -> bool:
-    """Whether `validate` has to decompress and decode this batch, which takes its time."""
+    """Whether `validate` has to decompress and decode this batch, which is slow."""
     return (
         "compact" in config.cleanup_policy
         or config.message_timestamp_before_max_ms != NO_LIMIT

@@ -73,7 +73,7 @@ async def _start(
     metrics_at = metrics_address(config)
     failures = FailureChannel(asyncio.get_running_loop())
     failed = failures.fatal_error
-    disks = [environment.disk(folder) for folder in config.log_dirs()]
+    disks = [environment.disk(log_dir) for log_dir in config.log_dirs()]
     coordination = await join(config, environment, disks[0], ending)
     logs = Logs(
         disks,

@@ -57,26 +57,26 @@ class MountedDisk(RealDisk):
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         if create:
-            self._mount.check_room(self.folder)
-        return MountedFile(super().open(path, create=create), self.folder, self._mount)
+            self._mount.check_room(self.log_dir)
+        return MountedFile(super().open(path, create=create), self.log_dir, self._mount)
 
     def map(self, path: str, size: int, /) -> memoryview:
         status = self.status(path)
         if status is None or status.size < size:
-            self._mount.check_room(self.folder)
+            self._mount.check_room(self.log_dir)
         self._mount.check_alive()
         return super().map(path, size)
 
     def resize(self, path: str, size: int, /) -> None:
-        self._mount.check_room(self.folder)
+        self._mount.check_room(self.log_dir)
         super().resize(path, size)
 
     def zero(self, path: str, position: int, size: int, /) -> None:
-        self._mount.check_room(self.folder)
+        self._mount.check_room(self.log_dir)
         super().zero(path, position, size)
 
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        self._mount.check_room(self.folder)
+        self._mount.check_room(self.log_dir)
         # No fsync: the page cache survives a killed process, and tests do not cut the power.
         super().replace(path, data, sync=False)
 
@@ -88,9 +88,9 @@ class MountedDisk(RealDisk):
         self._mount.check_alive()
         super().remove(path)
 
-    def make_folder(self, path: str, /) -> None:
-        self._mount.check_room(self.folder)
-        super().make_folder(path)
+    def make_dir(self, path: str, /) -> None:
+        self._mount.check_room(self.log_dir)
+        super().make_dir(path)
 
     def sync(self, path: str = "", /) -> None:
         self._mount.check_alive()

@@ -133,7 +133,7 @@ class SharedTree:
 
 def _opened(folder: str) -> Tree:
     disk = Mount(Volume())(folder)
-    disk.make_folder("")
+    disk.make_dir("")
     return Tree.open(disk, InlineOffload())
 
 

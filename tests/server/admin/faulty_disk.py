@@ -18,7 +18,7 @@ class FaultyDisk(RealDisk):
 
     def check(self) -> None:
         if self.failing:
-            raise DiskFault(self.folder, OSError(errno.EIO, "Input/output error"))
+            raise DiskFault(self.log_dir, OSError(errno.EIO, "Input/output error"))
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         return FaultyFile(self, super().open(path, create=create))

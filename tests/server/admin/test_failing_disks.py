@@ -205,7 +205,7 @@ def test_a_deletion_that_did_not_reach_the_medium_is_not_told_as_done(
     with broker(*folders, disk=disks) as running, running.client() as client:
         client.create("t")
         (home,) = homes(client).values()
-        lost = DiskFault(disks[home].folder, OSError())
+        lost = DiskFault(disks[home].log_dir, OSError())
         with patch.object(disks[home], "sync", side_effect=lost):
             assert stopped(client, "t") is STORAGE
         assert stopped(client, "t") is STORAGE, "asked once more"
@@ -354,7 +354,7 @@ from tests.server.admin.faulty_disk import FaultyDisk
 
 class MortalDisk(FaultyDisk):
     def check(self):
-        self.failing = os.path.exists(self.folder + ".dead")
+        self.failing = os.path.exists(self.log_dir + ".dead")
         super().check()
 
 compose.RealDisk = MortalDisk

@@ -28,7 +28,7 @@ PRODUCERS_EXPIRE_MS: Final = 86_400_000
 def open_partition(folder: Path, segment_bytes: int | None = None, *, clean: bool = True) -> Log:
     """The log of one partition in `folder`; after an unclean stop all of it is recovered."""
     disk = RealDisk(str(folder))
-    disk.make_folder(str(PARTITION))
+    disk.make_dir(str(PARTITION))
     config = TopicConfig()
     if segment_bytes is not None:
         config = replace(config, segment_bytes=segment_bytes)

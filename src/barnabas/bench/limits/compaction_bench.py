@@ -75,7 +75,7 @@ class Result:
 def fill(folder: Path, load: CompactionLoad, size: int) -> Log:
     """A log of about `size` bytes of records, all of it cleanable."""
     disk = RealDisk(str(folder))
-    disk.make_folder(str(PARTITION))
+    disk.make_dir(str(PARTITION))
     log = open_log(
         disk,
         Opening(PARTITION, CONFIG, clean=True),

@@ -1,4 +1,4 @@
-"""Which log to compact, and how much of it: decisions, which change nothing."""
+"""The choice of the log to compact next, and of its cleanable part: pure decisions."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -38,10 +38,10 @@ class LogToClean(NamedTuple):
 
 
 def decide_first_dirty_offset(log: Log) -> int:
-    """Up to where the log was compacted: what it knows, or its start if that cannot be.
+    """Return the end of the compacted part, or the log's start if the known end is impossible.
 
-    What is known can lie before the log's start, after records were deleted, or beyond its end,
-    after damage: then all of the log counts as dirty.
+    The known end can lie before the log's start after records were deleted, or beyond its end
+    after damage: then the whole log counts as dirty.
     """
     known = log.first_dirty_offset
     if known is None or not log.log_start_offset <= known <= log.log_end_offset:
@@ -50,11 +50,11 @@ def decide_first_dirty_offset(log: Log) -> int:
 
 
 def decide_cleanable(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
-    """How much of a log may be compacted now.
+    """Return how much of a log may be compacted now.
 
-    Never the active segment, nothing undecided or not replicated, nothing younger than
-    `min.compaction.lag.ms`, and nothing that a power failure could take back: the older value
-    that it replaces would be gone for good.
+    The cleanable part never includes the active segment, records that are undecided or not
+    replicated, records younger than `min.compaction.lag.ms`, or unflushed records: a power failure
+    could lose those, and the older values that they replace would be gone for good.
     """
     first_dirty = decide_first_dirty_offset(log)
     *resting, active = log.segments
@@ -77,19 +77,19 @@ def decide_cleanable(log: Log, last_stable_offset: int, now_ms: int) -> LogToCle
 
 
 def decide_filthiest(candidates: Iterable[LogToClean]) -> LogToClean | None:
-    """The log to compact next: the one with the greatest share of what was never compacted."""
+    """The log to compact next: the one with the greatest dirty share."""
     due = (candidate for candidate in candidates if candidate.is_due)
     return max(due, key=lambda candidate: candidate.cleanable_ratio, default=None)
 
 
 def plan_cleaning(chosen: LogToClean, now_ms: int) -> CleaningPlan:
-    """What a thread must know to compact the log without looking at it."""
+    """Return all that a thread needs to compact the log without access to it."""
     log, first_dirty = chosen.log, chosen.first_dirty_offset
     segments = [s for s in log.segments if s.base_offset < chosen.first_uncleanable_offset]
     first = _between(segments, first_dirty, chosen.first_uncleanable_offset)[0]
     return CleaningPlan(
         disk=log.disk,
-        folder=log.folder,
+        directory=log.directory,
         config=log.config,
         segments=segments,
         first_dirty_offset=first_dirty,

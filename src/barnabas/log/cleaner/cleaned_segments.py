@@ -21,16 +21,16 @@ _MAX_RELATIVE: Final = 2**31 - 1
 
 
 class CleanedSegments:
-    """Begins where the group does; what no longer fits one segment goes on in another.
+    """The cleaned segments of one group: the first begins where the group does, others follow.
 
-    A batch may grow when it is written anew, so the group's size alone bounds nothing.
+    A batch may grow when it is rewritten, so a group may need more than one segment.
     """
 
     def __init__(
-        self, disk: Disk, folder: str, config: TopicConfig, base_offset: int, now_ms: int
+        self, disk: Disk, directory: str, config: TopicConfig, base_offset: int, now_ms: int
     ) -> None:
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self._config = config
         self._now_ms = now_ms
         self.segments: list[Segment] = []
@@ -45,14 +45,14 @@ class CleanedSegments:
         self.segments[-1].append(batch, [header])
 
     def add_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Take entries of the transaction index, whose markers were appended, or are next."""
+        """Add entries of the transaction index whose markers were appended, or come next."""
         self._aborted += entries
 
     def finish(self, old: Sequence[Segment], last_kept: int) -> None:
-        """Complete all files and bring them onto the medium.
+        """Complete all files and fsync them.
 
-        What of `old` lies beyond offset `last_kept`, up to where something stayed, gets an empty
-        segment in its place: after a crash the swap is completed by the offsets there are.
+        Each segment of `old` that begins beyond offset `last_kept` gets an empty segment in its
+        place: after a crash recovery completes the swap by the base offsets that it finds.
         """
         for segment in old[1:]:
             if segment.base_offset > last_kept and segment.size:
@@ -63,15 +63,15 @@ class CleanedSegments:
             self._complete(segment)
 
     def discard(self) -> None:
-        """Remove all files; fine if they are elsewhere by now."""
+        """Remove all files; no error if they were renamed meanwhile."""
         for segment in self.segments:
             segment.close()
             for suffix in SEGMENT_FILES:
-                self._disk.remove(f"{self._folder}/{segment.base_offset:020}{suffix}{CLEANED}")
+                self._disk.remove(f"{self._directory}/{segment.base_offset:020}{suffix}{CLEANED}")
 
     def _begin(self, base_offset: int) -> None:
         segment = Segment(
-            self._disk, self._folder, base_offset, self._config, self._now_ms, suffix=CLEANED
+            self._disk, self._directory, base_offset, self._config, self._now_ms, suffix=CLEANED
         )
         self.segments.append(segment)
         segment.create()

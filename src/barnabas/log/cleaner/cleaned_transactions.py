@@ -1,8 +1,8 @@
-"""What compaction knows of transactions while it goes through a log, batch by batch.
+"""The state of transactions while compaction reads a log, batch by batch.
 
 The records of an aborted transaction go at once. An end marker stays as long as a batch of its
-transaction was met before it, and then until its delete horizon has passed, so that whoever began
-to read the records finds the marker too.
+transaction was met before it, and then until its delete horizon has passed, so that a consumer that
+began to read the records finds the marker too.
 """
 
 from collections import deque

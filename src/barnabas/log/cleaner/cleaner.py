@@ -1,12 +1,12 @@
-"""One pass of compaction over one log: the keys are mapped, then the segments are written anew.
+"""One pass of compaction over one log: it maps the keys, then rewrites the segments.
 
-A Cleaning is made on the loop. Its iterators are work for a thread: each step reads, and maybe
-writes, about one buffer, and tells how many bytes that were. Between steps the owner is on the
-loop again, where it can wait, or see that the log no longer wants this.
+The loop creates a Cleaning. Its iterators are work for a thread: each step reads, and maybe
+writes, about one buffer, and yields the number of bytes. Between steps the owner is on the loop
+again, where it can throttle the pass, or stop it if the log has dropped it.
 
     map_keys      the dirty part of the log into the offset map, as far as that has room
-    clean(group)  segments into `.cleaned` ones, which take their place by a Swap; in the order
-                  of the log, so that no tombstone goes before what it deletes
+    clean(group)  segments into `.cleaned` ones, which a Swap puts in their place; in the order
+                  of the log, so that no tombstone goes before the record that it deletes
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _MAX_RELATIVE: Final = 2**31 - 1
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """What one pass has done so far."""
+    """The statistics of one pass so far."""
 
     bytes_mapped: int = 0
     records_mapped: int = 0
@@ -43,10 +43,10 @@ class CleaningStatistics:
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """What the loop knows of the log when a pass begins."""
+    """The state of the log when a pass begins, as the loop sees it."""
 
     disk: Disk
-    folder: str
+    directory: str
     config: TopicConfig
     segments: Sequence[Segment]  # those that may be cleaned, from the first of the log
     first_dirty_offset: int
@@ -97,7 +97,7 @@ class Cleaning:
     def _map_batch(
         self, transactions: CleanedTransactions, header: BatchHeader, batch: memoryview
     ) -> bool:
-        """Whether there was room for all keys; `end_offset` is past those there was room for."""
+        """Whether all keys fit the map; `end_offset` is past those that did."""
         can_discard = transactions.can_discard(header, batch.tobytes)
         self.statistics.records_mapped += header.record_count
         if not header.is_control and not can_discard:
@@ -130,14 +130,14 @@ class Cleaning:
         return group_segments(reached, plan.config)
 
     def clean(self, group: Sequence[Segment]) -> Iterator[int]:
-        """Write what stays of a group; it is in `cleaned`, on the medium, when this ends.
+        """Write the records of a group that stay; `cleaned` holds them, flushed, when this ends.
 
         Raises  BrokerError(corrupt_message, unsupported_compression_type), DiskFault
         """
         plan = self.plan
         assert self._filter is not None, "keys are mapped first"
         last_kept = base_offset = group[0].base_offset
-        cleaned = CleanedSegments(plan.disk, plan.folder, plan.config, base_offset, plan.now_ms)
+        cleaned = CleanedSegments(plan.disk, plan.directory, plan.config, base_offset, plan.now_ms)
         self.cleaned = cleaned
         for segment in group:
             for batches, size in self._chunks(segment, 0):
@@ -153,13 +153,13 @@ class Cleaning:
         cleaned.finish(group, last_kept)
 
     def take_cleaned(self) -> list[Segment]:
-        """The segments that `clean` wrote, for the log to take."""
+        """Return the segments that `clean` wrote, for the log to swap in."""
         assert self.cleaned is not None, "a group is cleaned first"
         segments, self.cleaned = self.cleaned.segments, None
         return segments
 
     def discard(self) -> None:
-        """Remove what was written and did not take its place in the log."""
+        """Remove the cleaned files that were not swapped into the log."""
         if self.cleaned is not None:
             self.cleaned.discard()
 
@@ -167,7 +167,7 @@ class Cleaning:
         self, segment: Segment, position: int
     ) -> Iterator[tuple[list[tuple[BatchHeader, memoryview]], int]]:
         """The batches from `position` on, about a buffer of them at a time, and their size."""
-        # Opened anew: the segment's own file belongs to the loop.
+        # A second open file: the segment's own belongs to the loop.
         file = self.plan.disk.open(segment.path(LOG))
         while position < segment.size:
             left = segment.size - position
@@ -193,7 +193,7 @@ def _checked(batch: memoryview, header: BatchHeader, segment: Segment, position:
 
 
 def group_segments(segments: Sequence[Segment], config: TopicConfig) -> list[list[Segment]]:
-    """Segments in a row that fit one together, by their bytes, their indexes and their offsets."""
+    """Group consecutive segments that fit one segment by bytes, index entries and offsets."""
     groups: list[list[Segment]] = []
     size = entries = 0
     for segment in segments:

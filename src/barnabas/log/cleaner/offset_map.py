@@ -1,8 +1,8 @@
 """The last offset of each key, in memory that is fixed beforehand however many keys there are.
 
 A table of slots of 24 bytes with open addressing, as Kafka's SkimpyOffsetMap: the key's MD5 in
-place of the key, then its offset. Two keys of one hash would be taken for one; at 128 bits that
-does not happen by chance.
+place of the key, then its offset. Two keys of one hash would count as one; at 128 bits that does
+not happen by chance.
 """
 
 from hashlib import md5
@@ -18,14 +18,14 @@ ABSENT: Final = -1
 
 
 class OffsetMap:
-    """Takes up to `capacity` keys; a key that it has can always be put again."""
+    """A map of up to `capacity` keys; a known key can always be put again."""
 
     def __init__(
         self, memory_bytes: int, load_factor: float = 0.9, most_keys: int | None = None
     ) -> None:
         """`load_factor` is how much of the memory may be in use: searches grow long beyond 0.9.
 
-        Less memory is taken if there cannot be more than `most_keys`.
+        It allocates less memory if there cannot be more than `most_keys`.
         """
         slots = memory_bytes // _SLOT_BYTES
         if most_keys is not None:
@@ -34,7 +34,7 @@ class OffsetMap:
         self._slots = _greatest_prime(slots)
         # One slot stays empty at least: there every search for an absent key ends.
         self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
-        # Zeros that take no room until they are written to, and go back to the system at the end.
+        # Zero pages: the system allocates each at its first write, and frees all at the end.
         self._table = memoryview(mmap(-1, self._slots * _SLOT_BYTES)).cast("Q")
         self._keys = 0
 

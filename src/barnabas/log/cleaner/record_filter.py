@@ -1,4 +1,4 @@
-"""Which records of a batch compaction keeps, and the batch that is left of them."""
+"""The records of a batch that compaction keeps, and the batch rebuilt from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,11 +87,11 @@ class RecordFilter:
         return kept
 
     def _must_wait(self, header: BatchHeader) -> bool:
-        """Whether what is to go at the batch's delete horizon must stay for now."""
+        """Whether the batch's delete horizon is still to come, so its tombstones must stay."""
         return not header.has_delete_horizon or self._now_ms < header.base_timestamp
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether its producer is known by the batch: by its last sequence, or only its epoch."""
+        """Whether the batch holds its producer's last sequence, or only its epoch."""
         if header.producer_id < 0 or header.producer_id not in self._last_records:
             return False
         last_offset, epoch = self._last_records[header.producer_id]

@@ -1,12 +1,12 @@
-"""Cleaned segments take the place of those they were made from, whenever a crash may come.
+"""The crash-safe replacement of segments by the cleaned ones made from them.
 
     1  `.cleaned` becomes `.swap`, the lowest offset last   until then a restart undoes all of it,
                                                             from then on it completes it
     2  the old files become `.deleted`
     3  `.swap` becomes the plain name
 
-The names of each step must be on the medium before those of the next are changed, or a power
-failure could keep the later and lose the earlier.
+The renames of each step must be on disk before the next step renames, or a power failure could keep
+the later ones and lose the earlier.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ class Swap:
     """
 
     def __init__(
-        self, disk: Disk, folder: str, old: Sequence[Segment], new: Sequence[Segment]
+        self, disk: Disk, directory: str, old: Sequence[Segment], new: Sequence[Segment]
     ) -> None:
-        """`new` are on the medium under their names in `.cleaned`; offsets rise in both."""
+        """`new` are on disk under their names in `.cleaned`; offsets rise in both."""
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self._old = old
         self._new = new
         self._steps = [self._commit, self._delete_old, self._take_names]
-        # What is to be removed once no reader can be at it any more.
+        # The files to remove once no reader can use them any more.
         self.deleted: list[str] = []
 
     @property
@@ -46,10 +46,10 @@ class Swap:
         self._steps.pop(0)()
 
     def sync(self) -> None:
-        self._disk.sync(self._folder)
+        self._disk.sync(self._directory)
 
     def finish(self) -> None:
-        """All that is left, here and now; blocks."""
+        """Do all remaining steps here and now; blocks."""
         while self._steps:
             self.sync()
             self.step()
@@ -62,7 +62,7 @@ class Swap:
         kept = [segment.base_offset for segment in self._new]
         for segment in self._old:
             segment.close()
-            # Where a segment begins anew at the same offset, the producers then are the same too.
+            # A new segment at the same base offset begins with the same producer state.
             files = SEGMENT_FILES if segment.base_offset in kept else (*SEGMENT_FILES, SNAPSHOT)
             self.deleted += mark_deleted(self._disk, segment, files)
 

@@ -1,12 +1,12 @@
-"""The bytes of a `.snapshot` file: what the producers of one partition had reached at an offset.
+"""The bytes of a `.snapshot` file: the state of one partition's producers at an offset.
 
     0  version = 1              h
     2  CRC-32C of 6..end        I
     6  number of entries        i
     10 entries of 46 bytes      qhiqiqiq, the fields of SnapshotEntry in their order
 
-Only the last batch of each producer is kept. Whoever reads a snapshot that cannot
-be trusted goes back to an earlier one, and scans the log from there.
+Only the last batch of each producer is kept. If a snapshot cannot be trusted, the
+reader uses an earlier one, and scans the log from there.
 """
 
 from collections.abc import Iterable
@@ -57,5 +57,5 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
     if crc != computed:
         raise CorruptSnapshot(f"CRC is {computed:#010x}, should be {crc:#010x}")
     if len(data) != _HEAD.size + count * _ENTRY.size:
-        raise CorruptSnapshot(f"{count} entries do not take {len(data)} bytes")
+        raise CorruptSnapshot(f"{count} entries do not fill {len(data)} bytes")
     return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]

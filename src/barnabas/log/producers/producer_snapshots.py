@@ -14,52 +14,52 @@ from barnabas.wire.records.records import ControlType, read_marker
 SUFFIX = ".snapshot"
 
 
-def snapshot_path(folder: str, offset: int) -> str:
-    return f"{folder}/{offset:020}{SUFFIX}"
+def snapshot_path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset:020}{SUFFIX}"
 
 
-def take_snapshot(disk: Disk, folder: str, producers: ProducerStates, offset: int) -> None:
-    """Write what `producers` know up to `offset`. Not yet on the medium: its CRC tells if torn."""
-    disk.replace(snapshot_path(folder, offset), producers.to_snapshot(), sync=False)
+def take_snapshot(disk: Disk, directory: str, producers: ProducerStates, offset: int) -> None:
+    """Write the producers' state at `offset`. No fsync: its CRC reveals a torn snapshot."""
+    disk.replace(snapshot_path(directory, offset), producers.to_snapshot(), sync=False)
 
 
 def take_last_snapshot(
-    disk: Disk, folder: str, producers: ProducerStates, start_offset: int, end_offset: int
+    disk: Disk, directory: str, producers: ProducerStates, start_offset: int, end_offset: int
 ) -> None:
-    """For a clean stop: that of the log's end, unless there is nothing new to tell."""
-    known_upto = snapshot_offsets(disk, folder)[-1:] or [start_offset]
+    """Write the snapshot of a clean shutdown, at the log's end, unless nothing is new."""
+    known_upto = snapshot_offsets(disk, directory)[-1:] or [start_offset]
     if end_offset > known_upto[0]:
-        take_snapshot(disk, folder, producers, end_offset)
+        take_snapshot(disk, directory, producers, end_offset)
 
 
-def snapshot_offsets(disk: Disk, folder: str) -> list[int]:
-    """The offsets that there are snapshots for, rising."""
-    names = (name.removesuffix(SUFFIX) for name in disk.list(folder) if name.endswith(SUFFIX))
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """The offsets of all snapshots, rising."""
+    names = (name.removesuffix(SUFFIX) for name in disk.list(directory) if name.endswith(SUFFIX))
     return [int(name) for name in names if name.isdecimal()]
 
 
-def remove_snapshots(disk: Disk, folder: str) -> None:
-    """Nothing of the log is left that they could go with."""
-    for offset in snapshot_offsets(disk, folder):
-        disk.remove(snapshot_path(folder, offset))
+def remove_snapshots(disk: Disk, directory: str) -> None:
+    """Remove all snapshots: the log is empty."""
+    for offset in snapshot_offsets(disk, directory):
+        disk.remove(snapshot_path(directory, offset))
 
 
 def restore(
     disk: Disk,
-    folder: str,
+    directory: str,
     producers: ProducerStates,
     end_offset: int,
     now_ms: int,
     segments: Segments,
 ) -> None:
-    """Make `producers` know exactly the batches of the log, which ends at `end_offset`.
+    """Rebuild `producers` from exactly the batches of the log, which ends at `end_offset`.
 
     Snapshots beyond the end and those that cannot be trusted are removed. Transaction indexes that
-    were lost are written again: to know what a marker decides takes all that came before it.
+    were lost are written again: a marker's meaning depends on all batches before it.
     """
     lacking = [segment for segment in segments if segment.lacks_aborted]
     upto = min([end_offset, *(segment.base_offset for segment in lacking)])
-    from_offset = _load_newest(disk, folder, producers, upto, end_offset, now_ms)
+    from_offset = _load_newest(disk, directory, producers, upto, end_offset, now_ms)
     if from_offset < end_offset:
         note = partial(segments.note_aborted, lacking_only=True)
         for header, load in segments.produced(from_offset):
@@ -93,11 +93,11 @@ def replay(
 
 
 def _load_newest(
-    disk: Disk, folder: str, producers: ProducerStates, upto: int, end_offset: int, now_ms: int
+    disk: Disk, directory: str, producers: ProducerStates, upto: int, end_offset: int, now_ms: int
 ) -> int:
-    """Let `producers` be as at the newest snapshot not beyond `upto`; returns its offset."""
-    for offset in reversed(snapshot_offsets(disk, folder)):
-        path = snapshot_path(folder, offset)
+    """Load the newest snapshot not beyond `upto` into `producers`; return its offset."""
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        path = snapshot_path(directory, offset)
         if offset <= upto:
             with suppress(CorruptSnapshot):
                 producers.load_snapshot(disk.load(path) or b"", now_ms)

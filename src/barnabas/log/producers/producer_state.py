@@ -1,11 +1,11 @@
-"""What the idempotent and transactional producers of one partition have written so far.
+"""The state of one partition's idempotent and transactional producers: sequences, epochs.
 
 Every producer numbers its records; a batch must continue where its last one ended,
 so that a retry is neither appended twice nor appended after a gap. The last five
 batches are remembered, as many as a producer may have in flight: a retry of one of
 them is answered with the offsets it got the first time.
 
-What a batch may do depends on what is known of its producer:
+The check of a batch depends on what is known of its producer:
 
     nothing                   any first sequence: its records may have been deleted,
                               or its state expired
@@ -42,7 +42,7 @@ class AppendedBefore(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """How far a producer is: `offset` is -1 if only an end marker is known of its epoch."""
+    """A producer's last record: `offset` is -1 if only an end marker is known of its epoch."""
 
     offset: int
     producer_epoch: int
@@ -152,10 +152,10 @@ class ProducerStates:
         return state
 
     def apply(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
-        """Take in a batch of records that is in the log at `base_offset`.
+        """Apply a batch of records that is in the log at `base_offset`.
 
-        `timestamp` is the batch's max timestamp as written, which expiry counts from. What a
-        leader checked, followers and recovery apply as it is.
+        `timestamp` is the batch's max timestamp as written, from which expiry counts. Followers
+        and recovery apply without a check: the leader has made it.
         """
         state = self._state_of(header)
         state.remember(
@@ -198,7 +198,7 @@ class ProducerStates:
         coordinator_epoch: int,
         aborted: bool,
     ) -> CompletedTransaction | None:
-        """Take in an end marker that is in the log at `offset`; None if it ended no transaction.
+        """Apply an end marker that is in the log at `offset`; None if it ended no transaction.
 
         A control batch that compaction has emptied ends nothing: it is not applied.
         """
@@ -227,12 +227,12 @@ class ProducerStates:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest transaction without an end marker begins."""
+        """The first offset of the oldest transaction without an end marker."""
         return next(iter(self._ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins whose end marker is not yet below the high watermark.
+        """The first offset of the oldest transaction with no end marker below the high watermark.
 
         The last stable offset is this, if there is one below the high watermark.
         """
@@ -249,7 +249,7 @@ class ProducerStates:
             ]
 
     def last_records(self) -> dict[int, LastRecord]:
-        """What compaction has to leave in the log, lest a restart forget the producers."""
+        """The records that compaction must keep, so that a restart still knows the producers."""
         return {
             producer_id: LastRecord(
                 state.batches[-1].last_offset if state.batches else -1, state.producer_epoch

@@ -1,7 +1,7 @@
-"""A partition that lies in two log folders: one that never held anything gives way to the other.
+"""Partitions found in two log directories: a log that never held a record yields to the other.
 
-A folder that fails while a log is made in it leaves an empty one, and the log is made in another
-folder. When the first folder is back both are there.
+A log directory that fails while a log is created in it keeps an empty log, and the broker creates
+the log in another log directory. When the first one is back, both exist.
 """
 
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from uuid import UUID
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.disk.disk import Disk
-from barnabas.log.log_dir import LogFolder
+from barnabas.log.log_dir import LogDir
 from barnabas.log.recovery.log_loader import Opening, read_topic_id
 from barnabas.log.segment.segment import LOG
 
 _FIRST_SEGMENT = f"{0:020}{LOG}"
 
-Found = tuple[LogFolder, Opening]
+Found = tuple[LogDir, Opening]
 
 
 def empty_doubles(openings: Sequence[Found]) -> list[Found]:
-    """Those to be left out, so that no partition is there twice.
+    """Return the empty duplicates, which must not be opened.
 
-    Raises  ConfigError, if it cannot be known which of two logs is the partition's
+    Raises  ConfigError, if nothing shows which of two logs is the partition's
             DiskFault
     """
     by_partition: dict[TopicPartition, list[Found]] = {}
@@ -40,20 +40,20 @@ def _superfluous(found: list[Found]) -> list[Found]:
     if len(filled) > 1 or any(_topic_id(each) != _topic_id(kept) for each in named):
         (one, opening), (other, _), *_ = found
         raise ConfigError(
-            f"log.dirs: {opening.partition} lies in {one.disk.folder} and in {other.disk.folder}; "
-            "move one of them elsewhere, most likely that in a folder which had failed"
+            f"log.dirs: both {one.disk.log_dir} and {other.disk.log_dir} hold {opening.partition}; "
+            "move one copy elsewhere, most likely the one in the log directory that had failed"
         )
     return [each for each in found if each is not kept]
 
 
 def _topic_id(found: Found) -> UUID | None:
-    folder, opening = found
-    return read_topic_id(folder.disk, str(opening.partition))
+    log_dir, opening = found
+    return read_topic_id(log_dir.disk, str(opening.partition))
 
 
 def _never_held_anything(found: Found) -> bool:
-    folder, opening = found
-    disk, name = folder.disk, str(opening.partition)
+    log_dir, opening = found
+    disk, name = log_dir.disk, str(opening.partition)
     logs = [each for each in disk.list(name) if each.endswith(LOG)]
     return set(logs) <= {_FIRST_SEGMENT} and not any(_size(disk, f"{name}/{log}") for log in logs)
 

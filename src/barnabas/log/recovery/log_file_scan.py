@@ -1,4 +1,4 @@
-"""Reading a `.log` file that a crash or a bad disk may have harmed."""
+"""The scan of a `.log` file that a crash or a bad disk may have damaged."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -19,7 +19,7 @@ _OLD_OVERHEAD, _OLD_CRC_START = 12, 16
 def valid_batches(file: DataFile, base_offset: int, limit: int) -> Iterator[BatchHeader]:
     """The headers of the batches from the start on that are whole, unharmed and in order.
 
-    None before `base_offset`, none that reaches beyond `limit`. The first that is not so ends it,
+    They lie between `base_offset` and `limit`. The scan ends at the first batch that fails a check,
     whatever follows.
     """
     chunk, chunk_at, position = memoryview(b""), 0, 0
@@ -32,7 +32,7 @@ def valid_batches(file: DataFile, base_offset: int, limit: int) -> Iterator[Batc
         size = header.size
         if header.magic != MAGIC or not HEADER_SIZE <= size <= file.size - position:
             return
-        # Offset and epoch lie outside the CRC: only their order tells of damage.
+        # The CRC does not cover offset and epoch: only their order shows damage.
         if not next_offset <= header.base_offset <= header.last_offset < limit:
             return
         if at + size > len(chunk):
@@ -49,7 +49,7 @@ def _read(file: DataFile, position: int, size: int) -> memoryview:
 
 
 def refuse_old_format(file: DataFile, position: int, path: str) -> None:
-    """Lest data be cut that is not damaged but older than Kafka 0.11.
+    """Refuse data of a format before Kafka 0.11, so that it is not truncated as damage.
 
     Raises  ConfigError if there is a whole message of magic 0 or 1 at `position`
     """

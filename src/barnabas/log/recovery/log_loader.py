@@ -1,10 +1,10 @@
-"""Opening a partition's folder: leftovers, segments, and what a crash left of them.
+"""The opening of a partition's directory, with recovery after an unclean shutdown.
 
-1. finish or undo what was interrupted: `.deleted`, `.cleaned` and `.swap` files
-2. take the segments; an index that cannot be right is rebuilt
-3. after an unclean stop, read all batches from the recovery point's segment on: at the first
-   that is torn, damaged, out of order or missing the log is cut, and later segments go
-4. bring leader epochs and producer state in line with what is there
+1. finish or undo interrupted work: `.deleted`, `.cleaned` and `.swap` files
+2. load the segments; rebuild each index that cannot be right
+3. after an unclean shutdown, read all batches from the recovery point's segment on; at the first
+   that is torn, damaged, out of order or missing, truncate the log and remove later segments
+4. restore leader epochs and producer state to match the segments
 """
 
 import base64
@@ -33,12 +33,12 @@ _INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 
 class Opening(NamedTuple):
-    """What is known of a partition before its folder is looked into."""
+    """The configuration and checkpoint entries of a partition whose log is to be opened."""
 
     partition: TopicPartition
     config: TopicConfig
-    clean: bool  # the last stop was: nothing needs to be scanned
-    recovery_point: int | None = None  # up to where it is on the medium, if that is known
+    clean: bool  # after a clean shutdown nothing needs to be scanned
+    recovery_point: int | None = None  # up to where it was flushed, if known
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
 
@@ -46,9 +46,10 @@ class Opening(NamedTuple):
         """Whether a segment may have gaps, though it is scanned.
 
         Compaction writes the recovery point first, and a log that may be compacted has one before
-        it has a second segment. So only where that is unknown, as somebody has put the files here,
-        or was written by another program, which then tells of what it compacted. If nothing is
-        known, one that has no gap but at its end has lost what was there.
+        it gets a second segment. So a scanned segment has gaps only if the recovery point is
+        unknown, since somebody put the files here, or if another program wrote it; that program
+        then has a cleaner checkpoint, too. Without either, a segment whose only gap is at its end
+        has lost records there.
         """
         if self.first_dirty_offset is not None:
             return segment.base_offset < self.first_dirty_offset
@@ -65,22 +66,24 @@ def open_log(
     settle: Callable[[Log], None] = lambda log: log.on_settled(log.cuts),
     announce: Callable[[Log], None] = lambda _: None,
 ) -> Log:
-    """The log that the folder holds, with every whole batch up to the first damage.
+    """The log that the directory holds, with every whole batch up to the first damage.
 
-    Raises  DiskFault; the folder can be opened again
+    Raises  DiskFault; the directory can be opened again
     """
-    folder, config = str(opening.partition), opening.config
-    _settle_leftovers(disk, folder, config, now_ms)
-    known = _load_epochs(disk, folder)
+    directory, config = str(opening.partition), opening.config
+    _settle_leftovers(disk, directory, config, now_ms)
+    known = _load_epochs(disk, directory)
     epochs = LeaderEpochs(known or ())
-    segments = _load_segments(disk, folder, config, random, now_ms)
+    segments = _load_segments(disk, directory, config, random, now_ms)
     _check_or_recover(disk, segments, epochs, opening)
     if segments:
         segments[-1].find_end_offset()
     if segments and segments[-1].end_offset < opening.log_start_offset:
         _remove_segments(disk, segments)
     if not segments:
-        segments.append(new_segment(disk, folder, opening.log_start_offset, config, random, now_ms))
+        segments.append(
+            new_segment(disk, directory, opening.log_start_offset, config, random, now_ms)
+        )
     end = Offset(segments[-1].end_offset)
     start = max(Offset(opening.log_start_offset), Offset(segments[0].base_offset))
     epochs.truncate_from_end(end)
@@ -90,7 +93,7 @@ def open_log(
     epochs.truncate_from_start(start)
     first_dirty_offset = opening.first_dirty_offset
     if first_dirty_offset is not None and first_dirty_offset > end:
-        # It was of records that are gone: what is written there next has not been cleaned.
+        # Its records are gone, and records appended there next are not cleaned.
         first_dirty_offset = None
     log = Log(
         disk,
@@ -103,55 +106,55 @@ def open_log(
         recovery_point=end if opening.clean else min(opening.recovery_point or 0, end),
         random=random,
         now_ms=now_ms,
-        topic_id=read_topic_id(disk, folder),
+        topic_id=read_topic_id(disk, directory),
         first_dirty_offset=first_dirty_offset,
         settle=settle,
         announce=announce,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()
-    _remove_stray_snapshots(disk, folder, segments)
+    _remove_stray_snapshots(disk, directory, segments)
     log.restore_producers(now_ms)
     for segment in segments:
         segment.close()
     return log
 
 
-def _settle_leftovers(disk: Disk, folder: str, config: TopicConfig, now_ms: int) -> None:
-    """Undo what a compaction had not finished, complete what it had."""
-    names = disk.list(folder)
+def _settle_leftovers(disk: Disk, directory: str, config: TopicConfig, now_ms: int) -> None:
+    """Undo a compaction without complete `.swap` files, and complete any other."""
+    names = disk.list(directory)
     cleaned = [name for name in names if name.endswith(CLEANED)]
     first_cleaned = min((_offset_of(name) for name in cleaned), default=2**63)
     swapped = []
     for name in names:
         if name.endswith((DELETED, CLEANED, ".tmp")):
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
         elif name.endswith(SWAP):
             if _offset_of(name) >= first_cleaned:
-                disk.remove(f"{folder}/{name}")
+                disk.remove(f"{directory}/{name}")
             else:
                 swapped.append(name)
     if swapped:
-        _complete_swap(disk, folder, swapped, config, now_ms)
+        _complete_swap(disk, directory, swapped, config, now_ms)
 
 
 def _complete_swap(
-    disk: Disk, folder: str, swapped: list[str], config: TopicConfig, now_ms: int
+    disk: Disk, directory: str, swapped: list[str], config: TopicConfig, now_ms: int
 ) -> None:
     """Replace the segments that the swapped ones cover."""
     bases = [_offset_of(name) for name in swapped if name.endswith(LOG + SWAP)]
-    swaps = [Segment(disk, folder, base, config, now_ms, suffix=SWAP) for base in bases]
+    swaps = [Segment(disk, directory, base, config, now_ms, suffix=SWAP) for base in bases]
     for segment in swaps:
         segment.find_end_offset()
         segment.close()
-    # One that nothing was left for covers its own beginning only.
+    # An empty one covers its own base offset only.
     ends = [max(swap.end_offset, swap.base_offset + 1) for swap in swaps]
     first, end = min(bases, default=0), max(ends, default=0)
-    for name in disk.list(folder):
+    for name in disk.list(directory):
         if name.endswith((LOG, *_INDEXES)) and first <= _offset_of(name) < end:
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
     for name in swapped:
-        disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
 def _offset_of(name: str) -> int:
@@ -160,24 +163,24 @@ def _offset_of(name: str) -> int:
     return int(stem) if stem.isdecimal() else -1
 
 
-def _load_epochs(disk: Disk, folder: str) -> Sequence[EpochEntry] | None:
-    """What the checkpoint holds; None if it is absent, empty or damaged, as the batches tell."""
+def _load_epochs(disk: Disk, directory: str) -> Sequence[EpochEntry] | None:
+    """Return the checkpoint's entries; None if absent, empty or damaged: the batches have them."""
     try:
-        return decode_epoch_checkpoint(disk.load(f"{folder}/{EPOCH_CHECKPOINT}") or b"") or None
+        return decode_epoch_checkpoint(disk.load(f"{directory}/{EPOCH_CHECKPOINT}") or b"") or None
     except CorruptCheckpoint:
         return None
 
 
 def _load_segments(
-    disk: Disk, folder: str, config: TopicConfig, random: Random, now_ms: int
+    disk: Disk, directory: str, config: TopicConfig, random: Random, now_ms: int
 ) -> list[Segment]:
-    names = disk.list(folder)
+    names = disk.list(directory)
     bases = [_offset_of(name) for name in names if name.endswith(LOG) and _offset_of(name) >= 0]
     for name in names:
         if name.endswith(_INDEXES) and _offset_of(name) not in bases:
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
     segments = [
-        Segment(disk, folder, base, config, now_ms, jitter_ms=decide_jitter_ms(config, random))
+        Segment(disk, directory, base, config, now_ms, jitter_ms=decide_jitter_ms(config, random))
         for base in bases
     ]
     for segment, next_base in zip(segments, bases[1:], strict=False):
@@ -188,9 +191,9 @@ def _load_segments(
 def _check_or_recover(
     disk: Disk, segments: list[Segment], epochs: LeaderEpochs, opening: Opening
 ) -> None:
-    """Scan what may not have reached the medium, and cut the log at the first damage.
+    """Scan the segments that may be unflushed, and truncate the log at the first damage.
 
-    Of what has, only the indexes and the end of the log are checked, and the indexes built anew
+    In flushed segments it checks only the indexes and the end of the log, and rebuilds the indexes
     from the batches if need be.
     """
     recovery_point = opening.recovery_point or 0
@@ -200,15 +203,15 @@ def _check_or_recover(
         if is_flushed and segment.check() and (not is_last or segment.find_end_offset()):
             continue
         is_cut = segment.recover(epochs, None if is_last else end) > 0
-        # What was written to a segment reaches the medium by itself, so of a later one there can
-        # be more. Gaps are right only where compaction left them, or where a follower got a batch
-        # of an offset that the segment before cannot hold.
+        # The kernel writes segments to disk in any order, so a later one may have more. A gap is
+        # right only where compaction left it, or where a follower got a batch whose offset the
+        # segment before cannot hold.
         is_short = (
             segment.end_offset < end <= segment.base_offset + MAX_RELATIVE + 1
             and not opening.may_be_compacted(segment)
         )
         if (is_cut or (is_short and not is_last)) and not is_flushed:
-            # Before the cut: a crash in between must not leave a gap with nothing wrong around.
+            # Before the cut: a crash in between must not leave a gap between two sound segments.
             later = segments[number + 1 :]
             del segments[number + 1 :]
             _remove_segments(disk, later)
@@ -230,9 +233,9 @@ def _is_dense(segment: Segment) -> bool:
 
 
 def _read_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Note the epochs of all batches: the checkpoint knew none below a log start that is lost."""
+    """Add the epochs of all batches: the checkpoint had none below a log start that is lost."""
     for segment in segments:
-        with suppress(BrokerError):  # a damaged segment, of which the rest tells nothing
+        with suppress(BrokerError):  # skip the rest of a damaged segment
             for _, header in segment.headers():
                 if header.leader_epoch > epochs.latest:
                     epochs.assign(header.leader_epoch, header.base_offset)
@@ -247,24 +250,24 @@ def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
             disk.remove(segment.path(suffix))
 
 
-def _remove_stray_snapshots(disk: Disk, folder: str, segments: list[Segment]) -> None:
-    """Keep those that go with a segment, and the newest: a clean stop leaves it at the end."""
+def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment]) -> None:
+    """Keep the snapshots of segments, and the newest: a clean shutdown writes it at the end."""
     bases = {segment.base_offset for segment in segments}
-    for offset in snapshot_offsets(disk, folder)[:-1]:
+    for offset in snapshot_offsets(disk, directory)[:-1]:
         if offset not in bases:
-            disk.remove(snapshot_path(folder, offset))
+            disk.remove(snapshot_path(directory, offset))
 
 
 class CorruptMetadata(BarnabasError):
     """A `partition.metadata` cannot be read; the message names it."""
 
 
-def read_topic_id(disk: Disk, folder: str) -> UUID | None:
-    """The id of the topic whose partition lies here, if it was ever written down.
+def read_topic_id(disk: Disk, directory: str) -> UUID | None:
+    """Return the topic id in `partition.metadata`, if it was ever written.
 
     Raises  CorruptMetadata
     """
-    path = f"{folder}/{PARTITION_METADATA}"
+    path = f"{directory}/{PARTITION_METADATA}"
     data = disk.load(path)
     if not data:  # a crash can leave it empty: it is not waited for
         return None
@@ -272,11 +275,11 @@ def read_topic_id(disk: Disk, folder: str) -> UUID | None:
     try:
         return UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
     except (KeyError, ValueError) as error:
-        raise CorruptMetadata(f"{disk.folder}/{path} holds no topic id: {data!r}") from error
+        raise CorruptMetadata(f"{disk.log_dir}/{path} holds no topic id: {data!r}") from error
 
 
-def write_topic_id(disk: Disk, folder: str, topic_id: UUID) -> None:
+def write_topic_id(disk: Disk, directory: str, topic_id: UUID) -> None:
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
     disk.replace(
-        f"{folder}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {text}".encode(), sync=False
+        f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {text}".encode(), sync=False
     )

@@ -241,13 +241,13 @@ class LogEnd:
 
     def __init__(
         self,
-        folder: str,
+        directory: str,
         config: TopicConfig,
         active: "Segment",
         epoch: int,
         log_start_offset: int,
     ) -> None:
-        self.folder = folder
+        self.directory = directory
         self.config = config
         self.failure: DiskFault | None = None
         self.log_start_offset = Offset(log_start_offset)
@@ -273,7 +273,7 @@ class LogEnd:
         def _segment_of(self, offset: int) -> Segment: ...
 
     def append_batches(self, batches: list[PlainBatch], epoch: LeaderEpoch, now_ms: int) -> Offset:
-        """Append the first of these batches, and those behind it that the same write can take.
+        """Append the first of these batches, and those behind it that fit the same write.
 
         Base offset and leader epoch are written into the batches. Return the base offset of the
         first; the log ends behind the last that was appended. Does not suspend.
@@ -285,7 +285,7 @@ class LogEnd:
         base_offset = self.log_end_offset
         if epoch < self._epoch:
             raise BrokerError(
-                ErrorCode.fenced_leader_epoch, f"{self.folder} is in leader epoch {self._epoch}"
+                ErrorCode.fenced_leader_epoch, f"{self.directory} is in leader epoch {self._epoch}"
             )
         if self.failure is not None:
             raise self.failure
@@ -331,7 +331,7 @@ class LogEnd:
             view = batch.view
             at = batch.at
             if buffers.int_at(view, at + _LAST_OFFSET_DELTA) != batch.record_count - 1:
-                facts = {"log": self.folder, "offset": offset, "records": batch.record_count}
+                facts = {"log": self.directory, "offset": offset, "records": batch.record_count}
                 law(False, "LOG-1 offsets given are dense", **facts)
             buffers.put_long(view, at, offset)
             buffers.put_int(view, at + 8, batch.length)

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from barnabas.disk.disk import Disk
 from barnabas.log.segment.index_end import OFFSET_ENTRY, TIME_ENTRY, IndexEnd
 
-# Space is taken from the disk page by page: a full disk is then an error, not a death by SIGBUS,
+# Disk space is allocated page by page: a full disk is then an error, not a death by SIGBUS,
 # and the first write to a page does not wait for the kernel to find a large one (2 ms).
 _PAGE: Final = 4096
 
@@ -61,7 +61,7 @@ class Index(IndexEnd):
         return self.FORMAT.unpack_from(self._view, number * size)
 
     def _make_ready(self, position: int) -> None:
-        """Let an entry be written there: mapped, and its space taken from the disk."""
+        """Make room for an entry there: map the file, and allocate the entry's disk space."""
         size = self.FORMAT.size
         end = position + size
         if len(self._view) < end:
@@ -155,7 +155,7 @@ class TimeIndex(Index):
     def offset_for(self, timestamp: int) -> int:
         """An offset up to which every record is earlier than or at the entry's time <= `timestamp`.
 
-        Whatever is later than `timestamp` lies beyond it, so a search may begin there.
+        Every later record lies beyond it, so a search may begin there.
         """
         if not self.entries:
             return self.base_offset

@@ -58,14 +58,14 @@ class Segment(SegmentEnd):
         "_disk",
         "_reserve",
         "_suffix",
-        "folder",
+        "directory",
         "lacks_aborted",
     )
 
     def __init__(
         self,
         disk: Disk,
-        folder: str,
+        directory: str,
         base_offset: int,
         config: TopicConfig,
         now_ms: int,
@@ -80,9 +80,9 @@ class Segment(SegmentEnd):
         super().__init__(base_offset, config.index_interval_bytes, now_ms, jitter_ms)
         self._disk = disk
         self._suffix = suffix
-        self.folder = folder
+        self.directory = directory
         self._reserve = 0
-        # Whether its transaction index is gone, though its markers may tell what was in it.
+        # Whether its transaction index is lost; its markers may restore the entries.
         self.lacks_aborted = False
         status = disk.status(self.path(LOG))
         self.size = status.size if status else 0
@@ -92,7 +92,7 @@ class Segment(SegmentEnd):
         self.is_index_dirty = False
 
     def path(self, suffix: str) -> str:
-        return f"{self.folder}/{self.base_offset:020}{suffix}{self._suffix}"
+        return f"{self.directory}/{self.base_offset:020}{suffix}{self._suffix}"
 
     @property
     def file(self) -> DataFile:
@@ -104,7 +104,7 @@ class Segment(SegmentEnd):
         return self._file
 
     def rename(self, suffix: str) -> None:
-        """Let `suffix` end the names of its files instead; whoever has them open may read on."""
+        """Rename its files to end with `suffix`; readers that have them open read on."""
         before = [self.path(kind) for kind in SEGMENT_FILES]
         self._suffix = suffix
         for path, kind in zip(before, SEGMENT_FILES, strict=True):
@@ -146,12 +146,12 @@ class Segment(SegmentEnd):
             self.note(header.size, header.last_offset, header.max_timestamp)
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
-        """Take a transaction whose marker lies here into the transaction index."""
+        """Add a transaction whose marker lies here to the transaction index."""
         append_aborted(self._disk, self.path(TRANSACTION_INDEX), entry)
         self.is_dirty = True
 
     def take_unsynced(self, *, with_indexes: bool) -> list[str]:
-        """The files that changed since they were last taken; whoever takes them syncs them."""
+        """Return the files that changed since the last call; the caller must fsync them."""
         suffixes: tuple[str, ...] = ()
         if self.is_dirty:
             suffixes += (LOG, SNAPSHOT, TRANSACTION_INDEX)
@@ -206,10 +206,10 @@ class Segment(SegmentEnd):
                 self.max_timestamp_offset = header.last_offset
 
     def recover(self, epochs: LeaderEpochs, limit: int | None = None) -> int:
-        """Let the valid batches from the start on count, and rebuild the indexes.
+        """Keep the valid batches from the start on, and rebuild the indexes.
 
         None may reach beyond `limit`, where another segment begins. Returns how many bytes are
-        left behind them, which `cut` removes. Notes in `epochs` what the batches tell.
+        left behind them, which `cut` removes. Adds the epochs of the batches to `epochs`.
 
         Raises  ConfigError if these are messages of a format that is not read
         """
@@ -232,11 +232,11 @@ class Segment(SegmentEnd):
         return found - self.size
 
     def cut(self) -> None:
-        """Remove what `recover` found to be of no value."""
+        """Remove the bytes behind the valid batches, as `recover` found them."""
         self.file.truncate(self.size)
 
     def find_end_offset(self) -> bool:
-        """Read the last batches to learn where the segment ends; tells whether they are whole."""
+        """Read the last batches to find the segment's end; return whether they are whole."""
         self.end_offset = self.base_offset
         try:
             for _, header in self.headers(self.offset_index.position_upto(self.size)):
@@ -284,7 +284,7 @@ class Segment(SegmentEnd):
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position`, where one begins, to the end.
 
-        Raises  BrokerError(corrupt_message) where there is none: the disk has forgotten something
+        Raises  BrokerError(corrupt_message) where there is none: the disk has lost bytes
         """
         chunk, chunk_at = b"", position
         while position < self.size:
@@ -315,7 +315,7 @@ class Segment(SegmentEnd):
         return None
 
     def close(self) -> None:
-        """Let go of descriptors and mappings; they come back on the next use."""
+        """Close descriptors and mappings; the next use opens them again."""
         self.offset_index.close()
         self.time_index.close()
         self._file = None

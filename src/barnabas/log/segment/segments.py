@@ -37,11 +37,11 @@ class Segments:
         return self._all[0]
 
     def add(self, segment: Segment) -> None:
-        """Let `segment` be the active one."""
+        """Append `segment`, which becomes the active one."""
         self._all.append(segment)
 
     def number_of(self, offset: int) -> int:
-        """Which segment holds `offset`: the last that begins at or before it, or the first."""
+        """The index of the segment for `offset`: the last that begins at or before it, or 0."""
         after = bisect_right(self._all, offset, key=lambda segment: segment.base_offset)
         return max(after - 1, 0)
 
@@ -60,15 +60,15 @@ class Segments:
     def produced(self, from_offset: int) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
         """Each batch with a producer id from `from_offset` on: its header, a way to the rest."""
         for segment in self._all[self.number_of(from_offset) :]:
-            with suppress(BrokerError):  # the rest of a damaged segment tells nothing
+            with suppress(BrokerError):  # skip the rest of a damaged segment
                 for position, header in segment.headers_for(from_offset):
                     if header.producer_id >= 0:
                         yield header, FileSlice(segment.file, position, header.size).load
 
     def note_aborted(self, completed: CompletedTransaction, *, lacking_only: bool = False) -> None:
-        """Let the segment of its marker know of an aborted transaction.
+        """Add an aborted transaction to the transaction index of its marker's segment.
 
-        `lacking_only`: unless it knows already, as those do whose index was not lost.
+        `lacking_only`: only if that segment has lost its index.
         """
         segment = self._all[self.number_of(completed.last_offset)]
         if completed.aborted and (segment.lacks_aborted or not lacking_only):
@@ -84,9 +84,9 @@ class Segments:
         return None
 
     def detach(self, which: slice) -> list[str]:
-        """Let go of the oldest or newest segments: their files, renamed, are for others to remove.
+        """Drop the oldest or newest segments; return their renamed files, for a Removal.
 
-        From the outside in, so that a crash midway leaves no gap between those that stay.
+        It renames from the outside in: a crash midway leaves no gap between those that stay.
         """
         paths = []
         for segment in self._all[which] if which.stop else reversed(self._all[which]):
@@ -96,13 +96,13 @@ class Segments:
         return paths
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Let `new` stand where `old`, some segments in a row, are now."""
+        """Put `new` in the place of `old`, which are consecutive segments."""
         at = self._all.index(old[0])
         self._all[at : at + len(old)] = new
 
 
 def mark_deleted(disk: Disk, segment: Segment, suffixes: Sequence[str]) -> list[str]:
-    """Rename files of a segment that no longer counts; returns them, for others to remove."""
+    """Rename the files of a dropped segment to `.deleted`; return them, for a Removal."""
     paths = []
     for path in map(segment.path, suffixes):
         if disk.status(path):
@@ -112,11 +112,11 @@ def mark_deleted(disk: Disk, segment: Segment, suffixes: Sequence[str]) -> list[
 
 
 def new_segment(
-    disk: Disk, folder: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
+    disk: Disk, directory: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
 ) -> Segment:
     """An empty segment with its files."""
     jitter_ms = decide_jitter_ms(config, random)
-    segment = Segment(disk, folder, base_offset, config, now_ms, jitter_ms=jitter_ms)
+    segment = Segment(disk, directory, base_offset, config, now_ms, jitter_ms=jitter_ms)
     segment.create(config.segment_bytes if config.preallocate else 0)
     return segment
 

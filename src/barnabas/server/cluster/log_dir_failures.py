@@ -48,16 +48,16 @@ class LogDirFailures:
 
     def on_faults(self, faults: Sequence[DiskFault]) -> None:
         for fault in faults:
-            if fault.folder not in self._logs.offline:
+            if fault.log_dir not in self._logs.offline:
                 self._take_offline(fault)
 
     def _take_offline(self, fault: DiskFault) -> None:
         """Answer KAFKA_STORAGE_ERROR for the partitions of one log directory from now on."""
-        log.error("log folder offline folder=%s cause=%s", fault.folder, fault.cause)
+        log.error("log directory offline log_dir=%s cause=%s", fault.log_dir, fault.cause)
         try:
             lost = self._logs.take_offline(fault)
         except DiskFault:
-            log.error("no log folder is left, the broker stops")
+            log.error("all log directories have failed, the broker stops")
             self._failures.fatal(fault)
             return
         for partition in lost:
@@ -79,7 +79,7 @@ class LogDirFailures:
                 paths.LOG_DIR_EVENT, layout.encode_log_dir_event(self._broker_id), sequential=True
             )
         except (ZnodeError, DiskFault) as e:
-            log.warning("the controller does not know of the failed folder: %s", e)
+            log.warning("cannot report the failed log directory to the controller: %s", e)
             # In a new session the controller asks for all replicas anyway.
             return not isinstance(e, ConnectionLoss)
         return True

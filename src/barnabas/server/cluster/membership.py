@@ -74,13 +74,13 @@ async def _connect(config: BrokerConfig, address: str) -> Coordination:
 
 
 def _open_own(disk: Disk, offload: Offload, ending: AsyncExitStack) -> Coordination:
-    disk.make_folder("")
+    disk.make_dir("")
     # Two brokers must not write one tree; the logs have a lock of their own, as Kafka's have.
     lock = disk.lock("znodes.lock")
     if lock is None:
         raise ConfigError(
-            f"log.dirs: {disk.folder} is in use by another broker; "
-            "stop that one or choose another folder"
+            f"log.dirs: {disk.log_dir} is in use by another broker; "
+            "stop that broker or choose another log directory"
         )
     ending.callback(lock.close)
     tree = Tree.open(disk, offload)

@@ -244,8 +244,8 @@ class PartitionRoles:
         elif topic_id is not None and found.topic_id != topic_id:
             raise BrokerError(
                 ErrorCode.inconsistent_topic_id,
-                f"{found.disk.folder}/{found.folder} holds topic id {found.topic_id}, "
-                f"the controller means {topic_id}; move that folder away",
+                f"{found.disk.log_dir}/{found.directory} holds topic id {found.topic_id}, "
+                f"but the controller sent {topic_id}; move that directory away",
             )
         found.config = config
         return found
@@ -257,7 +257,7 @@ class PartitionRoles:
             try:
                 return self._logs.create(partition, leadership.topic_id, config, failed)
             except DiskFault as fault:
-                failed.add(fault.folder)
+                failed.add(fault.log_dir)
                 self._failures.disk_failed(fault)
 
     def _high_watermark(

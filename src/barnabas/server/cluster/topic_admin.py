@@ -155,16 +155,16 @@ class Topics:
             raise _exists(name)
 
     def _check_no_log(self, name: str, partitions: Iterable[int]) -> None:
-        """Refuse new partitions where records lie of a topic that the tree does not know.
+        """Refuse a new partition whose directory exists, with records of an unknown topic.
 
-        The tree may be lost, or the files another cluster's: only a person can tell.
+        The tree may be lost, or the files may be another cluster's: an operator has to decide.
         """
         for index in partitions:
             if (found := self._logs.get(TopicPartition(name, index))) is not None:
                 raise BrokerError(
                     ErrorCode.kafka_storage_error,
-                    f"{found.disk.folder}/{found.folder} holds records of a topic that is not "
-                    f"known here; move it away to create '{name}'.",
+                    f"{found.disk.log_dir}/{found.directory} holds records of a topic that the "
+                    f"cluster does not know; move it away to create '{name}'.",
                 )
 
     def _assign(self, wanted: NewTopic, racks: Racks) -> Assignment:

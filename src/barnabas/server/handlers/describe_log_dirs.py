@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): what lies in each log folder, and how much room is left there."""
+"""DescribeLogDirs (35): what lies in each log directory, and how much room is left there."""
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (
@@ -21,26 +21,26 @@ def handle(broker: Broker, request: DescribeLogDirsRequest, _: Call) -> Describe
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results=tuple(_folder(broker, name, wanted) for name in broker.logs.folders),
+        results=tuple(_log_dir(broker, name, wanted) for name in broker.logs.log_dirs),
     )
 
 
-def _folder(
-    broker: Broker, folder: str, wanted: set[tuple[str, int]] | None
+def _log_dir(
+    broker: Broker, log_dir: str, wanted: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     try:
-        if fault := broker.logs.offline.get(folder):
+        if fault := broker.logs.offline.get(log_dir):
             raise fault
-        space = broker.logs.folders[folder].disk.space()
+        space = broker.logs.log_dirs[log_dir].disk.space()
     except DiskFault as fault:
         broker.failures.disk_failed(fault)
         return DescribeLogDirsResult(
-            error_code=ErrorCode.kafka_storage_error, log_dir=folder, topics=()
+            error_code=ErrorCode.kafka_storage_error, log_dir=log_dir, topics=()
         )
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for log in broker.logs:
         topic, index = log.partition
-        if log.disk.folder == folder and (wanted is None or log.partition in wanted):
+        if log.disk.log_dir == log_dir and (wanted is None or log.partition in wanted):
             by_topic.setdefault(topic, []).append(
                 DescribeLogDirsPartition(
                     partition_index=index,
@@ -51,7 +51,7 @@ def _folder(
             )
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
-        log_dir=folder,
+        log_dir=log_dir,
         topics=tuple(
             DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
             for name, partitions in sorted(by_topic.items())

@@ -21,7 +21,7 @@ from barnabas.server.maintenance.delayed_removals import DelayedRemovals
 log = logging.getLogger("barnabas.housekeeping")
 
 # How often log pages that were read leave the memory of the broker for the page cache.
-LET_GO_MS: Final = 2_000
+RELEASE_MEMORY_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Housekeeping:
         self._repeat_every(every.checkpoint_ms, self.checkpoint)
         self._repeat_every(every.producer_expiration_ms, self.expire_producers)
         self._repeat_every(every.offset_expiration_ms, self._groups.expire)
-        self._repeat_every(LET_GO_MS, self.let_go)
+        self._repeat_every(RELEASE_MEMORY_MS, self.release_memory)
 
     async def stop(self) -> None:
         """End all duties; return when none runs any more."""
@@ -108,7 +108,9 @@ class Housekeeping:
     async def retain(self) -> None:
         """Delete the segments that are beyond the retention of their topic."""
         for removal in self._logs.due_removals(self._high_watermark):
-            log.info("segments deleted folder=%s files=%d", removal.disk.folder, len(removal.paths))
+            log.info(
+                "segments deleted log_dir=%s files=%d", removal.disk.log_dir, len(removal.paths)
+            )
             self._removals.remove_later(removal)
 
     def _high_watermark(self, partition: TopicPartition) -> Offset:
@@ -128,8 +130,8 @@ class Housekeeping:
             partition_log.producers.expiration_ms = expiration_ms
             partition_log.producers.expire(now_ms)
 
-    async def let_go(self) -> None:
+    async def release_memory(self) -> None:
         """Let the log's pages count as page cache, not as memory of this process."""
-        for folder in self._logs.folders.values():
-            for _ in folder.disk.let_go():
+        for log_dir in self._logs.log_dirs.values():
+            for _ in log_dir.disk.release_memory():
                 await asyncio.sleep(0)

@@ -24,7 +24,7 @@ at_min_isr_partitions gauge - ReplicaManager.AtMinIsrPartitionCount
 reassigning_partitions gauge - ReplicaManager.ReassigningPartitions
     Partitions led here whose replicas are being moved.
 offline_replicas gauge - ReplicaManager.OfflineReplicaCount
-    Replicas of this broker that lie in a log folder that failed.
+    Replicas of this broker that lie in a log directory that failed.
 isr_shrinks_total counter - ReplicaManager.IsrShrinksPerSec
     How often a leader here let followers that lagged out of the in-sync replicas.
 isr_expands_total counter - ReplicaManager.IsrExpandsPerSec
@@ -102,7 +102,7 @@ log_bytes gauge - Log.Size
 log_segments gauge - Log.NumLogSegments
     Segments of all logs of this broker.
 offline_log_folders gauge - LogManager.OfflineLogDirectoryCount
-    Log folders that failed.
+    Log directories that failed.
 brokers gauge - -
     Brokers that clients are told of.
 topics gauge - -

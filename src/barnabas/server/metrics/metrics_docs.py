@@ -49,7 +49,7 @@ groups:
       - alert: UnderReplicated
         expr: sum(barnabas_under_replicated_partitions) > 0
         for: 5m
-      - alert: LogFolderFailed
+      - alert: LogDirectoryFailed
         expr: barnabas_offline_log_folders > 0
 ```
 

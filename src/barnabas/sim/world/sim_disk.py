@@ -31,9 +31,9 @@ class SimDisk:
     """
 
     def __init__(
-        self, folder: str, random: Random, clock: Clock, contents: DiskContents | None = None
+        self, log_dir: str, random: Random, clock: Clock, contents: DiskContents | None = None
     ) -> None:
-        self.folder = folder
+        self.log_dir = log_dir
         self.is_full = False
         self._random = random
         self._clock = clock
@@ -69,7 +69,7 @@ class SimDisk:
         self.is_full = False
 
     def _next(self, contents: DiskContents) -> "SimDisk":
-        return SimDisk(self.folder, self._random, self._clock, contents)
+        return SimDisk(self.log_dir, self._random, self._clock, contents)
 
     # -- files ---------------------------------------------------------------
 
@@ -127,9 +127,9 @@ class SimDisk:
         with self.doing("remove"):
             self._contents.drop(path)
 
-    def make_folder(self, path: str, /) -> None:
+    def make_dir(self, path: str, /) -> None:
         parts = path.split("/") if path else []
-        with self.doing("make_folder", writes=True):
+        with self.doing("make_dir", writes=True):
             for count in range(len(parts) + 1):
                 above = "/".join(parts[:count])
                 if above not in self._contents.names:
@@ -166,7 +166,7 @@ class SimDisk:
         used = sum(len(file.data) for file in self._contents.names.values() if file is not None)
         return Space(CAPACITY_BYTES, 0 if self.is_full else CAPACITY_BYTES - used)
 
-    def let_go(self) -> Iterator[None]:
+    def release_memory(self) -> Iterator[None]:
         return iter(())  # all of it is memory
 
     # -- for its open files --------------------------------------------------
@@ -182,7 +182,7 @@ class SimDisk:
                 self.check_room()
             yield
         except OSError as error:
-            raise DiskFault(self.folder, error) from error
+            raise DiskFault(self.log_dir, error) from error
 
     def check_room(self) -> None:
         if self.is_full:

@@ -142,7 +142,7 @@ class Journal:
             start = end
 
     def _damaged(self, offset: int, what: str) -> JournalDamaged:
-        return JournalDamaged(f"{self._disk.folder}/{FILE}", offset, what)
+        return JournalDamaged(f"{self._disk.log_dir}/{FILE}", offset, what)
 
 
 _decode = json.JSONDecoder().raw_decode
