@@ -25,7 +25,7 @@ def test_what_was_not_done_in_time_may_be_done_later_and_the_user_is_told() -> N
 
 
 def test_what_a_broker_could_not_begin_is_not_said_to_come_later() -> None:
-    words = "the coordination service does not answer: lost"
+    words = "the coordination service does not respond: lost"
     assert refused(KafkaError.REQUEST_TIMED_OUT, words) == f"orders: {words} [REQUEST_TIMED_OUT]"
 
 

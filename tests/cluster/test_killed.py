@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 # Longer than a broker takes to start on a busy machine.
 LONG_SESSION_MS: Final = 12_000
-WAITS: Final = "is of another session: waiting for it to expire"
+WAITS: Final = "belongs to another session: waiting for it to expire"
 
 
 def test_when_the_controller_is_killed_another_takes_over(cluster: Cluster, topic: str) -> None:

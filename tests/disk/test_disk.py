@@ -105,7 +105,7 @@ def test_of_what_was_read_once_not_much_stays_in_memory(disk: RealDisk) -> None:
 
 
 @ONLY_LINUX_TELLS
-def test_what_was_read_again_stays_in_memory_until_it_is_let_go_of(disk: RealDisk) -> None:
+def test_bytes_that_were_read_again_stay_in_memory_until_all_is_released(disk: RealDisk) -> None:
     size, piece = MOST_BYTES, 1_000_000
     data, files = filled(disk, size, count=2)
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_what_was_read_again_stays_in_memory_until_it_is_let_go_of(disk: RealDis
 
 
 @ONLY_LINUX_TELLS
-def test_what_is_read_while_others_are_let_go_of_is_left_for_the_next_time(disk: RealDisk) -> None:
+def test_bytes_read_during_a_release_stay_for_the_next_one(disk: RealDisk) -> None:
     data, (file,) = filled(disk, 20_000_000, count=1)
     warm(file, 0, len(data))
     for _ in disk.release_memory():
@@ -135,7 +135,7 @@ def test_what_is_read_while_others_are_let_go_of_is_left_for_the_next_time(disk:
     assert warm(file, 7, 9) == data[7:16]
 
 
-def test_a_file_that_is_let_go_of_can_be_cut_without_a_copy(disk: RealDisk) -> None:
+def test_a_released_file_can_be_truncated_without_a_copy(disk: RealDisk) -> None:
     _, (file,) = filled(disk, 20_000_000, count=1)
     warm(file, 0, 20_000_000)
     before = os.stat(f"{disk.log_dir}/0.log").st_ino
@@ -145,7 +145,7 @@ def test_a_file_that_is_let_go_of_can_be_cut_without_a_copy(disk: RealDisk) -> N
     assert (os.stat(f"{disk.log_dir}/0.log").st_ino, file.size) == (before, 10)
 
 
-def test_what_is_gone_need_not_be_let_go_of(disk: RealDisk) -> None:
+def test_a_closed_file_needs_no_release(disk: RealDisk) -> None:
     cut, forgotten = (disk.open(name, create=True) for name in ("a.log", "b.log"))
     for file in (cut, forgotten):
         file.append(bytes(3 * AT_ONCE))
@@ -157,7 +157,7 @@ def test_what_is_gone_need_not_be_let_go_of(disk: RealDisk) -> None:
 
 
 def resident_of(folder: str) -> int:
-    """How much of the folder's files counts as memory of this process."""
+    """How much of the log directory's files counts as memory of this process."""
     size, counts = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, *rest = line.split(maxsplit=5)
@@ -195,7 +195,9 @@ def test_what_is_absent_is_an_answer_and_not_a_fault(disk: RealDisk) -> None:
         disk.open("absent")
 
 
-def test_folders_are_made_listed_renamed_and_removed_with_all_in_them(disk: RealDisk) -> None:
+def test_directories_are_created_listed_renamed_and_removed_with_all_in_them(
+    disk: RealDisk,
+) -> None:
     disk.make_dir("t-0")
     disk.make_dir("t-0")
     for name in ("b", "a"):
@@ -213,7 +215,7 @@ def test_the_room_on_the_file_system_is_known(disk: RealDisk) -> None:
     assert 0 < space.free_bytes <= space.total_bytes
 
 
-def test_a_folder_is_held_by_one_at_a_time(disk: RealDisk) -> None:
+def test_a_log_directory_is_locked_by_one_process_at_a_time(disk: RealDisk) -> None:
     lock = disk.lock(".lock")
     assert lock is not None
     assert RealDisk(disk.log_dir).lock(".lock") is None

@@ -29,7 +29,7 @@ def opened(twin: ModuleType, path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("room", "code"), [(7, errno.ENOSPC), (4, errno.EFBIG)])
-def test_a_failed_append_leaves_nothing_and_is_a_fault_of_the_folder(
+def test_a_failed_append_leaves_nothing_and_is_a_fault_of_the_log_directory(
     twin: ModuleType, tmp_path: Path, room: int, code: int
 ) -> None:
     path = tmp_path / "a.log"
@@ -56,7 +56,7 @@ def test_a_descriptor_that_is_gone_is_a_fault_too(twin: ModuleType, tmp_path: Pa
 
 
 @pytest.mark.parametrize("size", [100, 1_000_000])
-def test_a_file_system_that_cannot_tell_is_taken_for_warm(twin: ModuleType, size: int) -> None:
+def test_a_file_system_that_cannot_say_counts_as_warm(twin: ModuleType, size: int) -> None:
     descriptor = os.memfd_create("in memory anyway")
     try:
         file, data = twin.OpenFile("folder", descriptor, Resident()), os.urandom(3_000_000)

@@ -5,7 +5,7 @@ writer; it tells the process id, and once that has ended, how. The journal outli
 
     opened START END     the log, as the writer found it
     appended BASE END CRC    a batch is acknowledged
-    flushed OFFSET       all below is on the medium
+    flushed OFFSET       all below is on disk
     starting OFFSET      the log's start is about to be moved there
     truncating OFFSET    the log is about to be cut there
     truncated END        it was

@@ -64,7 +64,7 @@ def test_a_file_that_was_only_created_holds_no_entries() -> None:
         (b"0\n1\n\xff 0 5\n", "not UTF-8 at byte 4"),
     ],
 )
-def test_each_kind_of_damage_is_told_apart(text: bytes, complaint: str) -> None:
+def test_each_kind_of_damage_has_its_own_message(text: bytes, complaint: str) -> None:
     with pytest.raises(CorruptCheckpoint, match=complaint):
         decode_offset_checkpoint(text)
 

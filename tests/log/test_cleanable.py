@@ -45,7 +45,7 @@ def test_nothing_at_or_above_the_last_stable_offset_is_cleaned(tmp_path: Path) -
     assert not decide_cleanable(log, 1, NOW).is_due
 
 
-def test_nothing_that_is_not_on_the_medium_is_cleaned(tmp_path: Path) -> None:
+def test_only_flushed_records_are_cleaned(tmp_path: Path) -> None:
     log = filled(tmp_path)
     second = log.segments[1]
     log.recovery_point = Offset(second.base_offset)

@@ -49,7 +49,7 @@ class ModelBatch:
 
 
 class UnsyncedDisk(RealDisk):
-    """Does not wait for the medium: nothing here cuts the power."""
+    """Skips fsyncs: no test here cuts the power."""
 
     def sync(self, path: str = "", /) -> None:
         pass

@@ -38,7 +38,7 @@ CHECKPOINTS: Final = (
 
 
 class Golden:
-    """One copy of a broker's log folder, and what Kafka told of it."""
+    """One copy of a broker's log directory, and what Kafka reported of it."""
 
     def __init__(self, state: str, folder: Path) -> None:
         told = json.loads((GOLDEN / f"{state}.json").read_text())

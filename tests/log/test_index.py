@@ -45,7 +45,7 @@ def test_an_active_index_has_its_full_length_and_zeros_behind(disk: RealDisk) ->
     assert data == pack(">ii", 1, 1) + bytes(1024 - 8)
 
 
-def test_an_index_that_begins_anew_holds_nothing_of_before(disk: RealDisk) -> None:
+def test_an_index_that_is_created_again_holds_no_old_entries(disk: RealDisk) -> None:
     offset_index(disk, [(1005, 100), (1010, 200)]).trim()
     index = OffsetIndex(disk, "i.index", BASE, 80)
     assert index.entries == 2
@@ -171,7 +171,7 @@ def test_batches_without_a_time_leave_the_time_index_empty_and_trusted(disk: Rea
     assert (index.entries, TimeIndex(disk, "i.timeindex", BASE, 1200).is_sane()) == (0, True)
 
 
-def test_a_time_index_that_was_cut_takes_times_again_that_it_had(disk: RealDisk) -> None:
+def test_a_truncated_time_index_accepts_times_again_that_it_had(disk: RealDisk) -> None:
     index = TimeIndex(disk, "i.timeindex", BASE, 1200)
     index.preallocate()
     for offset in range(1001, 1006):

@@ -99,9 +99,7 @@ def test_a_cut_at_any_byte_keeps_exactly_the_whole_batches_before_it(tmp_path: P
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
-def test_a_segment_that_lost_its_end_takes_later_ones_with_it(
-    tmp_path: Path, is_torn: bool
-) -> None:
+def test_a_segment_that_lost_its_end_removes_the_later_ones(tmp_path: Path, is_torn: bool) -> None:
     log = open_partition(tmp_path)
     written = fill(log, 120)
     second, third, *_ = log.segments[1:]
@@ -219,7 +217,7 @@ def test_segments_below_the_recovery_point_are_not_scanned(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", [None, b"odd", bytes(24), pack(">qi", -5, -5) * 2])
-def test_a_missing_or_senseless_index_is_built_anew(
+def test_a_missing_or_invalid_index_is_rebuilt(
     tmp_path: Path, suffix: str, damage: bytes | None
 ) -> None:
     log = open_partition(tmp_path)
@@ -262,7 +260,7 @@ def test_leader_epochs_beyond_a_torn_tail_are_forgotten(tmp_path: Path) -> None:
     assert list(log.epochs.entries) == [(0, 0), (1, 3)]
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_its_start_is_emptied_and_starts_there(tmp_path: Path) -> None:
     fill(open_partition(tmp_path), 5)
     log = open_partition(tmp_path, log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
@@ -401,7 +399,7 @@ def test_a_log_that_was_closed_and_lost_its_last_bytes_goes_on_where_it_is_whole
 
 
 @pytest.mark.parametrize("length", [-12, -100, 0, 2**30])
-def test_readers_are_told_of_a_senseless_length_in_what_was_flushed(
+def test_readers_get_an_error_for_an_invalid_length_in_flushed_records(
     tmp_path: Path, length: int
 ) -> None:
     log = open_partition(tmp_path)

@@ -82,7 +82,7 @@ def test_a_damaged_snapshot_is_dropped_and_the_state_read_from_the_batches(tmp_p
     assert names(log, ".snapshot") == []
 
 
-def test_a_log_that_begins_anew_knows_no_producer_of_before(tmp_path: Path) -> None:
+def test_a_fully_truncated_log_forgets_its_producers(tmp_path: Path) -> None:
     log = open_partition(tmp_path)
     for sequence in range(3):
         append(log, idempotent(sequence))

@@ -89,7 +89,7 @@ def test_after_truncation_the_log_is_as_if_nothing_had_been_beyond(
     assert read_all(open_partition(tmp_path, clean=False)) == written[:cut] + more
 
 
-def test_the_log_can_begin_anew_elsewhere(log: Log) -> None:
+def test_a_log_can_be_truncated_fully_and_start_at_another_offset(log: Log) -> None:
     fill(log, 60)
     log.truncate_fully_and_start_at(Offset(1000), NOW).run()
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1000, 1000, 0)

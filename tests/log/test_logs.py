@@ -1,4 +1,4 @@
-"""All partitions of a broker: folders, owners, checkpoints, clean and unclean stops."""
+"""All partitions of a broker: log directories, owners, checkpoints, clean and unclean stops."""
 
 import json
 import uuid
@@ -129,14 +129,14 @@ def test_a_damaged_checkpoint_means_that_everything_is_scanned(tmp_path: Path) -
         assert (read_all(found), found.recovery_point) == (written, 0)
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_log_directory_in_use_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(ConfigError, match="in use by another broker"):
         make_logs(tmp_path).acquire(BrokerId(1), CLUSTER)
     with opened(tmp_path):
         pass
 
 
-def test_another_brokers_or_clusters_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_another_brokers_or_clusters_log_directory_is_refused_and_unchanged(tmp_path: Path) -> None:
     with opened(tmp_path / "x", tmp_path / "y") as logs:
         assert logs.stored_cluster_id() == CLUSTER
         logs.close({})
@@ -182,7 +182,7 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later(tmp_path: Path
     logs.release()
 
 
-def test_the_folder_of_a_deleted_partition_fits_a_file_name(tmp_path: Path) -> None:
+def test_the_directory_of_a_deleted_partition_fits_a_file_name(tmp_path: Path) -> None:
     long = TopicPartition("t" * 249, 12345)
     with opened(tmp_path) as logs:
         logs.create(long, None, CONFIG)
@@ -191,7 +191,7 @@ def test_the_folder_of_a_deleted_partition_fits_a_file_name(tmp_path: Path) -> N
     assert len(name) == 255
 
 
-def test_a_log_that_failed_keeps_its_folder_from_being_called_clean(tmp_path: Path) -> None:
+def test_a_failed_log_keeps_its_log_directory_from_being_marked_clean(tmp_path: Path) -> None:
     with opened(tmp_path / "x", tmp_path / "y") as logs:
         bad = logs.create(A, None, CONFIG)
         logs.create(B, None, CONFIG)
@@ -201,7 +201,7 @@ def test_a_log_that_failed_keeps_its_folder_from_being_called_clean(tmp_path: Pa
     assert (tmp_path / "y" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_fault_while_closing_spoils_only_its_own_folder(
+def test_a_fault_while_closing_affects_only_its_own_log_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path / "x", tmp_path / "y") as logs:
@@ -217,7 +217,7 @@ def test_a_fault_while_closing_spoils_only_its_own_folder(
     assert (tmp_path / "y" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_failing_folder_goes_offline_alone_and_the_last_one_stops_the_broker(
+def test_a_failing_log_directory_goes_offline_alone_and_the_last_one_stops_the_broker(
     tmp_path: Path,
 ) -> None:
     with opened(tmp_path / "x", tmp_path / "y") as logs:
@@ -251,7 +251,7 @@ def test_what_is_due_is_found_over_all_partitions(tmp_path: Path) -> None:
         assert append(old) == (50, 51, -1)
 
 
-def test_a_partition_made_anew_knows_nothing_of_its_former_life_after_a_crash(
+def test_a_recreated_partition_has_no_old_checkpoint_entries_after_a_crash(
     tmp_path: Path,
 ) -> None:
     with opened(tmp_path) as logs:
@@ -275,7 +275,7 @@ def test_a_partition_made_anew_knows_nothing_of_its_former_life_after_a_crash(
         assert A not in logs.high_watermarks
 
 
-def test_a_partition_made_anew_undoes_no_checkpoint_that_is_about_to_be_written(
+def test_a_recreated_partition_undoes_no_checkpoint_that_is_about_to_be_written(
     tmp_path: Path,
 ) -> None:
     with opened(tmp_path) as logs:
@@ -316,14 +316,14 @@ def test_a_checkpoint_is_written_by_several_threads_and_the_latest_decision_stay
         ((TOPIC, None), (0, 1)),  # it may be what was deleted before the topic was made again
     ],
 )
-def test_two_folders_that_hold_the_same_partition_are_refused(
+def test_two_log_directories_that_hold_the_same_partition_are_refused(
     tmp_path: Path, ids: tuple[uuid.UUID | None, uuid.UUID | None], records: tuple[int, int]
 ) -> None:
     for name, topic_id, count in zip(("x", "y"), ids, records, strict=True):
         with opened(tmp_path / name) as logs:
             fill(logs.create(A, topic_id, CONFIG), count)
     with (
-        pytest.raises(ConfigError, match=r"my-topic-0 lies in .*/x and in .*/y; move one"),
+        pytest.raises(ConfigError, match=r"both .*/x and .*/y hold my-topic-0; move one"),
         opened(tmp_path / "x", tmp_path / "y"),
     ):
         pass
@@ -344,7 +344,7 @@ def test_a_log_that_never_held_anything_gives_way_to_one_of_the_same_partition(
     assert left == [tmp_path / ("y" if records or ids == (None, TOPIC) else "x") / "my-topic-0"]
 
 
-def test_a_folder_that_cannot_be_used_at_the_start_is_offline_alone(tmp_path: Path) -> None:
+def test_a_log_directory_that_fails_at_the_start_is_offline_alone(tmp_path: Path) -> None:
     with opened(tmp_path / "x", tmp_path / "y") as logs:
         logs.create(A, None, CONFIG)
         logs.create(B, None, CONFIG)

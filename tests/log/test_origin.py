@@ -42,7 +42,7 @@ def log_of(logs: Logs) -> Log:
 
 
 def known(folder: Path) -> list[str]:
-    """The partitions whose recovery point is on the medium."""
+    """The partitions whose recovery point is on disk."""
     path = folder / RECOVERY_POINT
     return path.read_text().splitlines()[2:] if path.exists() else []
 
@@ -71,7 +71,7 @@ def test_a_follower_that_lost_an_end_before_its_first_checkpoint_has_no_hole(
         assert log.log_end_offset == (second.base_offset if loses_all else second.end_offset - 3)
 
 
-def test_the_medium_knows_of_a_compacted_log_before_that_has_a_second_segment(
+def test_a_compacted_log_has_a_recovery_point_on_disk_before_its_second_segment(
     tmp_path: Path,
 ) -> None:
     with opened(tmp_path) as logs:
@@ -90,7 +90,7 @@ def test_a_log_that_is_never_compacted_is_written_down_with_the_others_only(tmp_
         assert known(tmp_path) == []
 
 
-def test_a_compacted_log_that_somebody_put_there_stays_whole_until_it_is_on_the_medium(
+def test_a_compacted_log_of_unknown_origin_stays_whole_until_it_is_flushed(
     tmp_path: Path,
 ) -> None:
     log = open_partition(tmp_path)

@@ -228,7 +228,7 @@ def test_a_marker_of_a_past_coordinator_or_epoch_is_refused(states: ProducerStat
 # Expiry
 
 
-def test_an_idle_producer_expires_and_may_begin_anew(states: ProducerStates) -> None:
+def test_an_idle_producer_expires_and_may_start_with_any_sequence(states: ProducerStates) -> None:
     append(states, batch(0, producer=1), 100, timestamp=1000)
     append(states, batch(0, producer=2), 101, timestamp=1001)
     assert states.expire(DAY_MS + 999) == 0
@@ -333,7 +333,7 @@ def test_expired_producers_of_a_snapshot_are_not_loaded(states: ProducerStates) 
         (GOLDEN[:-1], "CRC is 0x[0-9a-f]{8}, should be 0x81953e18"),
         (GOLDEN + b"\0", "should be 0x81953e18"),
         (bytes(148), "unknown version 0"),
-        (b"\0\1" + crc32c(b"\0\0\0\1").to_bytes(4) + b"\0\0\0\1", "1 entries do not take 10 bytes"),
+        (b"\0\1" + crc32c(b"\0\0\0\1").to_bytes(4) + b"\0\0\0\1", "1 entries do not fill 10 bytes"),
     ],
 )
 def test_a_damaged_snapshot_is_refused_and_changes_nothing(data: bytes, complaint: str) -> None:

@@ -124,7 +124,7 @@ def test_a_crash_after_any_operation_leaves_each_group_as_it_was_or_as_it_became
         append(reopened)
 
 
-def test_every_step_is_on_the_medium_before_the_next_begins(tmp_path: Path) -> None:
+def test_every_step_is_on_disk_before_the_next_begins(tmp_path: Path) -> None:
     log, disk = prepared(tmp_path)
     assert clean(log, flush=False)
     kinds = []

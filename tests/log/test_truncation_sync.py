@@ -126,7 +126,9 @@ def test_a_checkpoint_decided_before_the_truncation_does_not_undo_it(
     check_lowered(tmp_path)
 
 
-def test_a_log_that_cannot_settle_takes_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_settle_refuses_appends(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.truncate_to(Offset(40), NOW)
     fault = DiskFault(log.disk.log_dir, OSError("no"))
 
@@ -140,9 +142,7 @@ def test_a_log_that_cannot_settle_takes_nothing(log: Log, monkeypatch: pytest.Mo
     assert log.log_end_offset == 40
 
 
-def test_a_log_that_begins_anew_before_its_start_keeps_that_beginning(
-    tmp_path: Path, log: Log
-) -> None:
+def test_a_log_truncated_to_before_its_start_keeps_the_new_start(tmp_path: Path, log: Log) -> None:
     log.truncate_fully_and_start_at(Offset(2), NOW)
     append(log)
     assert stored(tmp_path, LOG_START_OFFSET) == []

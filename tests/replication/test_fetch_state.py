@@ -18,7 +18,7 @@ FOR_EVER = QUICK._replace(backoff_ms=600_000)
 
 @pytest.mark.parametrize("code", [each for each in PASSING if each.name != "offset_out_of_range"])
 @on_a_loop
-async def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon(
+async def test_a_fetch_is_retried_soon_while_the_leader_lacks_the_new_epoch(
     tmp_path: Path, code: ErrorCode
 ) -> None:
     async with Setting(tmp_path, FOR_EVER) as here:
@@ -30,7 +30,7 @@ async def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon(
 
 
 @on_a_loop
-async def test_only_a_complaint_that_lasts_is_told(
+async def test_only_an_error_that_lasts_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "barnabas.fetcher")
@@ -49,7 +49,7 @@ async def test_only_a_complaint_that_lasts_is_told(
 
 
 @on_a_loop
-async def test_what_many_partitions_complain_of_is_logged_once(
+async def test_the_same_error_of_many_partitions_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "barnabas.fetcher")
@@ -62,8 +62,7 @@ async def test_what_many_partitions_complain_of_is_logged_once(
             here.follow(here.follower(partition))
         await here.caught_up()
         assert caplog.messages == [
-            "partitions cannot be followed now"
-            " count=5 first=payments-0 leader=1 why=unknown_topic_id"
+            "partitions not fetched count=5 first=payments-0 leader=1 why=unknown_topic_id"
         ]
 
 
@@ -99,7 +98,7 @@ async def test_others_that_wait_make_a_follower_ask_no_more_often_than_every_fir
 
 
 @on_a_loop
-async def test_a_complaint_that_does_not_pass_is_asked_about_less_and_less(tmp_path: Path) -> None:
+async def test_an_error_that_lasts_is_retried_less_and_less_often(tmp_path: Path) -> None:
     async with Setting(tmp_path) as here:
         following = Following(here.follower())
         waits = [_wait(following, passing=True) for _ in range(8)]

@@ -35,7 +35,7 @@ async def test_a_new_follower_copies_the_log_and_learns_what_is_committed(tmp_pa
 
 
 @on_a_loop
-async def test_what_is_to_be_flushed_is_flushed_before_the_leader_hears_of_it(
+async def test_a_due_flush_is_done_before_the_next_fetch_reports_the_log_end(
     tmp_path: Path,
 ) -> None:
     async with Setting(tmp_path, config=replace(CONFIG, flush_messages=3)) as here:
@@ -67,7 +67,9 @@ async def test_what_was_not_flushed_before_it_is_followed_is_flushed_first(tmp_p
 
 
 @on_a_loop
-async def test_what_cannot_be_flushed_is_not_told_to_the_leader(tmp_path: Path) -> None:
+async def test_records_that_cannot_be_flushed_are_not_reported_to_the_leader(
+    tmp_path: Path,
+) -> None:
     async with Setting(tmp_path, config=replace(CONFIG, flush_messages=1)) as here:
         led = here.lead()
         follower = here.follow(here.follower())
@@ -111,7 +113,7 @@ async def test_a_session_names_only_what_has_changed(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_session_that_the_leader_forgot_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_session_that_the_leader_evicted_is_started_again(tmp_path: Path) -> None:
     async with Setting(tmp_path, QUICK._replace(wait_max_ms=20)) as here:
         led = here.lead()
         here.follow(here.follower())
@@ -161,7 +163,7 @@ async def test_a_partition_that_is_refused_waits_alone(tmp_path: Path, code: Err
 
 
 @on_a_loop
-async def test_a_broken_connection_is_made_anew(tmp_path: Path) -> None:
+async def test_a_broken_connection_is_opened_again(tmp_path: Path) -> None:
     async with Setting(tmp_path) as here:
         led = here.lead()
         follower = here.follow(here.follower())
@@ -235,7 +237,7 @@ async def test_an_answer_to_the_epoch_before_is_dropped(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_partition_whose_disk_fails_takes_no_other_with_it(
+async def test_a_partition_whose_disk_fails_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Setting(tmp_path) as here:

@@ -33,7 +33,7 @@ async def test_what_diverged_is_truncated_by_epoch_and_fetched_again(tmp_path: P
 
 
 @on_a_loop
-async def test_a_follower_behind_the_leaders_log_start_begins_anew_there(tmp_path: Path) -> None:
+async def test_a_follower_behind_the_leaders_log_start_starts_over_there(tmp_path: Path) -> None:
     async with Setting(tmp_path) as here:
         led = here.lead()
         fill_led(led, 150)
@@ -120,7 +120,7 @@ async def test_damaged_batches_are_refused_and_fetched_again(
             follower = here.follow(here.follower())
             await here.caught_up()
         assert follower.log.log_end_offset == 5
-        assert sum("cannot be followed" in message for message in caplog.messages) == 1
+        assert sum("not fetched" in message for message in caplog.messages) == 1
 
 
 @on_a_loop

@@ -91,7 +91,7 @@ def test_records_that_do_not_continue_the_log_are_refused_and_leave_it_alone(log
     assert (bytes_of(log), follower.high_watermark) == (before, 3)
 
 
-def test_an_empty_log_that_begins_within_a_batch_takes_the_whole_batch(log: Log) -> None:
+def test_an_empty_log_that_begins_within_a_batch_appends_the_whole_batch(log: Log) -> None:
     log.truncate_fully_and_start_at(Offset(5), NOW).run()
     follower = following(log, 5)
     followed = follower.append(_at(0, 10), 10, 5, NOW)
@@ -153,9 +153,7 @@ def test_the_logs_part_where_their_epochs_do(
     assert decide_truncation(log, EpochEnd(*leader)) == kept
 
 
-def test_truncation_takes_the_high_watermark_along(
-    log: Log, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_truncation_lowers_the_high_watermark(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     follower = following(epochs(log, (0, 10)), 6)
     follower.truncate_to_epoch(EpochEnd(0, 8), NOW)
     assert (log.log_end_offset, follower.high_watermark) == (8, 6)

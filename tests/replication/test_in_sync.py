@@ -70,7 +70,7 @@ def test_at_first_those_in_sync_have_the_whole_lag_time_to_come() -> None:
     assert (change.partition_epoch, change.controller_epoch) == (5, 7)
 
 
-def test_only_those_that_lag_are_let_go() -> None:
+def test_only_lagging_followers_leave_the_isr() -> None:
     replicas = in_sync()
     replicas.followers[F3].on_fetch(10, 0, 10, 900)
     change = replicas.decide_shrink(20, 1500, LAG)
@@ -78,14 +78,14 @@ def test_only_those_that_lag_are_let_go() -> None:
     assert change.isr == (ME, F3)
 
 
-def test_one_in_sync_that_is_assigned_no_more_is_let_go() -> None:
+def test_an_in_sync_replica_that_is_no_longer_assigned_leaves_the_isr() -> None:
     replicas = in_sync(replicas=(ME, F2))
     change = replicas.decide_shrink(0, 0, LAG)
     assert change is not None
     assert change.isr == (ME, F2)
 
 
-def test_one_that_is_let_go_holds_the_high_watermark_until_the_tree_says_so() -> None:
+def test_a_removed_replica_bounds_the_high_watermark_until_the_removal_is_written() -> None:
     replicas = in_sync(isr=(ME, F2), replicas=(ME, F2))
     replicas.followers[F2].on_fetch(3, 0, 10, 0)
     change = replicas.decide_shrink(10, 2 * LAG, LAG)

@@ -136,7 +136,7 @@ async def settle() -> None:
 # -- as usual ----------------------------------------------------------------
 
 
-def test_followers_that_lag_are_let_go_within_half_the_lag_time(
+def test_lagging_followers_leave_the_isr_within_half_the_lag_time(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(setting: Setting) -> None:
@@ -155,7 +155,7 @@ def test_followers_that_lag_are_let_go_within_half_the_lag_time(
     run(scenario)
 
 
-def test_a_follower_that_has_caught_up_is_let_in_and_the_controller_hears_of_it(run: Run) -> None:
+def test_a_follower_that_caught_up_joins_the_isr_and_the_controller_is_notified(run: Run) -> None:
     async def scenario(setting: Setting) -> None:
         setting.expand()
         await settle()
@@ -168,7 +168,7 @@ def test_a_follower_that_has_caught_up_is_let_in_and_the_controller_hears_of_it(
     run(scenario, (ME, F2))
 
 
-def test_of_changes_that_follow_shortly_the_controller_hears_together(run: Run) -> None:
+def test_one_notification_covers_changes_shortly_after_each_other(run: Run) -> None:
     async def scenario(setting: Setting) -> None:
         setting.expand(F2)
         await asyncio.sleep(ANNOUNCE_EVERY_S / 2)

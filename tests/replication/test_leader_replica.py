@@ -136,7 +136,7 @@ def test_what_is_appended_is_committed_when_all_in_sync_have_it(tmp_path: Path) 
     assert leader.high_watermark == 5
 
 
-def test_a_follower_that_lost_records_does_not_take_the_high_watermark_back(
+def test_a_follower_that_lost_records_does_not_lower_the_high_watermark(
     tmp_path: Path,
 ) -> None:
     leader = replicated(open_partition(tmp_path), isr=(ME, F2), replicas=(ME, F2))
@@ -393,7 +393,7 @@ STEPS = (
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32))
-def test_whoever_the_tree_calls_in_sync_has_all_that_is_committed(
+def test_every_replica_in_the_isr_has_all_committed_records(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     folder = tmp_path_factory.mktemp("log")

@@ -52,7 +52,7 @@ def test_a_partition_has_one_role_at_a_time(log: Log) -> None:
     assert replicas.get(PARTITION) is None
 
 
-def test_who_asks_for_a_leader_is_told_why_there_is_none(log: Log) -> None:
+def test_a_lookup_without_a_leader_here_returns_the_reason(log: Log) -> None:
     replicas = Replicas()
     assert why_not(replicas) is ErrorCode.unknown_topic_or_partition
     replicas.put(follower(log))

@@ -32,7 +32,7 @@ def test_the_list_of_a_topic_names_partitions_by_broker(
     assert decide_throttled(replicas, ME) == throttled
 
 
-def test_a_throttle_counts_for_the_partitions_it_was_told() -> None:
+def test_a_throttle_applies_to_its_listed_partitions() -> None:
     throttle = ReplicationThrottle(ME, Now())
     throttle.set_topic("some", ("0:2", "3:1"))
     throttle.set_topic("all", ("*",))

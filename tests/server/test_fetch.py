@@ -88,7 +88,9 @@ def test_a_reader_of_committed_records_is_told_of_aborted_transactions(
 
 @pytest.mark.parametrize("offset", [-1, 4, 2**62])
 @pytest.mark.parametrize("version", [4, 12, 17])
-def test_an_offset_out_of_range_is_told_at_once(tmp_path: Path, offset: int, version: int) -> None:
+def test_an_offset_out_of_range_is_answered_at_once(
+    tmp_path: Path, offset: int, version: int
+) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
         topic = insight.topic_id("orders") if version >= BY_ID else "orders"
@@ -282,7 +284,7 @@ def test_a_session_is_carried_on_and_its_errors_are_told(tmp_path: Path) -> None
 # -- memory ------------------------------------------------------------------
 
 
-def test_what_was_read_is_let_go_of_by_housekeeping(
+def test_housekeeping_releases_the_memory_of_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files: list[int] = []

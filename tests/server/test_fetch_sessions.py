@@ -182,7 +182,7 @@ def test_a_session_that_has_nothing_left_is_over() -> None:
     assert refused(sessions, asked(session_id, 2)) == ErrorCode.fetch_session_id_not_found
 
 
-def test_an_unknown_session_is_told_so() -> None:
+def test_an_unknown_session_gets_an_error() -> None:
     sessions, _ = make()
     assert refused(sessions, asked(123, 1)) == ErrorCode.fetch_session_id_not_found
 
@@ -203,7 +203,7 @@ def test_an_answer_that_another_fetch_of_the_session_overtook_has_failed() -> No
     assert sessions.complete(slow) == ErrorCode.invalid_fetch_session_epoch
 
 
-def test_epochs_begin_anew_after_the_last() -> None:
+def test_session_epochs_wrap_around_after_the_last() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
     sessions._sessions[session_id].epoch = LAST_EPOCH

@@ -247,7 +247,7 @@ def test_a_fetch_of_nothing_is_answered_at_once(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
-def test_whoever_waits_on_a_topic_that_is_deleted_is_told(tmp_path: Path) -> None:
+def test_requests_that_wait_on_a_deleted_topic_get_an_error(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", batches=0)
         await client.send(fetch(("orders", 0, 0), max_wait_ms=60_000, version=4))

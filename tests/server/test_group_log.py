@@ -167,7 +167,7 @@ def test_records_of_groups_are_compressed_as_configured(tmp_path: Path) -> None:
     assert {header.codec for header in batches} == {Codec.GZIP}
 
 
-def test_a_commit_is_on_the_medium_before_it_is_acknowledged_where_flush_messages_asks_for_it(
+def test_a_commit_is_flushed_before_its_acknowledgement_if_flush_messages_demands_it(
     tmp_path: Path,
 ) -> None:
     with (

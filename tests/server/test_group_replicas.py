@@ -132,7 +132,7 @@ def test_the_next_coordinator_knows_what_the_last_one_answered() -> None:
             assert committed(client, group) == {("t", 0): 42}
 
 
-def test_whoever_waits_hears_that_the_coordinator_moves() -> None:
+def test_waiting_requests_get_an_error_when_the_coordinator_moves() -> None:
     config = {**ONE_PARTITION, "group.initial.rebalance.delay.ms": "60000"}
     with Cluster(brokers=2, config=config) as kafka:
         group = new_group()

@@ -169,7 +169,7 @@ async def test_before_anything_is_swapped_in_the_recovery_point_is_written(tmp_p
 
 
 @on_a_loop
-async def test_a_log_that_cannot_be_cleaned_is_told_once_and_left_alone(
+async def test_a_log_that_cannot_be_cleaned_is_logged_once_and_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = Setting(tmp_path, topics=2)

@@ -310,7 +310,7 @@ def test_a_gap_in_the_sequence_is_refused(tmp_path: Path, configs: dict[str, Any
 
 
 @every_path
-def test_an_old_epoch_is_fenced_and_a_new_one_begins_anew(
+def test_an_old_producer_epoch_is_fenced_and_a_new_one_starts_at_sequence_0(
     tmp_path: Path, configs: dict[str, Any]
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -363,7 +363,7 @@ def test_a_request_whose_second_half_is_damaged_leaves_no_trace_of_its_first(
 
 
 @every_path
-def test_a_disk_that_fails_is_told_and_other_folders_go_on(
+def test_a_failing_disk_is_reported_and_other_log_directories_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configs: dict[str, Any]
 ) -> None:
     async def scenario(insight: Insight) -> None:

@@ -81,7 +81,7 @@ async def scrape(insight: Insight) -> Told:
 # -- what is told ------------------------------------------------------------
 
 
-def test_every_metric_of_the_table_and_no_other_is_told_with_its_meaning(tmp_path: Path) -> None:
+def test_exactly_the_metrics_of_the_table_are_exported_with_their_meanings(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         assert insight.running.metrics is not None
         answer = await exchange(insight.running.metrics, GET)

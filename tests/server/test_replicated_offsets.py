@@ -55,7 +55,7 @@ async def filled(insight: Insight, records: int = 3) -> RawClient:
     return client
 
 
-def test_consumers_are_told_of_what_is_committed_and_replicas_of_everything(
+def test_consumers_get_committed_offsets_and_replicas_the_log_end(
     tmp_path: Path,
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -74,7 +74,7 @@ def test_consumers_are_told_of_what_is_committed_and_replicas_of_everything(
     ("version", "code"),
     [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)],
 )
-def test_a_new_leader_tells_no_offset_that_the_one_before_may_have_passed(
+def test_a_new_leader_returns_no_offset_that_may_be_below_the_old_high_watermark(
     tmp_path: Path, version: int, code: ErrorCode
 ) -> None:
     async def scenario(insight: Insight) -> None:

@@ -29,7 +29,7 @@ def test_a_request_that_needs_the_tree_ends_its_connection_while_there_is_none(
         await work.finished()
         (refusal,) = told
         assert isinstance(refusal, Refusal)
-        assert "coordination service does not answer" in refusal.why
+        assert "coordination service does not respond" in refusal.why
 
     with caplog.at_level(logging.INFO, "barnabas"):
         asyncio.run(scenario())

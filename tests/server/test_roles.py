@@ -79,7 +79,7 @@ def code_of(response: Any) -> ErrorCode:
 
 
 @pytest.mark.parametrize("name", ["../escaped", "a/b", ".", "..", "", "x\0y", "y" * 250])
-def test_no_folder_is_made_for_a_name_that_no_topic_can_have(tmp_path: Path, name: str) -> None:
+def test_no_directory_is_created_for_an_invalid_topic_name(tmp_path: Path, name: str) -> None:
     async def scenario(insight: Insight) -> None:
         before = folders(tmp_path)
         client = await insight.connect()
@@ -92,7 +92,7 @@ def test_no_folder_is_made_for_a_name_that_no_topic_can_have(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize(("index", "replicas"), [(-1, (0,)), (0, (1, 2))])
-def test_no_folder_is_made_for_what_has_no_replica_here(
+def test_no_directory_is_created_for_a_partition_without_a_replica_here(
     tmp_path: Path, index: int, replicas: tuple[int, ...]
 ) -> None:
     async def scenario(insight: Insight) -> None:

@@ -47,7 +47,7 @@ def test_all_of_it_is_sent_where_there_is_room(
 
 
 @both_twins
-def test_what_the_socket_does_not_take_is_left(
+def test_bytes_that_the_socket_does_not_accept_are_kept(
     twin: ModuleType, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = sockets
@@ -68,7 +68,7 @@ def test_no_more_parts_are_sent_than_one_call_may_get(
 
 
 @both_twins
-def test_a_connection_that_is_gone_takes_nothing(
+def test_a_closed_connection_accepts_nothing(
     twin: ModuleType, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = sockets

@@ -56,7 +56,7 @@ def test_a_topic_that_several_want_deleted_goes_once_and_all_are_told(tmp_path: 
     with_broker(tmp_path, scenario)
 
 
-def test_a_folder_that_fails_while_a_topic_grows_stays_offline(tmp_path: Path) -> None:
+def test_a_log_directory_that_fails_while_a_topic_grows_stays_offline(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", partitions=2)
         broker = insight.running.broker
@@ -93,7 +93,7 @@ def test_notices_of_changed_configs_do_not_pile_up(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
-def test_a_topic_is_not_made_anew_before_the_deletion_of_the_last_one_is_finished(
+def test_a_topic_is_not_created_again_before_its_deletion_is_finished(
     tmp_path: Path,
 ) -> None:
     """Else what is left of the deletion, its properties, would be taken from the new one."""

@@ -13,7 +13,7 @@ from barnabas.sim.world.sim_disk import SimDisk, SimOffload
 from tests.disk.test_disk import (
     test_a_small_file_is_replaced_whole,
     test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed,
-    test_folders_are_made_listed_renamed_and_removed_with_all_in_them,
+    test_directories_are_created_listed_renamed_and_removed_with_all_in_them,
     test_mapped_memory_is_the_file,
     test_the_room_on_the_file_system_is_known,
     test_warm_bytes_are_found_also_after_the_file_grew,
@@ -26,7 +26,7 @@ from tests.disk.test_disk import (
 __all__ = [
     "test_a_small_file_is_replaced_whole",
     "test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed",
-    "test_folders_are_made_listed_renamed_and_removed_with_all_in_them",
+    "test_directories_are_created_listed_renamed_and_removed_with_all_in_them",
     "test_mapped_memory_is_the_file",
     "test_the_room_on_the_file_system_is_known",
     "test_warm_bytes_are_found_also_after_the_file_grew",

@@ -70,7 +70,7 @@ def test_the_limit_may_be_reached_but_not_passed(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_bomb_takes_no_more_memory_than_the_limit(codec: Codec) -> None:
+def test_a_decompression_bomb_uses_no_more_memory_than_the_limit(codec: Codec) -> None:
     bomb = compress(codec, bytes(1_000_000)) * 500
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -129,7 +129,7 @@ def test_a_request_goes_down_to_an_older_version_and_back_without_what_that_lack
     assert first.partition_states[0].is_new
 
 
-def test_describe_controller_asks_nothing_and_is_told_a_text() -> None:
+def test_describe_controller_has_an_empty_request_and_returns_a_text() -> None:
     assert written(DescribeControllerRequest()) == b"\0"
     told = DescribeControllerResponse(error_code=ErrorCode.not_controller, state="{}")
     assert written(told) == b"\x00\x29\x03{}\x00"

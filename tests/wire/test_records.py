@@ -185,7 +185,7 @@ def test_log_append_time_is_the_time_of_every_record() -> None:
     assert {record.timestamp for record in read_records(batch)} == {77}
 
 
-def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
     records = plain_records(3)
     batch = build_batch(records, delete_horizon=2_000_000_000_000)
     header = read_header(batch)

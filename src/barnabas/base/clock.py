@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# Nanoseconds from any beginning, for what takes so little that the loop's time() stands still.
+# Nanoseconds from an arbitrary start, for durations too short for the loop's time().
 Stopwatch = Callable[[], int]
 
 machine_stopwatch: Final[Stopwatch] = time.perf_counter_ns
@@ -17,7 +17,7 @@ class MonotonicTime(Protocol):
 
 
 class _Loop(Protocol):
-    """The part of an event loop that tells time: asyncio takes long to import."""
+    """The clock of an event loop; a protocol, since importing asyncio is slow."""
 
     def time(self) -> float: ...
 

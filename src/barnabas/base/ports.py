@@ -18,8 +18,7 @@ _GIVEN: Final[set[int]] = set()
 
 
 def free_port(host: str = "127.0.0.1", random: Random | None = None) -> int:
-    """A port that nobody listens on now, that no connection takes by itself, and that this process
-    was not given before."""
+    """A free port outside the range of outgoing connections; never the same one twice."""
     source = random or Random()
     first, last = _range()
     for _ in range(_ATTEMPTS):

@@ -14,7 +14,7 @@ class Random:
         """A version 4 UUID whose Kafka text form does not begin with a dash, as Kafka's do not."""
         while True:
             made = uuid.UUID(int=self._source.getrandbits(128), version=4)
-            # base64url of the first 6 bits 0b111110 is "-", which shells take for an option.
+            # base64url of the first 6 bits 0b111110 is "-", which tools parse as an option.
             if made.bytes[0] >> 2 != 0b111110:
                 return made
 

@@ -12,7 +12,7 @@ from barnabas.base.buffers import BufferSlice
 
 Buffer = bytes | bytearray | memoryview
 
-MOST_PARTS: Final = 1024  # IOV_MAX of Linux: no call takes more
+MOST_PARTS: Final = 1024  # IOV_MAX of Linux: the limit of one call
 _PROBE: Final = [bytearray(1)]
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
@@ -46,4 +46,4 @@ def is_cached(descriptor: int, position: int) -> bool:
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
             raise
-        return error.errno == errno.EOPNOTSUPP  # a file system in memory cannot tell
+        return error.errno == errno.EOPNOTSUPP  # tmpfs cannot say, and never waits

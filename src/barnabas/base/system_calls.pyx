@@ -23,7 +23,7 @@ cdef extern from *:
     #include <errno.h>
     #include <sys/uio.h>
 
-    /* Only Linux can read without waiting; elsewhere nobody can tell what is cached. */
+    /* Only Linux can read without waiting; elsewhere no call says what is cached. */
     static ssize_t read_if_cached(int descriptor, const struct iovec *part, off_t position) {
     #ifdef RWF_NOWAIT
         return preadv2(descriptor, part, 1, position, RWF_NOWAIT);
@@ -97,7 +97,7 @@ cpdef Py_ssize_t send_parts(int descriptor, list parts) except -1:
 
 
 cdef ssize_t send_some(int descriptor, list parts, Py_ssize_t start, Py_ssize_t *total) except? -1:
-    """Send the parts from `start` on, as many as one call takes; add their sizes to `total`."""
+    """Send the parts from `start` on, as many as one call sends; add their sizes to `total`."""
     cdef Py_buffer buffers[AT_ONCE]
     cdef iovec vector[AT_ONCE]
     cdef int count = 0, held

@@ -201,7 +201,7 @@ class ActiveShard(Generic[Shard]):
             self.run(decide)
 
     def resign(self) -> None:
-        """Another broker leads the partition: whoever waits gets NOT_COORDINATOR.
+        """Resign, as another broker leads the partition: waiting requests get NOT_COORDINATOR.
 
         The shard is never asked again: what it holds is out of date when this broker leads again.
         """

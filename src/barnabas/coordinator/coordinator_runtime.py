@@ -175,7 +175,7 @@ class CoordinatorRuntime(Generic[Shard]):
             self._ports.failures.fatal(broken)
 
     async def stop(self) -> None:
-        """Drop all shards; whoever waits gets NOT_COORDINATOR."""
+        """Drop all shards; waiting requests get NOT_COORDINATOR."""
         self._is_stopping = True
         for partition in list(self._active):
             self._drop(partition)

@@ -70,5 +70,5 @@ class PartitionWriter(Protocol):
     ) -> None:
         """Call `done` once: with `none` when the high watermark is at `end`, at once if it is.
 
-        Otherwise with the error that tells why it cannot be, or request_timed_out.
+        Otherwise with the error that prevents it, or request_timed_out.
         """

@@ -72,7 +72,7 @@ class CoordinatorResult(Generic[Reply]):
 
     The runtime appends and replays the records, then performs the effects. Replies and answers wait
     until the records are committed. If the append fails, the shard's `on_append_failed` returns the
-    result that takes this one's place.
+    result that replaces this one.
     """
 
     reply: Reply | Waiter

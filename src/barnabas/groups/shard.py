@@ -2,7 +2,7 @@
 
 Each request yields a CoordinatorResult. The runtime appends its records and replays them here
 before it asks for the next decision, so a decision rests on all decisions before it. If the append
-fails, `on_append_failed` returns the result that takes its place.
+fails, `on_append_failed` returns the result that replaces it.
 """
 
 from collections.abc import Collection, Iterable
@@ -252,7 +252,7 @@ class GroupCoordinatorShard:
     ) -> CoordinatorResult[Reply]:
         """The result in place of one whose records are not in the log.
 
-        Whoever waits gets the error. A member that was heard of is alive all the same.
+        Waiting requests get the error. The session of a member whose request came is still renewed.
         """
         effects: list[Effect] = []
         for effect in result.effects:

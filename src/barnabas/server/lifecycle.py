@@ -50,7 +50,7 @@ async def serve(node: Node) -> list[Listener]:
         async with asyncio.timeout(SYNCED_WITHIN_S):
             await node.startup_sync.complete()
     except TimeoutError:
-        log.warning("no controller has told this broker what to lead; going on without")
+        log.warning("no LeaderAndIsr from a controller yet; starting without it")
     else:
         node.partitions.remove_strays()
     return endpoints
@@ -78,7 +78,7 @@ async def leave(node: Node) -> None:
     try:
         await node.controller.stop()
     except (DiskFault, ZnodeError) as e:
-        log.warning("not resigned, the session's end does it: %s", e)
+        log.warning("controller not resigned, it ends with the session: %s", e)
     await node.session.leave()
 
 

@@ -1,1 +1,1 @@
-"""What goes over a socket: frames, API schemas, record batches."""
+"""Kafka's wire protocol: frames, API schemas, record batches."""

@@ -1,8 +1,8 @@
-"""Which Kafka APIs are served, at which versions, and when each became flexible.
+"""The Kafka APIs that are served, their versions, and the first flexible version of each.
 
 The ranges are those a Kafka 3.9 broker advertises, from the lowest version that
 the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper,
-and what the controller says of partitions is taken from Kafka 2.4 on.
+and the controller's requests about partitions are served from Kafka 2.4 on.
 Produce alone is advertised from 0 though it is served from 3: old librdkafka
 silently stops compressing when version 0 is missing.
 """
@@ -116,5 +116,5 @@ APIS: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
-# An API of our own is not told of: clients would take its number for one of Kafka's.
+# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
 UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)

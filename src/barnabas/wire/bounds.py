@@ -1,9 +1,9 @@
-"""Makes a message from outside safe for kio's native reader, which trusts what it reads.
+"""Bounds checks of a client's message, before kio's native reader, which trusts its input.
 
-The reader sets aside room for as many elements as an array announces: a frame of twenty bytes
-that announces two thousand million of them would end the process. And it knows no tagged
-fields but its own, where Kafka passes over those that newer clients send. So a message is
-first walked with its own schema: lengths are checked, nothing is built, unknown tags go.
+The reader allocates memory for as many elements as an array announces: a frame of twenty bytes
+that announces two thousand million of them would end the process. And it rejects tagged fields
+that it does not know, where Kafka skips those that newer clients send. So a message is first
+walked with its own schema: lengths are checked, nothing is built, unknown tags are removed.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.wire.varint import Truncated, read_uvarint, uvarint
 
-# A stretch of the message, and what shall stand there instead.
+# A range of the message, and its replacement.
 Edit = tuple[int, int, bytes]
 # From the position of a value to the position after it; what must be edited goes on the list.
 Skip = Callable[[memoryview, int, list[Edit]], int]
@@ -89,7 +89,7 @@ def _field_shape(field: "dataclasses.Field[Any]", hint: object, flexible: bool) 
     nested = nested_entity(hint)
     if nested is not None:
         shape = entity_shape(typing.cast(Any, nested))
-        # A struct that may be null is preceded by a byte, except where a tag tells of it.
+        # A nullable struct is preceded by a byte, except in a tagged field.
         if not is_array(hint) and is_nullable(hint) and "tag" not in field.metadata:
             shape = _nullable(shape)
     else:

@@ -1,4 +1,4 @@
-"""A folder that stops obeying when a test says so, as one whose disk died does."""
+"""A log directory that a test makes fail, as if its disk had died."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from barnabas.disk.disk import Buffer, DataFile, RealDisk
 
 
 class FaultyDisk(RealDisk):
-    """A real folder; once `failing`, everything is refused with EIO, open files included."""
+    """A real log directory; once `failing`, everything is refused with EIO, open files included."""
 
     def __init__(self, folder: str) -> None:
         self.failing = False

@@ -28,7 +28,7 @@ def until(
 
 
 class HastyDisk(RealDisk):
-    """A real folder that does not wait for the medium: no test here pulls the plug."""
+    """A real log directory without fsyncs: no test here cuts the power."""
 
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
         super().replace(path, data, sync=False)

@@ -13,7 +13,7 @@ ADMIN = [key for key in APIS if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_tells_the_same_ranges(client: Client, version: int) -> None:
+def test_every_version_returns_the_same_ranges(client: Client, version: int) -> None:
     response = client.call(
         ApiKey.API_VERSIONS, version, client_software_name="t", client_software_version="1"
     )

@@ -72,7 +72,7 @@ def test_name_and_id_together_are_refused(client: Client) -> None:
     assert client.offset("both", LATEST) == 0
 
 
-def test_where_deletion_is_disabled_each_version_is_told_so(tmp_path: Path) -> None:
+def test_each_version_gets_an_error_while_deletion_is_disabled(tmp_path: Path) -> None:
     with broker(tmp_path, delete_topic_enable="false") as running, running.client() as client:
         client.create("kept")
         for version in VERSIONS:
@@ -113,7 +113,7 @@ def test_the_data_is_renamed_at_once_and_removed_after_the_delay(tmp_path: Path)
         until(lambda: not folders(tmp_path, "later"), "what the last run left to go")
 
 
-def test_the_same_name_begins_anew(tmp_path: Path) -> None:
+def test_a_topic_can_be_created_again_under_its_name(tmp_path: Path) -> None:
     with broker(tmp_path) as running, running.client() as client:
         first = client.create("t", 2, retention_ms="5000")
         client.produce("t", [b"old"] * 3)
@@ -159,7 +159,7 @@ def test_a_crash_amid_deletion_does_not_bring_the_topic_back(tmp_path: Path) -> 
         )
 
 
-def test_after_a_crash_amid_deletion_the_same_name_begins_anew(tmp_path: Path) -> None:
+def test_after_a_crash_during_deletion_the_topic_can_be_created_again(tmp_path: Path) -> None:
     crashed, first = crash_amid_deletion(tmp_path)
     with broker(crashed) as running, running.client() as client:
         until(lambda: client.can_create("t"), "the deletion to be finished")

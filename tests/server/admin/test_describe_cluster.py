@@ -64,7 +64,7 @@ def log_dirs(client: Client, version: int, topics: Sequence[Any] | None = None) 
 
 
 @pytest.mark.parametrize("version", LOG_DIRS)
-def test_what_lies_in_each_folder_is_told(tmp_path: Path, version: int) -> None:
+def test_each_log_directory_is_described_with_its_partitions(tmp_path: Path, version: int) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     with broker(first, second) as running, running.client() as client:
         client.create("t", 4)
@@ -85,14 +85,16 @@ def test_what_lies_in_each_folder_is_told(tmp_path: Path, version: int) -> None:
             assert (partition.offset_lag, partition.is_future_key) == (0, False)
 
 
-def test_the_size_of_the_file_system_is_told_from_version_4(client: Client, tmp_path: Path) -> None:
+def test_the_size_of_the_file_system_is_returned_from_version_4(
+    client: Client, tmp_path: Path
+) -> None:
     (result,) = log_dirs(client, 4)
     assert result.total_bytes == shutil.disk_usage(tmp_path).total
     assert 0 < result.usable_bytes <= result.total_bytes
 
 
 @pytest.mark.parametrize("version", LOG_DIRS)
-def test_only_the_partitions_asked_for_are_told(client: Client, version: int) -> None:
+def test_only_the_requested_partitions_are_described(client: Client, version: int) -> None:
     name = f"dirs-{version}"
     client.create(name, 3)
     (result,) = log_dirs(client, version, (parts(topic=name, partitions=(0, 2, 9)),))
@@ -131,7 +133,7 @@ def page(
 ALL = ["p-a", "p-b", "p-c"]
 
 
-def test_topics_are_told_by_name(paged: Client) -> None:
+def test_topics_are_described_in_the_order_of_their_names(paged: Client) -> None:
     told, cursor = page(paged, ["p-c", "p-a", "p-a"])
     assert told == [("p-a", [0, 1, 2]), ("p-c", [0, 1])]
     assert cursor is None
@@ -143,7 +145,7 @@ def test_no_names_ask_for_all(paged: Client) -> None:
 
 
 @pytest.mark.parametrize("limit", range(1, 8))
-def test_pages_tell_everything_once(paged: Client, limit: int) -> None:
+def test_pages_hold_every_partition_once(paged: Client, limit: int) -> None:
     told, cursor = page(paged, ALL, limit)
     pages = [told]
     while cursor is not None:
@@ -156,7 +158,7 @@ def test_pages_tell_everything_once(paged: Client, limit: int) -> None:
     ]
 
 
-def test_a_limit_that_is_none_still_tells_one(paged: Client) -> None:
+def test_a_limit_of_zero_still_returns_one_partition(paged: Client) -> None:
     assert page(paged, ALL, 0) == ([("p-a", [0])], ("p-a", 1))
 
 
@@ -169,7 +171,7 @@ def test_the_brokers_limit_holds(tmp_path: Path) -> None:
         assert page(client, ["t"], 100) == ([("t", [0, 1])], ("t", 2))
 
 
-def test_a_partition_is_told_with_leader_and_replicas(paged: Client) -> None:
+def test_a_partition_is_described_with_leader_and_replicas(paged: Client) -> None:
     response = paged.call(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS, topics=(parts(name="p-b"),), cursor=None
     )
@@ -183,7 +185,7 @@ def test_a_partition_is_told_with_leader_and_replicas(paged: Client) -> None:
     assert partition.offline_replicas == ()
 
 
-def test_unknown_and_impossible_names_are_told_as_such(paged: Client) -> None:
+def test_unknown_and_invalid_names_get_their_errors(paged: Client) -> None:
     response = paged.call(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         topics=(parts(name="nowhere"), parts(name="a b"), parts(name="p-b")),

@@ -53,7 +53,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "one", tmp_path / "two"
 
 
-def test_new_partitions_go_to_the_emptier_folder(folders: tuple[Path, Path]) -> None:
+def test_new_partitions_go_to_the_log_directory_with_fewer_logs(folders: tuple[Path, Path]) -> None:
     with broker(folders[0]) as running, running.client() as client:
         client.create("first", 3)
     with broker(*folders) as running, running.client() as client:
@@ -67,7 +67,7 @@ def is_known_as_gone(told: Any) -> bool:
     return (told.leader_id, told.error_code, told.offline_replicas) == gone
 
 
-def test_a_dead_disk_takes_its_own_partitions_and_no_others(folders: tuple[Path, Path]) -> None:
+def test_a_dead_disk_makes_only_its_own_partitions_offline(folders: tuple[Path, Path]) -> None:
     disks = Disks()
     with broker(*folders, disk=disks, **FAST) as running, running.client() as client:
         client.create("t", 2)
@@ -147,7 +147,7 @@ def test_a_fetch_that_waits_is_answered_when_its_disk_dies(folders: tuple[Path, 
         assert answer.error_code == STORAGE
 
 
-def test_a_topic_is_created_in_the_folder_that_works(folders: tuple[Path, Path]) -> None:
+def test_a_topic_is_created_in_the_log_directory_that_works(folders: tuple[Path, Path]) -> None:
     disks = Disks()
     with broker(*folders, disk=disks) as running, running.client() as client:
         disks["two"].failing = True
@@ -191,14 +191,16 @@ def stopped(client: Client, topic: str) -> ErrorCode:
     return code
 
 
-def test_what_may_lie_on_a_dead_disk_is_not_told_as_deleted(folders: tuple[Path, Path]) -> None:
+def test_a_topic_that_may_lie_on_a_dead_disk_is_not_reported_as_deleted(
+    folders: tuple[Path, Path],
+) -> None:
     with broker(*folders, disk=dead_two) as running, running.client() as client:
         assert stopped(client, "t") is STORAGE, "or it would be back with its disk"
     with broker(*folders) as running, running.client() as client:
         assert stopped(client, "t") is ErrorCode.none
 
 
-def test_a_deletion_that_did_not_reach_the_medium_is_not_told_as_done(
+def test_a_deletion_that_did_not_reach_the_disk_is_not_acknowledged(
     folders: tuple[Path, Path],
 ) -> None:
     disks = Disks()
@@ -211,7 +213,7 @@ def test_a_deletion_that_did_not_reach_the_medium_is_not_told_as_done(
         assert stopped(client, "t") is STORAGE, "asked once more"
 
 
-def test_a_disk_that_is_dead_at_the_start_does_not_have_its_partitions_begun_anew(
+def test_partitions_of_a_disk_that_is_dead_at_the_start_are_not_created_again(
     folders: tuple[Path, Path],
 ) -> None:
     with broker(*folders) as running, running.client() as client:

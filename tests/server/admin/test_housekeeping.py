@@ -144,7 +144,7 @@ def test_a_segment_that_rolled_is_flushed_soon(busy: Running) -> None:
         until(lambda: log_of(busy).recovery_point == 1, "a flush")
 
 
-def test_checkpoints_tell_what_is(busy: Running, tmp_path: Path) -> None:
+def test_checkpoints_hold_the_current_offsets(busy: Running, tmp_path: Path) -> None:
     def has(name: str, line: str) -> bool:
         path = tmp_path / name
         return path.exists() and line in path.read_text().splitlines()

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-Assignment: TypeAlias = Mapping[UUID, frozenset[int]]  # no topic is there without partitions
-Assigned: TypeAlias = dict[str, Assignment]  # by member, whoever gets nothing included
+Assignment: TypeAlias = Mapping[UUID, frozenset[int]]  # every topic in it has partitions
+Assigned: TypeAlias = dict[str, Assignment]  # by member, including those without partitions
 
 NOTHING: Final[frozenset[int]] = frozenset()
 EMPTY: Final[Assignment] = {}

@@ -81,7 +81,7 @@ def _add(
     group.put(_member(request, member_id))
     group.new_members.add(member_id)
     turn.wait_to_join(member_id, waiter)
-    # It cannot send heartbeats before the reply tells its id, and may be gone. A timeout keeps its
+    # It cannot send heartbeats before the reply with its id, and may be gone. A timeout keeps its
     # attempts from leaving members behind; a client that is alive joins again.
     turn.arm("session", turn.settings.new_member_join_timeout_ms, member_id)
     rebalance_or_complete_join(turn, f"new member {member_id}; {request.reason or 'no reason'}")

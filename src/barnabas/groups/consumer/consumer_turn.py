@@ -76,7 +76,7 @@ class ConsumerTurn:
         timeout_ms = classic.session_timeout_ms if classic else self.settings.session_timeout_ms
         self.arm(SESSION, member.member_id, timeout_ms)
 
-    # -- a member joins, is heard of, or leaves -------------------------------------------------
+    # -- a member joins, sends a heartbeat, or leaves -------------------------------------------
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Give a static member another id; it keeps its partitions."""

@@ -142,4 +142,4 @@ def encode(record: GroupRecord) -> CoordinatorRecord:
 @cache
 def _log_unknown(number: int) -> None:
     """Once for each type."""
-    log.warning("records of an unknown type are passed over type=%d", number)
+    log.warning("ignoring records of an unknown type type=%d", number)

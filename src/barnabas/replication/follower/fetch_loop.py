@@ -174,7 +174,9 @@ class FetchLoop:
             return read_fetch_response(version, body)
         except MalformedResponse as malformed:
             peer.close()
-            raise PeerGone(f"{peer.name} answers what cannot be read: {malformed}") from malformed
+            raise PeerGone(
+                f"{peer.name} sent a response that cannot be read: {malformed}"
+            ) from malformed
         finally:
             self._is_in_flight = False
 
@@ -192,12 +194,12 @@ class FetchLoop:
         self._peer, self._is_dropped = peer, False
         if address != self.address:
             self._drop_peer()
-            raise PeerGone(f"{peer.name} is no longer where the leader listens")
+            raise PeerGone(f"{peer.name} is no longer the leader's address")
 
     def _on_reached(self) -> None:
         # A connection alone proves nothing: a proxy may accept it for a dead broker.
         if not self._is_reached:
-            log.info("leader is reached again leader=%d address=%s:%d", self.leader, *self.address)
+            log.info("leader reachable again leader=%d address=%s:%d", self.leader, *self.address)
         self._is_reached = True
 
     async def _on_gone(self, gone: PeerGone) -> None:
@@ -206,7 +208,7 @@ class FetchLoop:
             return
         self._ports.statistics.connections_lost += 1
         if self._is_reached:
-            log.warning("leader is not reached leader=%d why=%s", self.leader, gone)
+            log.warning("leader unreachable leader=%d why=%s", self.leader, gone)
         self._is_reached = False
         self._woken.clear()
         await self._rest(self._ports.config.fetcher().backoff_s)

@@ -224,7 +224,7 @@ class FetchResponses:
             self._followings.remove(partition)
             self._ports.statistics.failed[partition] = code.name
             log.info(
-                "following ends until the controller speaks partition=%s epoch=%d: it is past",
+                "fetching stopped until the next LeaderAndIsr partition=%s epoch=%d: fenced",
                 partition,
                 following.follower.epoch,
             )
@@ -248,7 +248,7 @@ class FetchResponses:
                 _log_trouble(logging.INFO, follower, BrokerError(code))
             else:
                 log.info(
-                    "partitions cannot be followed now count=%d first=%s leader=%d why=%s",
+                    "partitions not fetched count=%d first=%s leader=%d why=%s",
                     len(followings),
                     follower.topic_partition,
                     follower.leadership.leader,
@@ -260,7 +260,7 @@ class FetchResponses:
 def _log_trouble(level: int, follower: FollowerReplica, error: BrokerError) -> None:
     log.log(
         level,
-        "partition cannot be followed now partition=%s leader=%d offset=%d why=%s",
+        "partition not fetched partition=%s leader=%d offset=%d why=%s",
         follower.topic_partition,
         follower.leadership.leader,
         follower.log.log_end_offset,

@@ -60,7 +60,7 @@ class FollowerReplica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The last stable offset: READ_COMMITTED consumers read up to the first open transaction."""
+        """The last stable offset: consumers read up to the first open transaction."""
         return last_stable_offset(self.log, self.high_watermark)
 
     def on_leadership(self, leadership: Leadership) -> None:
@@ -158,7 +158,7 @@ class FollowerReplica:
     def start_anew_at(self, offset: Offset, now_ms: int) -> Removal:
         """Truncate fully: the leader no longer has the records that follow. Raises DiskFault."""
         log.warning(
-            "log begins anew partition=%s at=%d end=%d: the leader has deleted what is between",
+            "log truncated fully partition=%s at=%d end=%d: the leader deleted the records between",
             self.topic_partition,
             offset,
             self.log.log_end_offset,

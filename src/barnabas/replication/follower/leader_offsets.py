@@ -48,4 +48,4 @@ async def ask_offset(
                 if told.error_code is not ErrorCode.none:
                     raise BrokerError(told.error_code)
                 return Offset(told.offset)
-    raise BrokerError(ErrorCode.unknown_server_error, "the leader told of another partition")
+    raise BrokerError(ErrorCode.unknown_server_error, "the leader responded for another partition")

@@ -259,7 +259,7 @@ class LeaderReplica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The last stable offset: READ_COMMITTED consumers read up to the first open transaction."""
+        """The last stable offset: consumers read up to the first open transaction."""
         return last_stable_offset(self.log, self.high_watermark)
 
     @property

@@ -55,7 +55,7 @@ class ConfigChanges:
             except LawBroken:
                 raise
             except BarnabasError as e:
-                log.warning("changed properties are looked at again why=%s", e)
+                log.warning("reloading changed configs why=%s", e)
                 await asyncio.sleep(RETRY_S)
                 self._news.set()
 
@@ -78,4 +78,4 @@ class ConfigChanges:
         except NoNode:
             pass  # removed as too old
         except MalformedZnode as e:
-            log.warning("a change that cannot be read is passed over: %s", e)
+            log.warning("ignoring an unreadable config change: %s", e)

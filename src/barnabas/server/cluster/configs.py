@@ -70,7 +70,7 @@ class Configs:
         except NoNode:
             return {}
         except MalformedZnode as e:
-            log.warning("properties that cannot be read are passed over: %s", e)
+            log.warning("ignoring unreadable configs: %s", e)
             return {}
 
     # -- topics --------------------------------------------------------------
@@ -91,7 +91,7 @@ class Configs:
         try:
             return topic_config.resolve(overrides, self.broker)
         except ConfigError as e:
-            log.warning("topic goes without some of its properties topic=%s why=%s", name, e)
+            log.warning("ignoring invalid topic configs topic=%s why=%s", name, e)
         kept: dict[str, str] = {}
         for key, value in overrides.items():
             try:
@@ -144,7 +144,7 @@ class Configs:
         try:
             self.broker = self._static.with_dynamic(self._per_broker, self._cluster_default)
         except ConfigError as e:
-            log.warning("dynamic configuration not in force: %s", e)
+            log.warning("dynamic configuration not applied: %s", e)
             self.broker = self._static
         self._resolved.clear()
         for warning in self.broker.warnings[len(self._static.warnings) :]:

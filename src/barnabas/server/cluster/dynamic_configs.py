@@ -48,7 +48,7 @@ class DynamicConfigs:
         try:
             await self._quotas.follow(limits(config))
         except ConfigError as e:
-            log.warning("connection limits stay as they were: %s", e)
+            log.warning("connection limits not changed: %s", e)
         self._leader_throttle.bytes_per_second = config.long("leader.replication.throttled.rate")
         self._follower_throttle.bytes_per_second = config.long(
             "follower.replication.throttled.rate"

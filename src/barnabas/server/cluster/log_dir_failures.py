@@ -18,12 +18,12 @@ from barnabas.znodes.tree import ConnectionLoss, Coordination, ZnodeError
 
 log = logging.getLogger("barnabas.broker")
 
-# A report that the tree did not take is repeated after this time.
+# A report that could not be written to the tree is repeated after this time.
 AGAIN_MS: Final = 1_000
 
 
 class LogDirFailures:
-    """Receives faults from the failure channel; the last log directory takes the broker down."""
+    """Receives faults from the failure channel; the broker stops with its last log directory."""
 
     def __init__(
         self,

@@ -158,7 +158,8 @@ class Registration:
         has_none = self._is_lost and self._coordination.state is SessionState.EXPIRED
         if has_none or (epoch < self._least and (epoch != -1 or self._is_lost)):
             raise BrokerError(
-                ErrorCode.stale_broker_epoch, f"broker epoch {epoch} is past, it is {self.epoch}"
+                ErrorCode.stale_broker_epoch,
+                f"broker epoch {epoch} is stale, the current one is {self.epoch}",
             )
         if self._is_lost:
             self._least = epoch
@@ -209,7 +210,7 @@ class Registration:
         stat = await self._coordination.exists(path, on_change)
         if stat is None or stat.ephemeral_owner == self._coordination.session_id:
             return
-        log.warning("%s is of another session: waiting for it to expire", path)
+        log.warning("%s belongs to another session: waiting for it to expire", path)
         try:
             async with asyncio.timeout(self._patience_s):
                 await changed.wait()

@@ -89,7 +89,7 @@ class PartitionRoles:
         if epoch < self.controller_epoch and self._safeguards.controller_epoch_fence:
             raise BrokerError(
                 ErrorCode.stale_controller_epoch,
-                f"controller epoch {epoch} is past, {self.controller_epoch} is known",
+                f"controller epoch {epoch} is stale, the current one is {self.controller_epoch}",
             )
         self.controller_epoch = epoch
 
@@ -124,7 +124,7 @@ class PartitionRoles:
                         await asyncio.sleep(0)
                         check()
             log.info(
-                "roles told controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
+                "roles set controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
                 request.controller_id,
                 request.controller_epoch,
                 len(codes),

@@ -65,16 +65,16 @@ class SessionRenewal:
 
     def _on_state(self, state: SessionState, image: BrokerImage) -> None:
         if state is SessionState.EXPIRED:
-            log.warning("session expired, all that rested on it is given up")
+            log.warning("session expired, giving up registration and leaderships")
             self._registration.on_expired()
             led = self._partitions.stop_leading()
-            log.warning("leads nothing until the controller speaks again stopped=%d", led)
+            log.warning("stopped leading until the next LeaderAndIsr stopped=%d", led)
             self._controller.put(events.SessionEnded())
             if self._renewing is not None:
                 self._renewing.cancel()
             self._renewing = asyncio.ensure_future(self._renew(image))
         elif state is SessionState.SUSPENDED:
-            log.warning("coordination does not answer, going on with what is known")
+            log.warning("coordination service does not respond, continuing with cached metadata")
 
     async def _renew(self, image: BrokerImage) -> None:
         """Begin a new session and register in it, however long that takes."""

@@ -88,7 +88,7 @@ class Topics:
     # -- creating ------------------------------------------------------------
 
     async def create(self, wanted: NewTopic, *, validate_only: bool) -> Made:
-        """Ask for a topic; `led` tells when it can be used.
+        """Create a topic; `led` returns once it can be used.
 
         Raises  BrokerError, nothing created, if the topic is there or cannot be
         """
@@ -102,7 +102,7 @@ class Topics:
         with coordinating():
             await self._write_new(wanted, TopicAssignment(assignment, topic_id))
         self._configs.know_topic(wanted.name, wanted.overrides)
-        log.info("topic asked for topic=%s partitions=%d", wanted.name, len(assignment))
+        log.info("topic created topic=%s partitions=%d", wanted.name, len(assignment))
         return Made(wanted.name, topic_id, assignment)
 
     async def _write_new(self, wanted: NewTopic, topic: TopicAssignment) -> None:
@@ -250,7 +250,7 @@ class Topics:
     # -- deleting ------------------------------------------------------------
 
     async def delete(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """Ask for a topic to go; `gone` tells when nobody sees it any more.
+        """Mark a topic for deletion; `gone` returns once no broker knows it any more.
 
         With `topic_id` only if it is that one, and not another that has its name by now.
 
@@ -264,7 +264,7 @@ class Topics:
             raise BrokerError(ErrorCode.unknown_topic_or_partition)
         with coordinating(), suppress(NodeExists):  # asked for already
             await self._coordination.create(paths.delete_topic_path(name))
-        log.info("topic to be deleted topic=%s partitions=%d", name, len(image.partitions))
+        log.info("topic marked for deletion topic=%s partitions=%d", name, len(image.partitions))
 
     def check_deletion_enabled(self) -> None:
         """Raises BrokerError(topic_deletion_disabled) unless `delete.topic.enable`."""

@@ -37,6 +37,6 @@ def is_topic_name(name: str) -> bool:
 
 
 def colliding(name: str, others: Iterable[str]) -> list[str]:
-    """Those of `others` that differ from `name` only in '.' and '_', which metrics cannot tell."""
+    """Those of `others` that differ from `name` only in '.' and '_', equal in metrics."""
     folded = name.replace(".", "_")
     return [other for other in others if other.replace(".", "_") == folded and other != name]

@@ -16,5 +16,5 @@ def coordinating() -> Iterator[None]:
         raise BrokerError(ErrorCode.kafka_storage_error, str(fault)) from fault
     except (ConnectionLoss, SessionExpired) as lost:
         raise BrokerError(
-            ErrorCode.request_timed_out, f"the coordination service does not answer: {lost}"
+            ErrorCode.request_timed_out, f"the coordination service does not respond: {lost}"
         ) from lost

@@ -1,4 +1,4 @@
-"""Which broker coordinates a key: the leader of the key's partition of the internal topic."""
+"""The coordinator of a key: the leader of the key's partition of the internal topic."""
 
 import logging
 from typing import Final

@@ -15,7 +15,7 @@ from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.requests.replies import Answer, Pending, Refusal
 
-ALL: Final = -1  # the acks of whoever wants to wait
+ALL: Final = -1  # acks=all
 
 _DONE: Final = ErrorCode.none
 

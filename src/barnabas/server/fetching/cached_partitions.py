@@ -74,7 +74,7 @@ class CachedPartition:
             purgatory.listen(self, self.key)
 
     def rest(self, purgatory: Purgatory[DelayedOperation], follower: Follower | None) -> None:
-        """Take the partition off the session's due ones until it changes.
+        """Remove the partition from the session's due ones until it changes.
 
         While it rests, each fetch of the session counts as one of its `follower`.
         """

@@ -125,7 +125,7 @@ class FetchCollector:
             self._rest(found, request.replica_id, version)
 
     def note_follower(self, request: FetchRequest, context: FetchContext) -> None:
-        """Take note of what a follower has, by the offsets that it fetches from."""
+        """Note a follower's progress by the offsets that it fetches from."""
         led = []
         for wanted in context.wanted:
             leader = self._leader(wanted)

@@ -56,7 +56,7 @@ class FetchCall:
 
 
 class FetchResponder:
-    """Reads the records that were located, and responds; sessions and throttles take note of it."""
+    """Reads the located records and responds; it updates the session and the throttle."""
 
     def __init__(
         self,

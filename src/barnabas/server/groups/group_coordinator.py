@@ -128,5 +128,5 @@ class GroupCoordinator:
         self._runtime.on_leader(partition.partition, None if leader is None else leader.tenure)
 
     async def stop(self) -> None:
-        """Drop all groups; whoever waits gets NOT_COORDINATOR."""
+        """Drop all groups; waiting requests get NOT_COORDINATOR."""
         await self._runtime.stop()

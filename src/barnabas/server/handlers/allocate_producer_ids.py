@@ -1,6 +1,6 @@
 """AllocateProducerIds (67): a broker asks the controller for a block of producer ids.
 
-Our own brokers take theirs from the tree; Kafka's, from 3.0 on, ask here.
+Our own brokers allocate theirs in the tree; Kafka's, from 3.0 on, send this request.
 """
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest

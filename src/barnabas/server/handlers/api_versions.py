@@ -28,7 +28,7 @@ _RANGES: Final = {
 
 def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
     code = ErrorCode.none
-    told = tuple(_RANGES[key] for key in call.served if key in _RANGES)
+    ranges = tuple(_RANGES[key] for key in call.served if key in _RANGES)
     if call.version >= 3:
         software = request.client_software_name
         if _SOFTWARE.fullmatch(software) and _SOFTWARE.fullmatch(request.client_software_version):
@@ -37,7 +37,7 @@ def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
             code = ErrorCode.invalid_request
     return ApiVersionsResponse(
         error_code=code,
-        api_keys=told if code == ErrorCode.none else (),
+        api_keys=ranges if code == ErrorCode.none else (),
         throttle_time=NO_THROTTLE,
     )
 

@@ -1,7 +1,7 @@
-"""CreateTopics (19): each topic on its own, so that one bad name does not spoil the others.
+"""CreateTopics (19): each topic on its own, so one bad name does not fail the others.
 
 Version notes. From version 4 -1 asks for the broker's default number of partitions and
-replicas; from 5 the answer tells what was created, with its configs; from 7 the topic's id.
+replicas; from 5 the response describes the topic with its configs; from 7 it has the topic's id.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""DeleteRecords (21): moves the start of a log up, so that what is before it is gone.
+"""DeleteRecords (21): moves the log start up, which deletes all records before it.
 
-It is answered when the logs of all living replicas begin there, which followers learn with their
-next fetch and tell with the one after it.
+The response waits until the logs of all living replicas begin there. Followers receive the new
+start with their next fetch, and report it with the one after that.
 """
 
 from collections.abc import Awaitable

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): what lies in each log directory, and how much room is left there."""
+"""DescribeLogDirs (35): the partitions and the free space of each log directory."""
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (

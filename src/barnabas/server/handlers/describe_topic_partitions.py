@@ -76,7 +76,7 @@ def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
 
 
 def _in_order(broker: Broker, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
-    """Each wanted topic and the first of its partitions to tell."""
+    """Each wanted topic and the first of its partitions to describe."""
     if request.topics:
         names = sorted({topic.name for topic in request.topics})
     else:

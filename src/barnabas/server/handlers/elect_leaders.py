@@ -39,10 +39,10 @@ async def handle(broker: Broker, request: ElectLeadersRequest, _: Call) -> Elect
     except BrokerError as e:
         refused = () if asked is None else asked
         return _response(e.code, [(each, e.code, e.message) for each in refused])
-    told = [(each, *(answers[each] or DONE)) for each in sorted(answers)]
+    outcomes = [(each, *(answers[each] or DONE)) for each in sorted(answers)]
     if asked is None:  # then those are left out that needed none
-        told = [each for each in told if each[1] is not ErrorCode.election_not_needed]
-    return _response(ErrorCode.none, told)
+        outcomes = [each for each in outcomes if each[1] is not ErrorCode.election_not_needed]
+    return _response(ErrorCode.none, outcomes)
 
 
 def _asked(request: ElectLeadersRequest) -> tuple[TopicPartition, ...] | None:
@@ -58,7 +58,7 @@ def _asked(request: ElectLeadersRequest) -> tuple[TopicPartition, ...] | None:
 
 
 def _response(
-    code: ErrorCode, told: list[tuple[TopicPartition, ErrorCode, str | None]] | None = None
+    code: ErrorCode, outcomes: list[tuple[TopicPartition, ErrorCode, str | None]] | None = None
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         throttle_time=NO_THROTTLE,
@@ -73,6 +73,6 @@ def _response(
                     for partition, each, message in results
                 ),
             )
-            for topic, results in groupby(told or (), key=lambda result: result[0].topic)
+            for topic, results in groupby(outcomes or (), key=lambda result: result[0].topic)
         ),
     )

@@ -4,9 +4,9 @@ Version notes. The offset of the largest timestamp can be asked for from version
 earliest local offset from 8; the last tiered one, from 9, is never there. Before version 5
 OFFSET_NOT_AVAILABLE was not known, and is sent as LEADER_NOT_AVAILABLE.
 
-Replicas are told of the whole log, consumers of what is committed. A new leader may know less of
-that than the one before told its consumers, until its followers have reached the start of its
-epoch; offsets that may yet go back are not told.
+Replicas get offsets of the whole log, consumers those of committed records. A new leader's high
+watermark may lag behind the one that the leader before returned to consumers, until its followers
+have reached the start of its epoch; until then it returns no offset that may yet go back.
 """
 
 from collections import Counter
@@ -100,7 +100,7 @@ def _partition(
 
 
 def _replica(broker: Broker, topic: str, partition: int, replica_id: int) -> tuple[Reading, Offset]:
-    """Who answers, and where the epoch of the leader began, below which it knows everything."""
+    """The replica that answers, and the start of the leader's epoch, below which all is known."""
     follower = broker.replicas.follower(topic, partition)
     if replica_id == DEBUGGING and follower is not None:
         return Reading(follower.log, follower.high_watermark, follower.epoch), Offset(0)

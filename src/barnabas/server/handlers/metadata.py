@@ -1,9 +1,9 @@
 """Metadata (3): brokers, topics and leaders; may create a topic that a client names first.
 
 Version notes. In version 0 an empty list of topics asks for all; later a null list does and
-an empty one asks for none. Auto creation can be declined from version 4. Topic ids are told
-from 10, and a topic may be asked for by id from 12. From 8 to 10 a client may ask what it may
-do in the cluster; later it asks DescribeCluster.
+an empty one asks for none. Auto creation can be declined from version 4. Responses hold topic ids
+from 10, and a request may name a topic by id from 12. From 8 to 10 a client may ask for its
+authorized operations in the cluster; later it sends DescribeCluster.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -135,7 +135,7 @@ def _failed(topic: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTop
 
 
 def _not_by_id(topic: MetadataRequestTopic) -> MetadataResponseTopic:
-    """Refuses it; these versions take no null for an answer's name."""
+    """Refuse the request: these versions allow no null topic name in a response."""
     return MetadataResponseTopic(
         error_code=ErrorCode.invalid_request,
         name=topic.name or "",

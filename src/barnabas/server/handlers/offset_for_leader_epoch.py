@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where an epoch ended, so that others can tell where they part."""
+"""OffsetForLeaderEpoch (23): the end offset of an epoch, so followers find where logs diverge."""
 
 from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderEpochRequest,

@@ -1,10 +1,10 @@
 """Produce (0): batches from the receive buffer into the log, answered before the next frame.
 
-With acks=all the answer waits until all in-sync replicas have the batches; `delayed_produce` says
-how. Where a partition has no other replica that is at once.
+With acks=all the response waits until all in-sync replicas have the batches; `delayed_produce` says
+how. It does not wait if a partition has no other replica.
 
-Version notes. Served from 3, the first with record batches of magic 2; zstd needs 7;
-per-record errors and messages are told from 8.
+Version notes. Served from 3, the first with record batches of magic 2; zstd needs 7; responses hold
+per-record errors and messages from 8.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from barnabas.wire.records.compression import Codec
 log = logging.getLogger("barnabas.produce")
 
 ZSTD_SINCE: Final = 7
-# How many partitions' answers are kept ready.
+# The number of partitions whose responses are kept ready.
 REMEMBERED: Final = 10_000
 
 _WENT_WELL: Final = (ErrorCode.none,)
@@ -55,21 +55,21 @@ Topics = list[tuple[str, list[PartitionProduced]]]
 
 
 class SilentFailure(BarnabasError):
-    """A request with acks=0 failed: closing the connection is the only way to tell."""
+    """A request with acks=0 failed: only a closed connection can report that."""
 
 
 class Done(NamedTuple):
-    """The answer for one partition, and what it has to wait for, if anything."""
+    """The response for one partition, and the high watermark it has to wait for, if any."""
 
     produced: PartitionProduced
     awaited: Awaited | None = None
 
 
 class Produce:
-    """Appends as leader; those that wait in `delayed` are told of every partition that grew.
+    """Appends as leader; checks the operations in `delayed` for every partition that grew.
 
-    What would block the loop (decompressing a batch to look at its records, an fsync that
-    `flush.messages` asks for) is done in a thread, and the connection waits.
+    A thread does work that would block the loop (decompressing a batch to look at its records, an
+    fsync that `flush.messages` demands), and the connection waits.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Produce:
         if not awaited:
             topics = _by_topic(request, [each.produced for each in done])
             return self._reply(version, correlation_id, request.acks, topics)
-        # The records are in the log: whoever waits must not keep the buffer that they came in.
+        # The records are in the log: a delayed operation must not keep their receive buffer.
         named = [batches._replace(records=None) for batches in request.partitions]
         request = request._replace(partitions=named)
 
@@ -358,7 +358,7 @@ def _checked(
 
 
 async def _given(pending: Pending) -> Answer | Refusal:
-    """The answer of another, once it is there."""
+    """Await another coroutine's response."""
     answer: asyncio.Future[Answer | Refusal] = asyncio.get_running_loop().create_future()
     pending.deliver_to(lambda given: None if answer.done() else answer.set_result(given))
     return await answer

@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller says what every broker tells its clients of the cluster."""
+"""UpdateMetadata (6): the cluster metadata that every broker returns to its clients."""
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import ControlledParts

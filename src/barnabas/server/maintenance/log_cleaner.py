@@ -131,7 +131,7 @@ class LogCleaner:
             except LawBroken as broken:
                 self._failures.fatal(broken)
             except Exception:
-                log.exception("looking for a log to clean failed")
+                log.exception("choosing a log to clean failed")
             await asyncio.wait(
                 {stopping, *self._tasks},
                 timeout=self._config.cleaner().backoff_ms / 1000,
@@ -215,7 +215,7 @@ class LogCleaner:
         # Where a partition is gone, so are its files: nothing else is wrong.
         if isinstance(error, _Void) or partition_log.cleaning is not cleaning:
             self.statistics.voided += 1
-            log.info("cleaning void partition=%s", partition)
+            log.info("cleaning aborted partition=%s", partition)
         elif isinstance(error, DiskFault):
             self._failures.disk_failed(error)
         elif isinstance(error, LawBroken):

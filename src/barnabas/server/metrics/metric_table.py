@@ -1,8 +1,8 @@
 """Every metric of a broker, in a table that reads like documentation.
 
-A metric is one line of words, and below it, indented, what it tells. The words: name, type,
-labels (`-` for none), and what Kafka calls it (`-` if it has no such thing). A counter's name ends
-in `_total`; times are in seconds, sizes in bytes, as Prometheus wants it.
+A metric is one line of words, with its meaning indented below it. The words: name, type, labels
+(`-` for none), and Kafka's name (`-` if Kafka has no such metric). A counter's name ends in
+`_total`; times are in seconds, sizes in bytes, as Prometheus expects.
 """
 
 from typing import Final, NamedTuple
@@ -26,33 +26,33 @@ reassigning_partitions gauge - ReplicaManager.ReassigningPartitions
 offline_replicas gauge - ReplicaManager.OfflineReplicaCount
     Replicas of this broker that lie in a log directory that failed.
 isr_shrinks_total counter - ReplicaManager.IsrShrinksPerSec
-    How often a leader here let followers that lagged out of the in-sync replicas.
+    ISR shrinks by leaders here: lagging followers were removed.
 isr_expands_total counter - ReplicaManager.IsrExpandsPerSec
-    How often a leader here took a follower that caught up into the in-sync replicas.
+    ISR expansions by leaders here: a follower that caught up was added.
 isr_failed_updates_total counter - ReplicaManager.FailedIsrUpdatesPerSec
-    Changes of in-sync replicas that could not be written, as the leader was deposed meanwhile.
+    ISR changes that could not be written, as the leader was deposed meanwhile.
 replica_max_lag gauge - ReplicaFetcherManager.MaxLag
-    How many records the follower here that lags most is behind its leader's high watermark.
+    The largest lag of a follower here behind its leader's high watermark, in records.
 replica_lagging_partitions gauge - -
     Followers here that are behind their leader's high watermark.
 replica_failed_partitions gauge - ReplicaFetcherManager.FailedPartitionsCount
-    Followers here that copy no more, after a failure, until the controller speaks of them again.
+    Followers here that stopped fetching after a failure, until their next LeaderAndIsr.
 replica_fetches_total counter - -
-    Answers to fetches that followers here got from leaders.
+    Fetch responses that followers here received from leaders.
 replica_fetched_bytes_total counter - BrokerTopicMetrics.ReplicationBytesInPerSec
     Bytes of records that followers here copied from leaders.
 replica_truncations_total counter - -
-    How often a follower here cut off records that its leader does not have.
+    Truncations by followers here, of records that the leader does not have.
 replica_connections_lost_total counter - -
     Connections to leaders that broke.
 active_controller gauge - KafkaController.ActiveControllerCount
-    1 if this broker is the controller. The sum over all brokers is to be 1.
+    1 if this broker is the controller. The sum over all brokers should be 1.
 controller_epoch gauge - -
     The epoch this broker was elected controller with; 0 if it is not.
 offline_partitions gauge - KafkaController.OfflinePartitionsCount
     Partitions without a leader, as the controller knows; 0 on all other brokers.
 preferred_replica_imbalance gauge - KafkaController.PreferredReplicaImbalanceCount
-    Partitions that another than their preferred replica leads; told by the controller.
+    Partitions whose leader is not the preferred replica; reported by the controller.
 controller_brokers gauge - KafkaController.ActiveBrokerCount
     Brokers that the controller knows to be alive.
 controller_topics gauge - KafkaController.GlobalTopicCount
@@ -66,29 +66,29 @@ controller_topics_to_delete gauge - KafkaController.TopicsToDeleteCount
 controller_queue_length gauge - ControllerEventManager.EventQueueSize
     Events that wait for the controller of this broker.
 controller_queue_oldest_seconds gauge - -
-    How long the oldest of these events waits.
+    The age of the oldest of these events.
 unclean_leader_elections_total counter - ControllerStats.UncleanLeaderElectionsPerSec
     Leaders elected out of sync, by this broker as controller: acknowledged records may be lost.
 purgatory_size gauge kind DelayedOperationPurgatory.NumDelayedOperations
     Requests that wait: produce for the other replicas, consumer_fetch and follower_fetch for
     records, delete_records for the other replicas, create_topics for their leaders.
 purgatory_watched gauge kind DelayedOperationPurgatory.PurgatorySize
-    What these requests wait for, all told: one that waits for two partitions counts twice.
+    Partitions that these requests wait for: a request that waits for two counts twice.
 requests_total counter api RequestMetrics.RequestsPerSec
     Requests served.
 request_errors_total counter api,error RequestMetrics.ErrorsPerSec
-    Errors told in answers, one for each partition or topic that met it.
+    Errors in responses, one for each partition or topic that has it.
 requests_refused_total counter - -
     Requests that are not served or could not be read: the connection was closed.
 request_seconds histogram api,phase RequestMetrics.LocalTimeMs, RemoteTimeMs, ResponseSendTimeMs
-    How long requests took. local: on the loop; remote: waiting, of those that had to; send: held
-    up by a client that did not read its answers.
+    The duration of requests. local: on the loop; remote: waiting, if they had to; send: delayed
+    by a client that did not read its responses.
 received_bytes_total counter - -
     Bytes of requests received.
 sent_bytes_total counter - -
-    Bytes of answers sent.
+    Bytes of responses sent.
 messages_in_total counter - BrokerTopicMetrics.MessagesInPerSec
-    Records that producers added to partitions led here.
+    Records that producers appended to partitions led here.
 connections gauge - SocketServer.connection-count
     Connections of clients and of other brokers.
 fetch_sessions gauge - FetchSessionCache.NumIncrementalFetchSessions
@@ -104,9 +104,9 @@ log_segments gauge - Log.NumLogSegments
 offline_log_folders gauge - LogManager.OfflineLogDirectoryCount
     Log directories that failed.
 brokers gauge - -
-    Brokers that clients are told of.
+    Brokers in the metadata that clients receive.
 topics gauge - -
-    Topics that clients are told of.
+    Topics in the metadata that clients receive.
 """
 
 

@@ -40,7 +40,7 @@ class Observed:
 
 
 def samples(of: Observed) -> Iterator[tuple[str, Samples]]:
-    """What there is to tell now, by the names of the table of metrics."""
+    """Return the current values, by the names in the table of metrics."""
     plain = _replication(of) | _controller(of.controller) | _broker(of)
     for name, value in plain.items():
         yield name, {(): value}
@@ -99,8 +99,8 @@ def _replication(of: Observed) -> dict[str, float]:
 
 
 def _controller(controller: Controller) -> dict[str, float]:
-    told = controller.describe()
-    counts, queue = told["counts"], told["queue"]
+    state = controller.describe()
+    counts, queue = state["counts"], state["queue"]
     return {
         "active_controller": int(controller.is_active),
         "controller_epoch": controller.epoch,

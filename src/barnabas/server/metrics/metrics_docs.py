@@ -17,8 +17,8 @@ curl http://127.0.0.1:9192/metrics
 
 or, in `server.properties`, `barnabas.metrics.listener=127.0.0.1:9192`. `barnabas cluster` gives
 each broker a metrics port, its client port plus 1000 (or any other, if that one is in use), and
-prints it. Whoever reaches the port can read the metrics and do nothing else; do not expose it to
-the internet.
+prints it. A client that reaches the port can read the metrics and do nothing else; do not expose it
+to the internet.
 
 ## For Prometheus
 

@@ -28,7 +28,7 @@ _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"  # Prometheus's tex
 
 
 class Address(NamedTuple):
-    """Where to listen; an empty host is every interface, port 0 any free one."""
+    """The listener's address; an empty host is every interface, port 0 any free one."""
 
     host: str
     port: int
@@ -123,7 +123,7 @@ class _Scrape(asyncio.Protocol):
             self._answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def eof_received(self) -> bool:
-        # Whoever has said all it wants to say may still listen; the deadline bounds how long.
+        # A client that has sent its request may still read; the deadline bounds how long.
         return self._is_answered
 
     def _serve(self, request: re.Match[bytes] | None) -> None:

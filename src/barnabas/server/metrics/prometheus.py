@@ -16,8 +16,8 @@ from barnabas.server.metrics.metric_table import METRICS, PREFIX, Metric
 from barnabas.server.metrics.metric_values import Observed, Samples, samples
 from barnabas.server.metrics.request_statistics import BOUNDS_S, Times
 
-# Requests are counted in finer buckets than anyone looks at: every second bound is told.
-_TOLD_BOUNDS: Final = range(2, len(BOUNDS_S), 2)
+# Requests are counted in finer buckets than a dashboard needs: every second bound is exported.
+_EXPORTED_BOUNDS: Final = range(2, len(BOUNDS_S), 2)
 
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 
@@ -60,5 +60,5 @@ def _family(metric: Metric, found: Samples) -> Family:
 
 def _buckets(times: Times) -> list[tuple[str, float]]:
     upto = list(accumulate(times.buckets))
-    told: list[tuple[str, float]] = [(repr(BOUNDS_S[n]), upto[n]) for n in _TOLD_BOUNDS]
-    return [*told, ("+Inf", upto[-1])]
+    exported: list[tuple[str, float]] = [(repr(BOUNDS_S[n]), upto[n]) for n in _EXPORTED_BOUNDS]
+    return [*exported, ("+Inf", upto[-1])]

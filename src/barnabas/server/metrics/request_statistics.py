@@ -16,14 +16,14 @@ from barnabas.wire.schema import Message
 # One in so many reads that hold only repeated requests is timed, and stands for all of them.
 TIMED_ONE_IN: Final = 16
 
-# The first bucket takes what is below 1.024 microseconds; each goes twice as far as the one before.
+# The first bucket ends at 1.024 microseconds; each bound is twice the one before.
 _FIRST_BITS: Final = 10
 _LAST: Final = 27
 BOUNDS_S: Final = tuple(2 ** (_FIRST_BITS + bucket) / 1e9 for bucket in range(_LAST))
 
 
 class Times:
-    """How many took how long; the last bucket takes all that took longer than any bound."""
+    """A histogram of durations; the last bucket holds those longer than every bound."""
 
     __slots__ = ("buckets", "total_ns")
 
@@ -32,7 +32,7 @@ class Times:
         self.total_ns = 0
 
     def add(self, took_ns: int, weight: int = 1) -> None:
-        """Count `weight` of them that took so long."""
+        """Count `weight` requests of this duration."""
         self.buckets[min((took_ns >> _FIRST_BITS).bit_length(), _LAST)] += weight
         self.total_ns += took_ns * weight
 

@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_ready()
         received = self._received
         if self._ready or received.end > received.start or self._read_paused:
-            # Not at once: whoever gave the answer is in the middle of another's request.
+            # Not at once: the caller is in the middle of another connection's request.
             self._go_on_soon()
 
     def _waited(self, pending: Pending) -> None:

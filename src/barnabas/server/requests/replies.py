@@ -38,7 +38,7 @@ class Pending:
         self._receiver: Callable[[Answer | Refusal], None] | None = None
         self._on_abandoned = on_abandoned
         self.next_may_begin = next_may_begin
-        self.since = 0  # for its connection to tell how long it was waited for
+        self.since = 0  # when the wait began, for the connection's statistics
         self.abandoned = False
 
     def answer(self, answer: Answer | Refusal) -> None:
@@ -59,7 +59,7 @@ class Pending:
             self._receiver = receiver
 
     def abandon(self) -> None:
-        """The client went away: whoever works on the answer may stop."""
+        """Cancel the work on the response: the client is gone."""
         self.abandoned = True
         on_abandoned, self._receiver, self._on_abandoned = self._on_abandoned, None, None
         if on_abandoned is not None:
@@ -93,7 +93,7 @@ class Work:
             self._failures.fatal(broken)
         except (ConnectionLoss, SessionExpired) as lost:
             # The client asks again on another connection; the tree may be back by then.
-            answer = Refusal(f"the coordination service does not answer: {lost}")
+            answer = Refusal(f"the coordination service does not respond: {lost}")
         except Exception:
             log.exception("request failed %s", what)
         finally:

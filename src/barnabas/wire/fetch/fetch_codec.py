@@ -1,8 +1,8 @@
-"""Fetch by hand: the answer is a list of buffers, records among them as the log gave them.
+"""A codec for Fetch whose responses are lists of buffers, with the records as the log has them.
 
-kio's writer would copy every record into one buffer, and its reader builds objects that
-would be taken apart again at once. What is written here agrees with kio's schemas: a test
-compares the two, version by version.
+kio's writer would copy every record into one buffer, and its reader builds objects that the
+handler does not need. This codec agrees with kio's schemas: a test compares the two, version by
+version.
 """
 
 import struct
@@ -21,7 +21,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of one partition."""
+    """The fetch of one partition."""
 
     partition: int
     fetch_offset: int
@@ -71,7 +71,7 @@ _READ_COMMITTED: Final = 1
 class PartitionMemo:
     """The partitions of a client's last request by their bytes: most of the next are the same.
 
-    What is the same is the same object, by which one sees that nothing changed.
+    An unchanged partition is the same object as before, so a comparison is cheap.
     """
 
     __slots__ = ("last",)

@@ -12,7 +12,7 @@ from barnabas.wire.fetch.fetch_codec import BY_TOPIC_ID, FLEXIBLE
 
 
 class SingleFetch(NamedTuple):
-    """What is wanted of one partition; `topic` is a name, or an id from version 13 on."""
+    """The fetch of one partition; `topic` is a name, or an id from version 13 on."""
 
     topic: str | uuid.UUID
     partition: int

@@ -1,8 +1,8 @@
-"""Produce by hand: the record batches stay where the socket put them.
+"""A codec for Produce that leaves the record batches in the receive buffer.
 
-kio's reader copies the records out of the frame and its writer takes some 15 µs a
-reply; on this path both are half of all the work (see docs/benchmarks.md). What is
-written here agrees with kio's schemas: a test compares the two, version by version.
+kio's reader copies the records out of the frame and its writer needs some 15 µs a
+reply; on this path both are half of all the work (see docs/benchmarks.md). This codec
+agrees with kio's schemas: a test compares the two, version by version.
 """
 
 import struct
@@ -21,7 +21,7 @@ _INDEX_SIZE = struct.Struct(">ii")
 
 
 class PartitionBatches(NamedTuple):
-    """What one partition was sent: its records as they lie in the receive buffer, or none."""
+    """The records for one partition, as they lie in the receive buffer, or none."""
 
     topic: str
     partition: int
@@ -256,5 +256,5 @@ def _classic(text: str | None) -> bytes:
 
 
 def refusal(partition: int, code: ErrorCode, message: str | None = None) -> PartitionProduced:
-    """The answer for a partition that took nothing."""
+    """The response for a partition to which nothing was appended."""
     return PartitionProduced(partition, int(code), message=message)

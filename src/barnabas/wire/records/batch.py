@@ -10,7 +10,7 @@
                                    57  record count        i
                                    61  records
 
-What a leader gives to a batch, offset and epoch, lies before the CRC and is not covered by it.
+The CRC does not cover the fields before it, offset and epoch, which a leader writes.
 Everything here is on the path of every Produce: no function copies, or looks at a record.
 """
 
@@ -47,7 +47,7 @@ _MAX_TIMESTAMP = Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """What a batch says of itself. Only `check_crc` tells whether it may be believed."""
+    """The fields of a batch's header, which are trustworthy only after `check_crc`."""
 
     base_offset: int
     batch_length: int

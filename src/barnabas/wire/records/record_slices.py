@@ -1,6 +1,6 @@
-"""Records as slices of their batch: for whoever drops some of them and keeps the others' bytes.
+"""Records as slices of their batch, for compaction, which drops some and keeps others' bytes.
 
-Nothing of a record is decoded but where it lies, its key, and whether it has a value.
+Only a record's position, its key, and whether it has a value are decoded.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ def rebuild(
     """The batch with only `kept` of its records, in its own codec; their offsets stay.
 
     So do the batch's range of offsets and its sequence, for the producer's sake. A new
-    `delete_horizon` takes the place of the base timestamp (KIP-534).
+    `delete_horizon` replaces the base timestamp (KIP-534).
     """
     attributes, base_timestamp, max_timestamp = (
         header.attributes,
