@@ -84,4 +84,4 @@ def test_a_query_detects_whether_a_new_leader_has_the_records_it_read(
 
             with pytest.raises(DataLoss) as told:
                 restarted.latest(ahead, ALL)
-            assert f"{TOPIC}-0 was truncated: it was read to offset 70" in str(told.value)
+            assert f"{TOPIC}-0 was truncated: it was read up to offset 70" in str(told.value)
