@@ -149,5 +149,5 @@ def test_kafkas_znodes_are_byte_for_byte_as_ours(
     # A generated id is the version of this node, above the configured ids.
     assert written[paths.BROKER_SEQUENCE_ID].stat.version == 1
     assert written[paths.broker_path(BrokerId(1001))].stat.ephemeral_owner != 0
-    quota = paths.config_path(paths.user_client_entity("a b/ü*~", None))
+    quota = "/config/users/a%20b%2F%C3%BC%2A%7E/clients/<default>"
     assert written[quota].data.startswith(b'{"version":1,"config":{')

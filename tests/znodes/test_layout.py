@@ -264,17 +264,6 @@ def test_paths_are_where_kafka_has_them() -> None:
     assert paths.config_path(paths.topic_entity("t")) == "/config/topics/t"
     assert paths.config_path(paths.broker_entity(None)) == "/config/brokers/<default>"
     assert paths.config_path(paths.broker_entity(B0)) == "/config/brokers/0"
-    assert paths.config_path(paths.client_entity("a/b")) == "/config/clients/a%2Fb"
-    both_named = paths.user_client_entity("CN=a b,O=*+~", None)
-    assert both_named == "users/CN%3Da%20b%2CO%3D%2A%2B%7E/clients/<default>"
-    assert paths.user_entity("<default>") == "users/%3Cdefault%3E"
-    assert paths.ip_entity("::1") == "ips/%3A%3A1"
-
-
-@given(st.text())
-def test_a_sanitized_name_has_no_slash_and_round_trips(name: str) -> None:
-    assert "/" not in paths.sanitized(name)
-    assert paths.desanitized(paths.sanitized(name)) == name
 
 
 @given(st.uuids())

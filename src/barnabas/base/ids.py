@@ -6,7 +6,6 @@ BrokerId = NewType("BrokerId", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 Offset = NewType("Offset", int)
 ProducerId = NewType("ProducerId", int)
-ProducerEpoch = NewType("ProducerEpoch", int)
 
 NO_PRODUCER_ID = ProducerId(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)

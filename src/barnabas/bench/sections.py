@@ -18,7 +18,6 @@ from barnabas.bench.clusters.replication_bench import replication_section
 from barnabas.bench.clusters.restart_bench import restart_section
 from barnabas.bench.clusters.subscribed_bench import subscribed_section
 from barnabas.bench.clusters.waiting import WaitTimedOut
-from barnabas.bench.limits import timers_bench
 from barnabas.bench.limits.clients_bench import RecordsMissing, clients_section
 from barnabas.bench.limits.idle import idle_section
 from barnabas.bench.limits.limits_section import raw_section
@@ -27,15 +26,10 @@ from barnabas.bench.limits.log_bench import WrongResult, log_section
 from barnabas.bench.limits.native_build import NoCompiler
 from barnabas.bench.limits.sessions_bench import sessions_section
 from barnabas.bench.limits.throughput import fetch_section, latency_section, produce_section
+from barnabas.bench.limits.timers_bench import timers_section
 from barnabas.bench.server_processes import ServerFailed
 from barnabas.bench.spark_bench import spark_section
 from barnabas.znodes.tree import ZnodeError
-
-
-def timers_section(bench: Bench) -> Section:
-    bench.say("timers")
-    return timers_bench.section(bench.plan.timers)
-
 
 SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "raw": raw_section,

@@ -79,10 +79,10 @@ def attempts(count: int, pause_s: float = BACKOFF_S) -> Retry:
     return lambda: next(pauses, None)
 
 
-def within(timeout_s: float, pause_s: float = BACKOFF_S) -> Retry:
+def within(timeout_s: float) -> Retry:
     """Try until so much time is over."""
     deadline = machine_stopwatch() + round(timeout_s * _NS_PER_S)
-    return lambda: None if machine_stopwatch() > deadline else pause_s
+    return lambda: None if machine_stopwatch() > deadline else BACKOFF_S
 
 
 def retried(

@@ -8,7 +8,7 @@ is cut, and nothing at all after the broker was killed.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -17,21 +17,16 @@ from barnabas.base.offload import InlineOffload
 from barnabas.testing.failing_disk import Mount, Volume
 from barnabas.testing.misuse import NotInTime
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
+from barnabas.znodes.embedded.relayed_session import Ask, RelayedSession
 from barnabas.znodes.tree import (
-    ANY_VERSION,
     ConnectionLoss,
-    Operation,
-    Result,
     SessionState,
-    Stat,
-    StateListener,
     Watch,
     WatchEvent,
     ZnodeError,
 )
 
 T = TypeVar("T")
-Ask = Callable[[EmbeddedSession], Coroutine[Any, Any, T]]
 
 CUT: Final = "cut"
 PAUSED: Final = "paused"
@@ -257,68 +252,17 @@ class _RemoteWatch:
         self.link.deliver(self.watch, event)
 
 
-class BridgedSession:
+class BridgedSession(RelayedSession):
     """A broker's side of its session: Coordination over the link to the tree's thread."""
 
     def __init__(
         self, link: _SessionLink, far: asyncio.AbstractEventLoop, near: asyncio.AbstractEventLoop
     ) -> None:
+        super().__init__(link.session.session_id)
         self._link = link
-        self._far = far
+        self._tree_loop = far
         self._near = near
-        self._listeners: list[StateListener] = []
-        self._id = link.session.session_id
-        self._state = SessionState.CONNECTED
         link.report_states_to(self._on_state)
-
-    @property
-    def session_id(self) -> int:
-        return self._id
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def listen(self, listener: StateListener, /) -> None:
-        self._listeners.append(listener)
-
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        def ask(session: EmbeddedSession) -> Coroutine[Any, Any, str]:
-            return session.create(
-                path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
-            )
-
-        return await self._ask(path, ask)
-
-    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        return await self._ask(path, lambda session: session.get(path, self._remote(watch)))
-
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return await self._ask("/", lambda session: session.get_many(paths))
-
-    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        return await self._ask(path, lambda session: session.exists(path, self._remote(watch)))
-
-    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        return await self._ask(path, lambda session: session.children(path, self._remote(watch)))
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        return await self._ask(path, lambda session: session.set(path, data, version))
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        return await self._ask(path, lambda session: session.delete(path, version))
-
-    async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
-        path = operations[0].path if operations else "/"
-        return await self._ask(path, lambda session: session.multi(operations))
 
     async def renew(self) -> None:
         await self._ask("/", _renew)
@@ -332,11 +276,11 @@ class BridgedSession:
         if self._link.is_over:
             raise ConnectionLoss(path, "the broker was killed")
         answer: asyncio.Future[T] = self._near.create_future()
-        self._far.call_soon_threadsafe(partial(self._link.perform, path, ask, answer))
+        self._tree_loop.call_soon_threadsafe(partial(self._link.perform, path, ask, answer))
         return await answer
 
-    def _remote(self, watch: Watch | None) -> Watch | None:
-        return None if watch is None else _RemoteWatch(self._link, watch)
+    def _relayed(self, watch: Watch) -> Watch:
+        return _RemoteWatch(self._link, watch)
 
     def _on_state(self, state: SessionState, session_id: int) -> None:
         self._state, self._id = state, session_id

@@ -3,7 +3,6 @@
 import base64
 import uuid
 from typing import Final, NewType
-from urllib.parse import quote, unquote_plus
 
 from barnabas.base.ids import BrokerId, TopicPartition
 
@@ -87,33 +86,8 @@ def broker_entity(broker_id: BrokerId | None) -> ConfigEntity:
     return ConfigEntity(f"brokers/{_DEFAULT if broker_id is None else broker_id}")
 
 
-def client_entity(client_id: str | None) -> ConfigEntity:
-    return ConfigEntity(f"clients/{sanitized(client_id)}")
-
-
-def user_entity(user: str | None) -> ConfigEntity:
-    return ConfigEntity(f"users/{sanitized(user)}")
-
-
-def user_client_entity(user: str | None, client_id: str | None) -> ConfigEntity:
-    return ConfigEntity(f"users/{sanitized(user)}/clients/{sanitized(client_id)}")
-
-
-def ip_entity(ip: str | None) -> ConfigEntity:
-    return ConfigEntity(f"ips/{sanitized(ip)}")
-
-
 def config_path(entity: ConfigEntity) -> str:
     return f"{CONFIG}/{entity}"
-
-
-def sanitized(name: str | None) -> str:
-    """The name of a user, client or address, encoded for a path; None is the default entity."""
-    return _DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")
-
-
-def desanitized(part: str) -> str | None:
-    return None if part == _DEFAULT else unquote_plus(part)
 
 
 def uuid_text(value: uuid.UUID) -> str:

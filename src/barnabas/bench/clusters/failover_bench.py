@@ -1,7 +1,5 @@
 """Controller failover with many partitions, and the loss of a broker.
 
-    python -m barnabas.bench.clusters.failover_bench --partitions 10000
-
 On a real ZooKeeper and on the embedded tree. The brokers only answer, so the time is what the
 controller needs to read, decide, write and send. The longest time that it blocked its event loop
 is shown, too: clients of the controller's broker waited that long.
@@ -10,15 +8,13 @@ is shown, too: clients of the controller's broker waited that long.
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 import uvloop
-from rich.console import Console
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ErrorCode
@@ -26,7 +22,7 @@ from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.bench.bench_plan import Bench
-from barnabas.bench.bench_report import ReportRow, Section, show
+from barnabas.bench.bench_report import ReportRow, Section
 from barnabas.bench.clusters.bench_cluster import CONNECTED_WITHIN_MS
 from barnabas.controller.context import LiveBroker
 from barnabas.controller.controller import Controller
@@ -225,30 +221,14 @@ def _row(name: str, took: Took, reading_s: float, goal_s: float | None = None) -
     )
 
 
-def section(sizes: Sequence[int], say: Callable[[str], None]) -> Section:
+def failover_section(bench: Bench) -> Section:
     """Raises ConfigError without Java or the jars of PySpark."""
     rows = []
-    for partitions in sizes:
-        say(f"failover: {partitions:,} partitions")
+    for partitions in bench.plan.controlled_partitions:
+        bench.say(f"failover: {partitions:,} partitions")
         rows += uvloop.run(run(partitions))
     notes = (
         f"{BROKERS} brokers that only answer; {REPLICAS} replicas of each partition",
         "reading: of all states of partitions, and nothing else",
     )
     return Section("failover", "Without a controller", "Barnabas", "reading", rows, notes)
-
-
-def failover_section(bench: Bench) -> Section:
-    return section(bench.plan.controlled_partitions, bench.say)
-
-
-def main(
-    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 10_000,
-) -> None:
-    """A controller failover and the loss of a broker, with many partitions."""
-    console = Console()
-    show(console, section([partitions], console.print))
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -97,7 +97,6 @@ class System:
 
     name: str
     start: Callable[[Path, int], AbstractContextManager[Site]]
-    is_ours_to_start: bool = True
 
 
 def barnabas() -> System:
@@ -144,7 +143,7 @@ def apache_kafka(release: ApacheKafka) -> System:
 
 def elsewhere(bootstrap: str) -> System:
     """An external cluster."""
-    return System(bootstrap, lambda folder, count: nullcontext(Site(bootstrap)), False)
+    return System(bootstrap, lambda folder, count: nullcontext(Site(bootstrap)))
 
 
 def _properties(brokers: int) -> dict[str, str]:

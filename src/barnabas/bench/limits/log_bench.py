@@ -1,7 +1,5 @@
 """The log of one partition, without network or protocol, compared with plain files.
 
-    python -m barnabas.bench.limits.log_bench
-
 Append and sequential read are compared with `os.write` and `os.preadv` of the same sizes, to and
 from the page cache. Look-ups are of random offsets in a log of 10 GB with complete indexes and
 sparse segments.
@@ -14,18 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
-from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Annotated, Final
-
-import typer
-from rich.console import Console
+from typing import Final
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.bench.bench_plan import FULL, SMOKE, Bench
-from barnabas.bench.bench_report import ReportRow, Section, rate, ratio_row, show
+from barnabas.bench.bench_plan import Bench
+from barnabas.bench.bench_report import ReportRow, Section, rate, ratio_row
 from barnabas.bench.limits.bench_logs import BATCH_BYTES, PARTITION, open_partition, sparse_log
 from barnabas.bench.limits.load_messages import batch_of
 from barnabas.config.topic_config import TopicConfig
@@ -319,22 +313,3 @@ ROWS: Final[dict[str, Callable[[Bench], ReportRow]]] = {
     "recovery": recovery_row,
     "clean open": clean_open_row,
 }
-
-
-def main(
-    smoke: Annotated[bool, typer.Option(help="A smoke run of a second.")] = False,
-) -> None:
-    """Measure the log: append, read, look-up, recovery and opening, compared with plain files."""
-    console = Console()
-    try:
-        with TemporaryDirectory(prefix="barnabas-bench-") as data, console.status("log") as status:
-            bench = Bench(SMOKE if smoke else FULL, Path(data), status.update)
-            section = log_section(bench)
-    except WrongResult as wrong:
-        console.print(f"wrong result: {wrong}", markup=False)
-        raise typer.Exit(1) from None
-    show(console, section)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,7 +1,5 @@
 """The timing wheel with a million timers, compared with the event loop's `call_later`.
 
-    python -m barnabas.bench.limits.timers_bench --count 1000000
-
 Most delayed requests complete in time, so the main cost is to add and cancel a timer while a
 million others wait; the second is a timer that expires. The operations exist beforehand for both
 sides: the wheel links them, `call_later` creates a handle for each. Figures are CPU time, so the
@@ -14,14 +12,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 import uvloop
-from rich.console import Console
 
-from barnabas.bench.bench_report import ReportRow, Section, ratio_row, show
+from barnabas.bench.bench_plan import Bench
+from barnabas.bench.bench_report import ReportRow, Section, ratio_row
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask, TimingWheel
 
@@ -134,42 +130,30 @@ def nanoseconds(measure: Measure, new_loop: NewLoop, count: int, longest_ms: int
     return spent / count * 1e9
 
 
-def run(count: int, rounds: int = 1) -> list[ReportRow]:
-    """A row per kind of work and loop: medians of alternating rounds."""
-    return [
-        _row(f"{match.name}, {loop_name}", match, new_loop, count, rounds)
+def timers_section(bench: Bench) -> Section:
+    bench.say("timers")
+    count = bench.plan.timers
+    notes = (
+        f"{count:,} pending; CPU time of each; ratio: how many times as fast",
+        f"timeouts up to {LONG_MS / 1000:g} s (cancel) and {SHORT_MS / 1000:g} s (expire)",
+    )
+    rows = [
+        _row(f"{match.name}, {loop_name}", match, new_loop, count)
         for match in MATCHES
         for loop_name, new_loop in LOOPS.items()
     ]
+    return Section("timers", "Timers", "Barnabas", "call_later", rows, notes)
 
 
-def _row(name: str, match: Match, new_loop: NewLoop, count: int, rounds: int) -> ReportRow:
-    ours, theirs = [], []
-    for _ in range(rounds):
-        ours.append(nanoseconds(match.ours, new_loop, count, match.longest_ms))
-        theirs.append(nanoseconds(match.theirs, new_loop, count, match.longest_ms))
-    ratio = median(their / our for our, their in zip(ours, theirs, strict=True))
-    our, their = median(ours), median(theirs)
+def _row(name: str, match: Match, new_loop: NewLoop, count: int) -> ReportRow:
+    ours = nanoseconds(match.ours, new_loop, count, match.longest_ms)
+    theirs = nanoseconds(match.theirs, new_loop, count, match.longest_ms)
     return ratio_row(
-        name, f"{our:,.0f} ns", f"{their:,.0f} ns", ratio, match.goal, ours_ns=our, theirs_ns=their
+        name,
+        f"{ours:,.0f} ns",
+        f"{theirs:,.0f} ns",
+        theirs / ours,
+        match.goal,
+        ours_ns=ours,
+        theirs_ns=theirs,
     )
-
-
-def section(count: int, rounds: int = 1) -> Section:
-    notes = (
-        f"{count:,} pending, medians of {rounds}; CPU time of each; ratio: how many times as fast",
-        f"timeouts up to {LONG_MS / 1000:g} s (cancel) and {SHORT_MS / 1000:g} s (expire)",
-    )
-    return Section("timers", "Timers", "Barnabas", "call_later", run(count, rounds), notes)
-
-
-def main(
-    count: Annotated[int, typer.Option(min=1, help="Number of pending timers.")] = 1_000_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds per measurement.")] = 1,
-) -> None:
-    """The timing wheel compared with `call_later` of asyncio and uvloop."""
-    show(Console(), section(count, rounds))
-
-
-if __name__ == "__main__":
-    typer.run(main)

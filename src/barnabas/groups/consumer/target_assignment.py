@@ -22,12 +22,6 @@ from barnabas.groups.records.consumer_group_records import PartitionMetadata, To
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
 
-# The class names in Kafka's configuration files.
-ASSIGNOR_CLASSES: Final = {
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
-}
-
 
 def subscribed_topics(
     members: Iterable[ConsumerMember], topics: Topics

@@ -33,8 +33,6 @@ _MAX_RELATIVE: Final = 2**31 - 1
 class CleaningStatistics:
     """The statistics of one pass so far."""
 
-    bytes_mapped: int = 0
-    records_mapped: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     map_utilization: float = 0.0
@@ -87,7 +85,6 @@ class Cleaning:
         for segment in plan.segments:
             if segment.end_offset > start:
                 for batches, size in self._chunks(segment, position):
-                    self.statistics.bytes_mapped += size
                     if not all(self._map_batch(transactions, *batch) for batch in batches):
                         return
                     yield size
@@ -99,7 +96,6 @@ class Cleaning:
     ) -> bool:
         """Whether all keys fit the map; `end_offset` is past those that did."""
         can_discard = transactions.can_discard(header, batch.tobytes)
-        self.statistics.records_mapped += header.record_count
         if not header.is_control and not can_discard:
             put, start = self._map.put, self.plan.first_dirty_offset
             for record in slice_records(batch, header)[1]:

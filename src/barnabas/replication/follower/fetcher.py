@@ -93,9 +93,6 @@ class ReplicaFetchers:
             if follower.lag is not None
         }
 
-    def max_lag(self) -> int:
-        return max(self.lags().values(), default=0)
-
     # Loops
 
     def _fetcher_of(self, partition: TopicPartition) -> int:

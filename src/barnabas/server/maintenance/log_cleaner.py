@@ -73,10 +73,6 @@ class CleanerStatistics:
     records_without_key: int = 0
     max_seconds: float = 0.0
     max_map_utilization: float = 0.0
-    # Of the last look at all logs.
-    last_look_ms: int = 0
-    max_dirty_ratio: float = 0.0
-    max_delay_ms: int = 0
 
 
 class _Void(BarnabasError):
@@ -162,9 +158,6 @@ class LogCleaner:
             and replica.topic_partition not in statistics.running
             and replica.topic_partition not in statistics.uncleanable
         ]
-        statistics.last_look_ms = now_ms
-        statistics.max_dirty_ratio = max((c.cleanable_ratio for c in candidates), default=0.0)
-        statistics.max_delay_ms = max((c.delay_ms for c in candidates), default=0)
         return decide_filthiest(candidates)
 
     def begin(self, chosen: LogToClean) -> Cleaning | None:

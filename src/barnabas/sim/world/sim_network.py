@@ -78,7 +78,6 @@ class SimNetwork:
         self._silent: dict[str, None] = {}
         self._last_port = FIRST_PORT
         self._kernel = Context()  # of no host: packets arrive even while hosts are paused
-        self.carried_bytes = 0
         # Called with all data that reaches a host, for the trace.
         self.on_arrival: Callable[[str, str, bytes], None] = lambda *_: None
 
@@ -161,7 +160,6 @@ class SimNetwork:
 
     def pieces(self, data: bytes) -> list[bytes]:
         """Split one write into the pieces in which it arrives."""
-        self.carried_bytes += len(data)
         if len(data) < 2 or self._random.random() >= CUT_IN_TWO:
             return [data]
         middle = self._random.randrange(1, len(data))

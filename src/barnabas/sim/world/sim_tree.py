@@ -10,28 +10,23 @@ are sent again on the next one.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
 from barnabas.base.randomness import Random
 from barnabas.sim.world.tree_sessions import (
-    Ask,
     ServerSession,
     SessionWatch,
     TreeConnection,
     TreeServers,
 )
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
+from barnabas.znodes.embedded.relayed_session import Ask, RelayedSession, T
 from barnabas.znodes.tree import (
-    ANY_VERSION,
     ConnectionLoss,
-    Operation,
-    Result,
     SessionExpired,
     SessionState,
-    Stat,
-    StateListener,
     Watch,
     ZnodeError,
 )
@@ -90,19 +85,17 @@ class Ensemble:
             self.servers.do(self._sessions[host].server_side.expire())
 
 
-class SimSession:
+class SimSession(RelayedSession):
     """The client side of a session: Coordination over connections that break."""
 
     def __init__(
         self, servers: TreeServers, host: str, server_side: ServerSession, timeout_s: float
     ) -> None:
+        super().__init__(server_side.session.session_id)
         self.server_side = server_side
         self._servers = servers
         self._host = host
         self._timeout_s = timeout_s
-        self._listeners: list[StateListener] = []
-        self._id = server_side.session.session_id
-        self._state = SessionState.CONNECTED
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._asked = 0
         self._last_event = 0
@@ -111,68 +104,6 @@ class SimSession:
         self.connection = TreeConnection(servers, host)
         self._connect()
         self._beat()
-
-    @property
-    def session_id(self) -> int:
-        return self._id
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def listen(self, listener: StateListener, /) -> None:
-        self._listeners.append(listener)
-
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        def ask(session: EmbeddedSession) -> Coroutine[Any, Any, str]:
-            return session.create(
-                path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
-            )
-
-        created: str = await self._ask(path, ask)
-        return created
-
-    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        got: tuple[bytes, Stat] = await self._ask(
-            path, lambda s: s.get(path, self._session_watch(watch))
-        )
-        return got
-
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        found: list[tuple[bytes, Stat] | None] = await self._ask("/", lambda s: s.get_many(paths))
-        return found
-
-    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        stat: Stat | None = await self._ask(
-            path, lambda s: s.exists(path, self._session_watch(watch))
-        )
-        return stat
-
-    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        names: list[str] = await self._ask(
-            path, lambda s: s.children(path, self._session_watch(watch))
-        )
-        return names
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        stat: Stat = await self._ask(path, lambda s: s.set(path, data, version))
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._ask(path, lambda s: s.delete(path, version))
-
-    async def multi(self, operations: Sequence[Operation], /) -> list[Result]:
-        path = operations[0].path if operations else "/"
-        results: list[Result] = await self._ask(path, lambda s: s.multi(operations))
-        return results
 
     async def renew(self) -> None:
         """Open a new session. Raises ConnectionLoss if the tree does not answer in time."""
@@ -198,14 +129,15 @@ class SimSession:
 
     # -- requests ------------------------------------------------------------
 
-    async def _ask(self, path: str, ask: Ask) -> Any:
+    async def _ask(self, path: str, ask: Ask[T]) -> T:
         if self._state is SessionState.EXPIRED:
             raise SessionExpired(path, f"session {self._id} is over")
         if self._state is SessionState.SUSPENDED:
             raise ConnectionLoss(path, "not connected")
         number, answer = self._expect(path)
         self.connection.up(self.server_side.on_ask, self.connection, number, ask)
-        return await answer
+        answered: T = await answer
+        return answered
 
     def _expect(self, path: str) -> tuple[int, "asyncio.Future[Any]"]:
         self._asked += 1
@@ -213,8 +145,8 @@ class SimSession:
         self._waiting[self._asked] = path, answer
         return self._asked, answer
 
-    def _session_watch(self, watch: Watch | None) -> Watch | None:
-        return None if watch is None else SessionWatch(self.server_side, watch)
+    def _relayed(self, watch: Watch) -> Watch:
+        return SessionWatch(self.server_side, watch)
 
     # -- messages from the server side ---------------------------------------
 

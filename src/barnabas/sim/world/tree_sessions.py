@@ -13,9 +13,8 @@ from typing import Any, Final, Protocol
 
 from barnabas.base.randomness import Random
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession
+from barnabas.znodes.embedded.relayed_session import Ask
 from barnabas.znodes.tree import SessionState, Watch, WatchEvent, ZnodeError
-
-Ask = Callable[[EmbeddedSession], Coroutine[Any, Any, Any]]
 
 # Two messages of one direction never arrive at the same instant.
 _APART_S: Final = 1e-6
@@ -161,11 +160,11 @@ class ServerSession:
         self._client, self._connection = client, connection
         self.on_ask(connection, number, _renewed)
 
-    def on_ask(self, connection: TreeConnection, number: int, ask: Ask) -> None:
+    def on_ask(self, connection: TreeConnection, number: int, ask: Ask[Any]) -> None:
         self.touch()
         self._servers.do(self._answer(connection, number, ask))
 
-    async def _answer(self, connection: TreeConnection, number: int, ask: Ask) -> None:
+    async def _answer(self, connection: TreeConnection, number: int, ask: Ask[Any]) -> None:
         answer: Any = None
         error: Exception | None = None
         try:
