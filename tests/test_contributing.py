@@ -28,7 +28,7 @@ def all_code() -> str:
     return "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
 
 
-def test_every_file_and_folder_named_exists() -> None:
+def test_every_file_and_directory_named_exists() -> None:
     named = [path for passage in passages() for path in files_in(passage)]
     assert len(named) > 20
     assert [path for path in named if not path.exists()] == []

@@ -125,7 +125,7 @@ def test_a_law_in_compiled_code_is_found() -> None:
 # -- laws that no other suite breaks: each needs a caller that is wrong -------
 
 
-def test_a_broken_law_tells_its_facts() -> None:
+def test_a_broken_law_reports_its_facts() -> None:
     with pytest.raises(LawBroken, match=r"^X-1 all is well: n=3, why='so'$"):
         law(1 > 2, "X-1 all is well", n=3, why="so")
     law(2 > 1, "X-1 all is well")

@@ -191,7 +191,7 @@ def test_nothing_is_left_to_be_done_by_a_comment() -> None:
     refuse(wrong)
 
 
-def test_whoever_silences_a_checker_names_the_rule_and_the_reason() -> None:
+def test_a_silenced_checker_has_its_rule_and_the_reason() -> None:
     refuse(
         [
             f"{name_of(path)}:{line} {text}"

@@ -117,7 +117,7 @@ def test_a_driver_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch
         run(program("import threading; threading.Event().wait()"), {})
 
 
-def test_of_a_program_that_turns_in_circles_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_program_that_spins_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_driver, "ENDS_WITHIN_S", 2.0)
     with pytest.raises(ClientFailed, match=r"did not end within 2 s, with [12] s of CPU time"):
         run(program("while True: pass"), {})

@@ -17,7 +17,7 @@ def refused(code: int, words: str | None = None) -> str:
     return str(failed.value)
 
 
-def test_what_was_not_done_in_time_may_be_done_later_and_the_user_is_told() -> None:
+def test_a_timed_out_operation_is_reported_as_one_that_may_complete_later() -> None:
     assert refused(KafkaError.REQUEST_TIMED_OUT) == (
         "orders: Request timed out [REQUEST_TIMED_OUT];"
         " the cluster may do it later, when the brokers that it needs are up"
@@ -29,7 +29,7 @@ def test_what_a_broker_could_not_begin_is_not_said_to_come_later() -> None:
     assert refused(KafkaError.REQUEST_TIMED_OUT, words) == f"orders: {words} [REQUEST_TIMED_OUT]"
 
 
-def test_what_was_refused_is_told_in_the_brokers_words() -> None:
+def test_a_refusal_is_reported_in_the_brokers_words() -> None:
     assert refused(KafkaError.TOPIC_ALREADY_EXISTS) == (
         "orders: Topic already exists [TOPIC_ALREADY_EXISTS]"
     )

@@ -101,7 +101,7 @@ def test_a_broker_that_loads_is_asked_again_for_its_groups() -> None:
         (REFUSED, 0, r"^the offsets of group g: .*\[GROUP_AUTHORIZATION_FAILED\]$"),
     ],
 )
-def test_what_stays_refused_is_told(code: int, waits: int, message: str) -> None:
+def test_a_request_that_stays_refused_is_reported(code: int, waits: int, message: str) -> None:
     client, groups = scripted(code)
     with pytest.raises(CommandFailed, match=message):
         groups.committed("g")

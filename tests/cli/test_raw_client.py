@@ -84,6 +84,8 @@ def test_a_cluster_without_a_controller_is_asked_again_until_it_has_one(
     assert ask_cluster(cluster.bootstrap, ask) == {"broker": 0}
 
 
-def test_a_controller_that_never_answers_is_told_with_the_reason(cluster: ScriptedCluster) -> None:
+def test_a_controller_that_never_answers_is_reported_with_the_reason(
+    cluster: ScriptedCluster,
+) -> None:
     with pytest.raises(CommandFailed, match=r"the controller does not answer: 127\.0\.0\.1"):
         ask_cluster(cluster.bootstrap, describe_controller)

@@ -269,7 +269,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(run: Run) -> None:
     run(scenario())
 
 
-def test_closing_tells_those_who_wait_and_may_be_done_twice(run: Run) -> None:
+def test_close_fails_pending_requests_and_may_be_called_twice(run: Run) -> None:
     async def scenario() -> None:
         async with asking(until_closed) as peer:
             waiting = asyncio.create_task(ask(peer))

@@ -277,7 +277,7 @@ async def test_a_reply_is_flushed_first_where_flush_messages_asks_for_it(tmp_pat
 
 
 @pytest.mark.parametrize(("error", "seen"), APPEND_ERRORS.items(), ids=lambda each: each.name)
-def test_an_append_that_fails_changes_nothing_and_is_told_as_a_coordinator_tells_it(
+def test_a_failed_append_changes_nothing_and_returns_a_coordinators_error(
     error: ErrorCode, seen: ErrorCode, tmp_path: Path
 ) -> None:
     @in_virtual_time
@@ -375,7 +375,7 @@ async def test_a_timer_whose_records_cannot_be_appended_expires_again(tmp_path: 
 
 
 @in_virtual_time
-async def test_whoever_waits_or_is_parked_when_the_broker_resigns_gets_not_coordinator(
+async def test_pending_and_parked_requests_get_not_coordinator_when_the_broker_resigns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = Broker(tmp_path)

@@ -69,7 +69,7 @@ def test_the_first_rebalance_ends_after_the_delay_when_nobody_else_comes() -> No
     joined(pending)
 
 
-def test_only_the_leader_hears_of_all_members() -> None:
+def test_only_the_leader_gets_the_list_of_members() -> None:
     driver = Driver()
     _, first = driver.first_join()
     _, second = driver.first_join()
@@ -125,7 +125,7 @@ def test_a_follower_with_another_subscription_causes_a_rebalance() -> None:
     assert driver.group.is_subscribed_to("bills")
 
 
-def test_a_member_that_missed_the_answer_to_its_join_hears_it_again() -> None:
+def test_a_member_that_missed_its_join_response_gets_it_again() -> None:
     driver = Driver()
     leader, pending = driver.first_join()
     driver.run_timers(3_000)
@@ -201,7 +201,7 @@ def test_of_a_group_that_became_too_large_those_that_join_last_are_dropped() -> 
     assert [joined(each).generation_id for each in rejoining[:2]] == [2, 2]
 
 
-def test_a_new_member_that_nobody_hears_of_is_dropped_though_it_waits() -> None:
+def test_a_new_member_without_heartbeats_is_removed_while_its_join_waits() -> None:
     driver = Driver(new_member_join_timeout_ms=20_000)
     [leader] = driver.stable(1, rebalance_timeout_ms=100_000)
     _, pending = driver.first_join(rebalance_timeout_ms=100_000)

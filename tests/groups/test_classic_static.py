@@ -50,7 +50,7 @@ def test_the_old_id_of_one_who_came_back_is_fenced() -> None:
     assert driver.heartbeat(follower, 1) is ErrorCode.unknown_member_id
 
 
-def test_a_leader_that_comes_back_leads_on_and_is_told_not_to_assign() -> None:
+def test_a_static_leader_that_rejoins_stays_leader_and_skips_the_assignment() -> None:
     driver = Driver()
     _, follower = stable(driver, "i1", "i2")
     back = joined(driver.join(group_instance_id="i1"))
@@ -59,7 +59,7 @@ def test_a_leader_that_comes_back_leads_on_and_is_told_not_to_assign() -> None:
     assert driver.group.leader_id == back.member_id
 
 
-def test_a_leader_that_cannot_skip_assigning_is_told_that_another_leads() -> None:
+def test_a_leader_that_cannot_skip_the_assignment_rejoins_as_a_follower() -> None:
     driver = Driver()
     leader, _ = stable(driver, "i1", "i2")
     back = joined(driver.join(group_instance_id="i1", may_skip_assignment=False))

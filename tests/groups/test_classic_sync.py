@@ -15,7 +15,7 @@ def completing(driver: Driver, count: int = 2, **fields: int) -> list[str]:
     return [joined(pending).member_id for _, pending in members]
 
 
-def test_followers_wait_for_the_leader_and_each_hears_its_own() -> None:
+def test_followers_wait_for_the_leader_and_each_gets_its_own_assignment() -> None:
     driver = Driver()
     leader, follower = completing(driver)
     waiting = driver.sync(follower, 1)
@@ -26,7 +26,7 @@ def test_followers_wait_for_the_leader_and_each_hears_its_own() -> None:
     assert driver.state is GroupState.STABLE
 
 
-def test_one_who_asks_late_hears_the_same_as_before() -> None:
+def test_a_late_sync_returns_the_same_assignment() -> None:
     driver = Driver()
     leader, follower = completing(driver)
     driver.sync(leader, 1, {leader: b"one", follower: b"two"})
@@ -40,7 +40,7 @@ def test_whom_the_leader_forgot_gets_nothing() -> None:
     assert synced(driver.sync(follower, 1)).assignment == b""
 
 
-def test_the_assignment_is_in_the_log_before_anyone_hears_it() -> None:
+def test_the_assignment_is_written_before_any_member_gets_it() -> None:
     driver = Driver()
     leader, follower = completing(driver)
     waiting = driver.sync(follower, 1)
@@ -52,7 +52,7 @@ def test_the_assignment_is_in_the_log_before_anyone_hears_it() -> None:
     assert synced(waiting).assignment == b"two"
 
 
-def test_when_the_assignment_cannot_be_written_all_hear_so_and_join_again() -> None:
+def test_when_the_assignment_cannot_be_written_all_members_get_the_error_and_rejoin() -> None:
     driver = Driver()
     leader, follower = completing(driver)
     waiting = driver.sync(follower, 1)
@@ -171,7 +171,7 @@ def test_one_who_leaves_makes_the_others_join_again() -> None:
     assert joined(driver.join(stays)).generation_id == 2
 
 
-def test_each_of_several_who_leave_is_told_for_itself() -> None:
+def test_each_member_of_a_leave_request_gets_its_own_error_code() -> None:
     driver = Driver()
     ids = driver.stable(3)
     reply = driver.leave(LeavingMember(ids[0]), LeavingMember("who"), LeavingMember(ids[1]))
@@ -201,7 +201,7 @@ def test_the_last_one_missing_leaves_and_the_others_go_on() -> None:
     assert joined(pending).generation_id == 2
 
 
-def test_one_who_leaves_while_it_waits_hears_that_it_is_unknown() -> None:
+def test_a_member_that_leaves_while_its_sync_waits_gets_unknown_member() -> None:
     driver = Driver()
     leader, follower = completing(driver)
     waiting = driver.sync(follower, 1)

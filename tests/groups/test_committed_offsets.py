@@ -133,7 +133,7 @@ def test_old_clients_say_when_they_committed_and_how_long_that_is_kept() -> None
     assert offsets.get("g", "t", 1) == CommittedOffset(2, -1, "", 100, 130)
 
 
-def test_an_offset_that_shall_be_kept_for_all_time_is() -> None:
+def test_an_offset_with_unlimited_retention_is_kept() -> None:
     offsets = new_offsets()
     topics = [TopicCommits("t", [PartitionCommit(0, 1)])]
     replay(offsets, offsets.decide_commit("g", topics, 100, 2**63 - 1).records)

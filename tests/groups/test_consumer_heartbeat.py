@@ -59,7 +59,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing_and_says_nothing_new() 
     assert len(driver.log) == written
 
 
-def test_a_full_request_is_told_everything_again() -> None:
+def test_a_full_heartbeat_gets_the_whole_assignment_again() -> None:
     driver = ConsumerDriver()
     driver.beat(first_request("a"))
     full = first_request("a", member_epoch=1, owned={ORDERS: SIX})
@@ -121,7 +121,7 @@ def test_a_changed_subscription_begins_an_epoch() -> None:
     assert a.epoch == 2
 
 
-def test_topics_that_appear_grow_and_go_are_assigned_anew() -> None:
+def test_created_grown_and_deleted_topics_are_reassigned() -> None:
     driver = ConsumerDriver({"orders": Topic(ORDERS, 1)})
     a = Consumer(driver, "a", ("bills", "orders"))
     a.join()
@@ -217,7 +217,7 @@ def test_an_unknown_assignor_or_a_wrong_expression_is_refused() -> None:
     )
 
 
-def test_who_is_not_known_is_told_so() -> None:
+def test_an_unknown_member_gets_unknown_member_id() -> None:
     driver = ConsumerDriver()
     driver.beat(request("a", 1), ErrorCode.group_id_not_found)
     driver.beat(request("a", -1), ErrorCode.group_id_not_found)
@@ -234,9 +234,7 @@ def test_a_full_group_takes_nobody_else() -> None:
     driver.beat(request("a", 1))
 
 
-def test_other_epochs_are_fenced_but_for_the_last_one_whose_end_may_not_have_been_heard_of() -> (
-    None
-):
+def test_other_epochs_are_fenced_except_the_previous_one_whose_response_may_be_lost() -> None:
     driver = ConsumerDriver()
     driver.beat(first_request("a"))
     driver.beat(request("a", 2), ErrorCode.fenced_member_epoch)
@@ -261,7 +259,7 @@ def test_a_member_that_was_fenced_joins_again_and_has_what_it_had() -> None:
 # -- silence --------------------------------------------------------------------------------------
 
 
-def test_a_member_that_is_not_heard_of_is_removed_and_the_others_share() -> None:
+def test_a_member_without_heartbeats_is_removed_and_its_partitions_are_reassigned() -> None:
     driver = ConsumerDriver(session_timeout_ms=10_000)
     a, b = Consumer(driver, "a"), Consumer(driver, "b")
     a.join()
@@ -372,7 +370,7 @@ def test_only_members_of_the_epoch_commit_and_fetch() -> None:
     assert not group.is_subscribed_to("orders")
 
 
-def test_a_group_is_described_with_what_members_have_and_shall_have() -> None:
+def test_a_described_group_has_current_and_target_assignments() -> None:
     driver = ConsumerDriver({"orders": Topic(ORDERS, 2)})
     driver.beat(first_request("a", rack_id="r1"))
     driver.beat(first_request("b"))

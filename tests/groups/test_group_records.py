@@ -77,7 +77,7 @@ def test_tagged_fields_that_are_not_known_are_passed_over() -> None:
         assert decode(key, value[:-1] + newer) == BY_NAME[name].read
 
 
-def test_types_that_are_not_known_are_passed_over_and_told_of_once(
+def test_records_of_unknown_types_are_skipped_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -97,7 +97,7 @@ def test_a_group_goes_on_where_the_shard_moved_to_in_the_middle_of_an_upgrade() 
     assert all(each.beat() is ErrorCode.none for each in classic)
 
 
-def test_whoever_waits_in_a_classic_rebalance_is_told_to_join_again() -> None:
+def test_a_member_that_waits_in_join_group_joins_again_after_the_upgrade() -> None:
     driver = ConsumerDriver(classic=ClassicSettings(initial_rebalance_delay_ms=3_000))
     waiting = ClassicConsumer(driver)
     waiting.join()
@@ -110,7 +110,7 @@ def test_whoever_waits_in_a_classic_rebalance_is_told_to_join_again() -> None:
     assert shares(waiting, new) == [3, 3]
 
 
-def test_whoever_waits_for_an_assignment_is_told_to_join_again() -> None:
+def test_a_member_that_waits_in_sync_group_joins_again_after_the_upgrade() -> None:
     driver = ConsumerDriver()
     members = classic_group(driver, 2, is_cooperative=False)
     leader = next(each for each in members if each.member_id == driver.group.leader_id)

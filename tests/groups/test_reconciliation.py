@@ -79,7 +79,7 @@ def test_a_target_that_changed_meanwhile_is_gone_to_step_by_step() -> None:
     assert reconcile(nearer, Target(5, of_orders(4)), {}, {}).epoch == 5
 
 
-def test_who_is_in_a_state_of_a_newer_broker_must_begin_anew() -> None:
+def test_a_member_in_a_state_of_a_newer_broker_must_rejoin() -> None:
     strange = member(2, 0, state=MemberState.UNKNOWN)
     with pytest.raises(BrokerError) as refused:
         reconcile(strange, Target(3, of_orders(0)), {}, of_orders(0))

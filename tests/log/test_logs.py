@@ -60,7 +60,7 @@ def test_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
         ]
 
 
-def test_all_is_there_again_after_a_clean_stop(tmp_path: Path) -> None:
+def test_a_clean_stop_loses_nothing(tmp_path: Path) -> None:
     folders = (tmp_path / "x", tmp_path / "y")
     topic_id = uuid.uuid4()
     with opened(*folders) as logs:

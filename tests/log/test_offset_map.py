@@ -60,7 +60,7 @@ def test_its_memory_does_not_grow_with_the_keys() -> None:
 
 
 @pytest.mark.parametrize("most_keys", [0, 1, 2, 3, 10, 1000])
-def test_where_few_keys_can_come_little_memory_is_taken_and_all_have_room(most_keys: int) -> None:
+def test_the_map_is_only_as_large_as_the_number_of_keys_needs(most_keys: int) -> None:
     offset_map = OffsetMap(10**9, most_keys=most_keys)
     assert all(offset_map.put(str(n).encode(), n) for n in range(most_keys))
     assert offset_map.capacity < 3 * most_keys + 10

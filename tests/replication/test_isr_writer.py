@@ -218,7 +218,7 @@ def test_until_the_tree_answers_the_new_one_counts_for_the_high_watermark(run: R
 # -- others write, too -------------------------------------------------------
 
 
-def test_what_the_controller_wrote_in_this_epoch_is_taken_over(run: Run) -> None:
+def test_the_controllers_write_of_the_same_epoch_is_adopted(run: Run) -> None:
     async def scenario(setting: Setting) -> None:
         setting.session.before_write = lambda: setting.write(0, (ME,))
         setting.expand()

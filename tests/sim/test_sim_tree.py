@@ -112,7 +112,9 @@ async def test_a_session_lives_as_long_as_its_host_and_no_longer_than_the_time_o
 
 
 @simulated
-async def test_whoever_is_paused_for_too_long_learns_afterwards_that_it_expired(two: Two) -> None:
+async def test_a_client_paused_past_its_timeout_learns_of_the_expiry_when_it_resumes(
+    two: Two,
+) -> None:
     await two.on_one(two.one.create("/one", ephemeral=True))
     two.loop.pause("one")
     await virtual(2 * TIMEOUT_S)
@@ -129,7 +131,7 @@ async def test_whoever_is_paused_for_too_long_learns_afterwards_that_it_expired(
 
 
 @simulated
-async def test_a_short_cut_suspends_and_news_are_told_when_it_is_over(two: Two) -> None:
+async def test_a_short_cut_suspends_the_session_and_events_follow_on_reconnect(two: Two) -> None:
     await two.on_one(two.one.create("/one", ephemeral=True))
     await two.on_one(two.one.get("/one", two.news.append))
     two.ensemble.cut("one")
@@ -150,7 +152,7 @@ async def test_a_short_cut_suspends_and_news_are_told_when_it_is_over(two: Two) 
 
 
 @simulated
-async def test_who_is_cut_off_for_too_long_cannot_know_and_is_told_when_it_is_over(
+async def test_a_client_cut_off_past_its_timeout_learns_of_the_expiry_on_reconnect(
     two: Two,
 ) -> None:
     await two.on_one(two.one.create("/one", ephemeral=True))

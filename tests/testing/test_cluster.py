@@ -149,7 +149,7 @@ def test_close_can_be_repeated() -> None:
         cluster.kill(0)
 
 
-def test_a_cluster_with_a_folder_keeps_its_data(tmp_path: Path) -> None:
+def test_a_cluster_with_a_directory_keeps_its_data(tmp_path: Path) -> None:
     with Cluster(brokers=1, folder=tmp_path) as kafka:
         kafka.create_topic("kept")
         produce(kafka, "kept", b"first")

@@ -54,7 +54,7 @@ def test_more_batches_than_are_walked_are_left_to_the_index(twin: ModuleType) ->
 
 
 @pytest.mark.parametrize("twin", both(WHOLE))
-def test_what_is_no_batch_is_left_to_those_who_tell_of_it(twin: ModuleType) -> None:
+def test_bytes_that_are_no_batch_are_left_to_validation(twin: ModuleType) -> None:
     assert twin.whole_batches(memoryview(bytes(100)), FOR_ALL)[0] == -1
     assert twin.whole_batches(memoryview(b""), FOR_ALL) == (0, 0)
 

@@ -55,7 +55,7 @@ def found_in(twin: ModuleType, version: int, frame: bytes, at: int) -> bytes | N
     return bytes(view[start:end]) if start else None
 
 
-def test_a_plain_batch_is_told_by_length_count_latest_time_and_sequence(twin: ModuleType) -> None:
+def test_a_plain_batch_has_length_count_latest_timestamp_and_sequence(twin: ModuleType) -> None:
     batch = a_batch()
     assert judged(twin, batch) == (len(batch) - 12, 2, 1_001, -1, -1, -1)
     batch = a_batch(producer_id=2**40, producer_epoch=3, base_sequence=7)
