@@ -12,8 +12,8 @@ from barnabas.base.errors import ErrorCode
 from barnabas.bench.bench_plan import SMOKE, Bench
 from barnabas.bench.limits.java_fetcher import (
     FetchAsked,
+    FetchLimits,
     JavaFetcher,
-    Limits,
     hash_code,
     next_offset,
 )
@@ -44,7 +44,7 @@ def answer(
 
 def begun(*batches: int, max_poll_records: int = 500) -> JavaFetcher:
     """A consumer whose first fetch brought so many batches of each partition."""
-    limits = Limits(max_poll_records=max_poll_records)
+    limits = FetchLimits(max_poll_records=max_poll_records)
     fetcher = JavaFetcher(TOPIC, range(len(batches)), limits)
     asked = fetcher.next_fetch()
     assert asked is not None
@@ -57,7 +57,7 @@ def begun(*batches: int, max_poll_records: int = 500) -> JavaFetcher:
 
 def test_a_request_reads_as_kafkas() -> None:
     asked = FetchAsked({3: 70, 1: 5}, [4, 0], SESSION, 6)
-    fetch = asked.of_topic(TOPIC, Limits(), replica_id=2, leader_epoch=9)
+    fetch = asked.of_topic(TOPIC, FetchLimits(), replica_id=2, leader_epoch=9)
     frame = write_fetch_request(BY_NAME, 1, "bench", fetch)
     header, size = entity_reader(RequestHeader)(memoryview(frame), 4)
     body, length = entity_reader(FetchRequest)(memoryview(frame), 4 + size)
@@ -131,7 +131,7 @@ def test_buffered_partitions_are_forgotten_and_added_again() -> None:
 
 
 def test_an_empty_partition_of_a_full_response_is_fetched_after_those_before_it() -> None:
-    fetcher = JavaFetcher(TOPIC, range(2), Limits(max_poll_records=BATCH.records + 1))
+    fetcher = JavaFetcher(TOPIC, range(2), FetchLimits(max_poll_records=BATCH.records + 1))
     asked = fetcher.next_fetch()
     assert asked is not None
     first, second = asked.to_send

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.cli.admin.admin_requests import Outcome
-from barnabas.cli.client import Cluster
+from barnabas.cli.admin.admin_requests import PartitionOutcome
+from barnabas.cli.client import ClusterClients
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.groups.groups_admin import GroupAdmin
 from barnabas.cli.groups.groups_requests import delete_offsets
@@ -65,7 +65,7 @@ class ScriptedClient:
 
 def scripted(*answers: Any) -> tuple[ScriptedClient, GroupAdmin]:
     client = ScriptedClient(*answers)
-    return client, GroupAdmin(cast(Cluster, client))
+    return client, GroupAdmin(cast(ClusterClients, client))
 
 
 def offsets(offset: int, error: int | None = None) -> Any:
@@ -136,7 +136,7 @@ def test_a_partition_that_is_not_there_has_no_offsets() -> None:
     assert groups.latest([Partition("orders", 2), Partition("no-such-topic", 0)]) == {}
 
 
-def deleted(coordinator: ErrorCode, *codes: ErrorCode) -> list[Outcome]:
+def deleted(coordinator: ErrorCode, *codes: ErrorCode) -> list[PartitionOutcome]:
     left = list(codes)
     partition = SimpleNamespace(partition_index=0, error_code=ErrorCode.none)
     topic = SimpleNamespace(name="orders", partitions=(partition,))

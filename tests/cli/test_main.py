@@ -209,7 +209,7 @@ def test_a_command_run_inside_another_program_leaves_its_signal_handlers_alone(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("barnabas.cli.client.Cluster.admin", interrupted)
+    monkeypatch.setattr("barnabas.cli.client.ClusterClients.admin", interrupted)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert offline("topics", "list").code == 130
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

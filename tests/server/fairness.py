@@ -14,7 +14,13 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, JavaFetcher, Limits, next_offset
+from barnabas.bench.limits.java_fetcher import (
+    MIB,
+    FetchAsked,
+    FetchLimits,
+    JavaFetcher,
+    next_offset,
+)
 from barnabas.bench.limits.load_messages import batch_of
 from barnabas.client.fetch import (
     BY_NAME,
@@ -38,7 +44,7 @@ class Reader:
     client: RawClient
     waits: int = 0
 
-    async def fetch(self, asked: FetchAsked, limits: Limits, **options: int) -> "Answered":
+    async def fetch(self, asked: FetchAsked, limits: FetchLimits, **options: int) -> "Answered":
         before = self.waits
         fetch = asked.of_topic(TOPIC, limits, **options)
         await self.client.send(write_fetch_request(BY_NAME, 0, "test", fetch))
@@ -162,7 +168,7 @@ class Drained:
 
 
 async def drain_as_java(
-    reading: Reader, ends: Mapping[int, int], limits: Limits, most_fetches: int
+    reading: Reader, ends: Mapping[int, int], limits: FetchLimits, most_fetches: int
 ) -> Drained:
     """Read all partitions as the Java consumer does, its answers arriving before its next poll."""
     fetcher = JavaFetcher(TOPIC, ends, limits)
@@ -186,7 +192,7 @@ async def drain_as_java(
     return result
 
 
-def levels(size: int, batch: int, limits: Limits) -> int:
+def levels(size: int, batch: int, limits: FetchLimits) -> int:
     """The fetches that a partition of this size needs if each brings all that its limit allows."""
     each = max(1, limits.partition_max_bytes // batch) * batch
     return -(-size // each)
@@ -196,5 +202,5 @@ def in_batches(size: int, batch: int = 16 * 1024) -> list[int]:
     return [batch] * (size // batch)
 
 
-JAVA = Limits(max_wait_ms=NEVER_MS)
+JAVA = FetchLimits(max_wait_ms=NEVER_MS)
 FLOOR = MIB  # an answer has as much, if the request and the partitions that it names allow it

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, Limits
+from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, FetchLimits
 from tests.replication.leading import F2, ME
 from tests.server.fairness import (
     FLOOR,
@@ -99,7 +99,7 @@ def test_a_follower_of_many_partitions_gets_on_in_each_of_them(
     that one goes to the end. The first fetch opens the session and moves nothing: n + 1.
     """
     partitions, batches = 12, 6
-    limits = Limits(NEVER_MS, 1, max_bytes, MIB)
+    limits = FetchLimits(NEVER_MS, 1, max_bytes, MIB)
 
     async def scenario(insight: Insight) -> None:
         await fill(insight, [[BATCH] * batches] * partitions)
@@ -112,7 +112,7 @@ def test_a_follower_of_many_partitions_gets_on_in_each_of_them(
     with_broker(tmp_path, scenario, **BROKER)
 
 
-async def most_passed_over(reading: Reader, partitions: int, limits: Limits) -> int:
+async def most_passed_over(reading: Reader, partitions: int, limits: FetchLimits) -> int:
     """Follow until all is read; the most fetches in a row that left a partition with data out."""
     ends = reading.ends(range(partitions))
     positions = dict.fromkeys(ends, 0)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, Limits
+from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, FetchLimits
 from tests.replication.leading import F2, ME
 from tests.server.fairness import (
     NEVER_MS,
@@ -49,7 +49,7 @@ SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 
 BYTES = st.sampled_from([1, 300, 5_000, 50_000, 300_000, MIB, 50 * MIB]) | st.integers(1, 2 * MIB)
 LIMITS = st.builds(
-    Limits, st.just(NEVER_MS), st.just(1), BYTES, BYTES, st.sampled_from([100, 500, 10_000])
+    FetchLimits, st.just(NEVER_MS), st.just(1), BYTES, BYTES, st.sampled_from([100, 500, 10_000])
 )
 ORDERS = st.lists(st.sampled_from(PARTITIONS), min_size=1, unique=True)
 STARTS = st.dictionaries(st.sampled_from(PARTITIONS), st.floats(0, 1))
@@ -89,7 +89,7 @@ def check_answered(got: Answered, positions: Mapping[int, int], ends: Mapping[in
 @settings(max_examples=40)
 @given(order=ORDERS, limits=LIMITS)
 def test_the_java_consumer_waits_only_at_the_end_of_all_that_it_names(
-    broker: Served, order: list[int], limits: Limits
+    broker: Served, order: list[int], limits: FetchLimits
 ) -> None:
     """It may wait with data left elsewhere: what it has buffered it does not name.
 
@@ -108,7 +108,11 @@ def test_the_java_consumer_waits_only_at_the_end_of_all_that_it_names(
 
 
 async def drain(
-    reader: Reader, positions: dict[int, int], ends: Mapping[int, int], limits: Limits, step: int
+    reader: Reader,
+    positions: dict[int, int],
+    ends: Mapping[int, int],
+    limits: FetchLimits,
+    step: int,
 ) -> dict[int, int]:
     """Read all, naming `step` partitions less far on each time; the first fetch that each got."""
     first: dict[int, int] = {}
@@ -132,14 +136,14 @@ async def drain(
 @settings(max_examples=60)
 @given(order=ORDERS, starts=STARTS, limits=LIMITS)
 def test_a_client_that_begins_with_another_partition_each_time_gets_on_in_each(
-    broker: Served, order: list[int], starts: dict[int, float], limits: Limits
+    broker: Served, order: list[int], starts: dict[int, float], limits: FetchLimits
 ) -> None:
     """As librdkafka does. The first that is named and has records gets some, so n fetches do."""
     positions = begun(order, starts, broker.ends)
     broker.run(drain(broker.reader, positions, broker.ends, limits, 1))
 
 
-def kafkas_first(positions: dict[int, int], limits: Limits, per: list[int]) -> dict[int, int]:
+def kafkas_first(positions: dict[int, int], limits: FetchLimits, per: list[int]) -> dict[int, int]:
     """When each partition gets its first records from Apache Kafka, in this order each time."""
     first: dict[int, int] = {}
     at = {each: positions[each] // per[each] if SIZES[each] else 0 for each in positions}
@@ -168,11 +172,11 @@ EVEN = [each for each in PARTITIONS if len(set(SIZES[each])) <= 1]
 @given(
     order=st.lists(st.sampled_from(EVEN), min_size=1, unique=True),
     limits=st.builds(
-        Limits, st.just(NEVER_MS), st.just(1), st.integers(1, MIB), st.integers(1, MIB)
+        FetchLimits, st.just(NEVER_MS), st.just(1), st.integers(1, MIB), st.integers(1, MIB)
     ),
 )
 def test_a_client_that_always_names_the_same_order_fares_no_worse_than_with_kafka(
-    broker: Served, order: list[int], limits: Limits
+    broker: Served, order: list[int], limits: FetchLimits
 ) -> None:
     """Kafka itself leaves the last ones of such a client until the first are drained.
 
@@ -195,7 +199,7 @@ class History:
 
     reader: Reader
     ends: Mapping[int, int]
-    limits: Limits
+    limits: FetchLimits
     named: dict[int, int]  # by position in the log, all that the session has
     replica_id: int = -1
     session_id: int = 0
@@ -308,7 +312,7 @@ def test_in_a_session_of_any_history_each_partition_gets_on(
     broker: Served,
     order: list[int],
     starts: dict[int, float],
-    limits: Limits,
+    limits: FetchLimits,
     actions: list[tuple[str, int, float]],
 ) -> None:
     async def example() -> None:
@@ -332,7 +336,7 @@ def test_in_a_session_of_any_history_each_partition_gets_on(
     seeks=st.lists(st.tuples(st.sampled_from(range(len(FOLLOWED))), st.floats(0, 1)), max_size=30),
 )
 def test_a_follower_in_a_session_gets_on_in_each_partition(
-    followed: Served, order: list[int], limits: Limits, seeks: list[tuple[int, float]]
+    followed: Served, order: list[int], limits: FetchLimits, seeks: list[tuple[int, float]]
 ) -> None:
     async def example() -> None:
         named = dict.fromkeys(order, 0)

@@ -208,16 +208,16 @@ def test_invalid_mirrors_are_reported_in_one_sentence(
 
 
 def test_the_state_survives_a_restart(other: BrokerProcess) -> None:
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.spark.mirror.mirror_state import Lineage
 
-    state = MirrorState(Cluster(other.bootstrap, None))
+    state = MirrorState(ClusterClients(other.bootstrap, None))
     lineage = Lineage("cluster", "orders", "id", "copy", "other id")
     state.write(lineage, {0: OffsetSync(10, 0), 1: OffsetSync(5, 0, 3)})
     for more in range(10, 30):
         state.write(lineage, {0: OffsetSync(10 + more, more)})
     state.write(lineage, {0: OffsetSync(50, 30)})
-    again = MirrorState(Cluster(other.bootstrap, None))
+    again = MirrorState(ClusterClients(other.bootstrap, None))
     assert again.syncs(lineage, 0) == [OffsetSync(10, 0), OffsetSync(39, 29), OffsetSync(50, 30)]
     assert again.syncs(lineage, 1) == [OffsetSync(5, 0, 3)]
     assert again.copied_from("copy", "other id") == lineage

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.client import Cluster
+from barnabas.cli.client import ClusterClients
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import ArchivedPartition, ArchivedTopic, Manifest
@@ -40,7 +40,7 @@ def test_archive_and_mirror_detect_a_truncated_log(
     for name in (topic, f"copy-{topic}"):
         for _ in range(BATCHES):
             produce(broker.bootstrap, name, [{"value": b"v"}])
-    cluster = Cluster(broker.bootstrap, None)
+    cluster = ClusterClients(broker.bootstrap, None)
     options = {"kafka.bootstrap.servers": broker.bootstrap}
     now = snapshot_topics(cluster, [topic])[topic]
     taken = ArchivedPartition(0, 6, leader_epoch=now.bounds[0].leader_epoch)

@@ -39,8 +39,8 @@ Client = TypeVar("Client", AdminClient, Consumer, Producer)
 Result = TypeVar("Result")
 
 
-class Cluster:
-    """The bootstrap brokers, and the properties that every client gets."""
+class ClusterClients:
+    """The librdkafka clients of one cluster: its bootstrap brokers, and the properties of each."""
 
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.bootstrap = parse_bootstrap(bootstrap)

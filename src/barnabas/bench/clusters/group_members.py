@@ -42,7 +42,7 @@ def demand(code: ErrorCode, what: str) -> None:
         raise GroupFailed(f"{what}: {code.name}")
 
 
-class Member:
+class BenchMember:
     """One member; its metadata differs from round to round, which asks for a rebalance."""
 
     def __init__(

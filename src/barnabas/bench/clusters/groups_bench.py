@@ -15,8 +15,8 @@ from barnabas.bench.bench_report import ReportRow, Section, ratio_row
 from barnabas.bench.clusters.bench_topics import create_topic
 from barnabas.bench.clusters.group_members import (
     PATIENCE_S,
+    BenchMember,
     GroupFailed,
-    Member,
     ask,
     demand,
     until_coordinated,
@@ -78,14 +78,14 @@ async def _rebalance_row(port: int, size: int, repeat: int) -> ReportRow:
     )
 
 
-async def _group(port: int, name: str, size: int) -> list[Member]:
+async def _group(port: int, name: str, size: int) -> list[BenchMember]:
     """A stable group."""
-    members = [await Member.new(port, name) for _ in range(size)]
+    members = [await BenchMember.new(port, name) for _ in range(size)]
     await asyncio.gather(*(member.take_part(b"0") for member in members))
     return members
 
 
-async def _rebalance(members: Sequence[Member], number: int) -> tuple[float, float]:
+async def _rebalance(members: Sequence[BenchMember], number: int) -> tuple[float, float]:
     """Seconds of a rebalance, and of the same number of requests that change nothing."""
     start = time.perf_counter()
     await asyncio.gather(*(member.take_part(b"%d" % number) for member in members))
@@ -97,7 +97,7 @@ async def _rebalance(members: Sequence[Member], number: int) -> tuple[float, flo
     return balanced - start, time.perf_counter() - balanced
 
 
-def _close(members: Sequence[Member]) -> None:
+def _close(members: Sequence[BenchMember]) -> None:
     for member in members:
         member.peer.close()
 
@@ -125,7 +125,7 @@ async def _commit_row(port: int, seconds: float, repeat: int) -> ReportRow:
     )
 
 
-async def _rate(members: Sequence[Member], key: ApiKey, seconds: float) -> float:
+async def _rate(members: Sequence[BenchMember], key: ApiKey, seconds: float) -> float:
     """Responses per second, all members at once."""
     start = time.perf_counter()
     counts = await asyncio.gather(
@@ -134,7 +134,7 @@ async def _rate(members: Sequence[Member], key: ApiKey, seconds: float) -> float
     return sum(counts) / (time.perf_counter() - start)
 
 
-async def _repeat(member: Member, key: ApiKey, deadline: float) -> int:
+async def _repeat(member: BenchMember, key: ApiKey, deadline: float) -> int:
     """Send one request after the other until the deadline; all responses must be equal."""
     frame = write_request(key, APIS[key].highest, 0, CLIENT_ID.decode(), _message(member, key))
     head, tail = frame[:CORRELATION_AT], frame[CORRELATION_AT + 4 :]
@@ -152,7 +152,7 @@ async def _repeat(member: Member, key: ApiKey, deadline: float) -> int:
     return count
 
 
-def _message(member: Member, key: ApiKey) -> Message:
+def _message(member: BenchMember, key: ApiKey) -> Message:
     if key is ApiKey.HEARTBEAT:
         return SimpleNamespace(**member.identity)
     partition = SimpleNamespace(
@@ -175,7 +175,7 @@ def _only_partition(answer: Message) -> Message:
     return partition
 
 
-async def _check_committed(member: Member) -> None:
+async def _check_committed(member: BenchMember) -> None:
     """Raises GroupFailed if an acknowledged commit is missing."""
     asked = SimpleNamespace(group_id=member.group, topics=None, member_id=None, member_epoch=-1)
     (group,) = (await ask(member.peer, ApiKey.OFFSET_FETCH, groups=(asked,))).groups

@@ -17,8 +17,8 @@ from barnabas.bench.clusters.group_members import (
     NOT_YET,
     PATIENCE_S,
     RETRY_S,
+    BenchMember,
     GroupFailed,
-    Member,
     ask,
     connected,
     demand,
@@ -51,7 +51,7 @@ async def _begin_together(
 ) -> None:
     peer = await _coordinator(bootstrap, group)
     try:
-        gate = Member(peer, group, ASSIGNORS)
+        gate = BenchMember(peer, group, ASSIGNORS)
         await gate.introduce()
         await gate.take_part(_SUBSCRIPTION)
         start()

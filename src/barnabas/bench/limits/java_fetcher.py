@@ -39,7 +39,7 @@ _LAST_DELTA_AT: Final = 23
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """A consumer's bounds; the defaults are those of the Java consumer."""
 
     max_wait_ms: int = 500
@@ -62,7 +62,12 @@ class FetchAsked:
     session_epoch: int = NO_SESSION
 
     def of_topic(
-        self, topic: str, limits: Limits, *, replica_id: int = NO_REPLICA, leader_epoch: int = -1
+        self,
+        topic: str,
+        limits: FetchLimits,
+        *,
+        replica_id: int = NO_REPLICA,
+        leader_epoch: int = -1,
     ) -> Fetch:
         """The request, with the topic by its name."""
         size = limits.partition_max_bytes
@@ -141,10 +146,14 @@ class JavaFetcher:
     """
 
     def __init__(
-        self, topic: str, partitions: Iterable[int], limits: Limits | None = None, offset: int = 0
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        limits: FetchLimits | None = None,
+        offset: int = 0,
     ) -> None:
         self.topic = topic
-        self.limits = limits or Limits()
+        self.limits = limits or FetchLimits()
         self.positions = dict.fromkeys(partitions, offset)  # of the next record to return
         self.fetched = dict(self.positions)  # behind what is buffered
         self.fetches = 0

@@ -17,7 +17,7 @@ from typing import Final
 from barnabas.bench.bench_plan import Bench
 from barnabas.bench.bench_report import Section, rate, ratio_row
 from barnabas.bench.clusters.bench_topics import create_topic, log_end_offset
-from barnabas.bench.limits.java_fetcher import JavaFetcher, Limits
+from barnabas.bench.limits.java_fetcher import FetchLimits, JavaFetcher
 from barnabas.bench.limits.load_generator import LoadFailed
 from barnabas.bench.limits.load_messages import CLIENT_ID, batch_of, produce
 from barnabas.bench.server_processes import Server, broker, settle
@@ -29,7 +29,7 @@ BATCH_BYTES: Final = 16 * 1024
 PATIENCE_S: Final = 60.0
 # Less than Java's 500 ms: near the end one partition may by chance be drained before the others,
 # whatever the broker, and that one wait must not outweigh a run of some 20 ms.
-LIMITS: Final = Limits(max_wait_ms=20)
+LIMITS: Final = FetchLimits(max_wait_ms=20)
 _SIZE = struct.Struct(">i")
 
 

@@ -58,10 +58,10 @@ def describe(
       barnabas configs describe --topic orders
       barnabas configs describe --broker 0 --all --json
     """
-    from barnabas.cli.client import Cluster, admin, await_all
+    from barnabas.cli.client import ClusterClients, admin, await_all
 
     _choose_one(topic, broker)
-    client, metadata = Cluster(bootstrap, properties).admin()
+    client, metadata = ClusterClients(bootstrap, properties).admin()
     kind, name = _find(metadata, topic, broker)
     (entries,) = await_all(client.describe_configs([admin.ConfigResource(kind, name)]))
     rows = [
@@ -120,13 +120,13 @@ def alter(
       barnabas configs alter --topic orders --set retention.ms=86400000 --delete segment.ms
       barnabas configs alter --broker 0 --set log.cleaner.threads=2
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
 
     to_set = parse_pairs(settings, "--set")
     _choose_one(topic, broker)
     if not to_set and not delete:
         raise Misused("nothing to alter: specify --set KEY=VALUE or --delete KEY")
-    client, metadata = Cluster(bootstrap, properties).admin()
+    client, metadata = ClusterClients(bootstrap, properties).admin()
     kind, name = _find(metadata, topic, broker)
     alter_configs(client, kind, name, to_set, delete or [])
     print(f"altered {kind.name.lower()} {name}")

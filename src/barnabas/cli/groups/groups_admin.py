@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.cli.client import Cluster, admin, check_partitions, fail, find_topic
+from barnabas.cli.client import ClusterClients, admin, check_partitions, fail, find_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.show import counted
 
@@ -60,7 +60,7 @@ def check_is_empty(group: Any, done: str) -> None:
 class GroupAdmin:
     """A client for groups. A method that fails raises CommandFailed."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClients) -> None:
         self._cluster = cluster
         self._client, self.metadata = cluster.admin()
         self._is_spent = False

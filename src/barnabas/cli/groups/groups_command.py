@@ -60,12 +60,12 @@ def list_groups(
       barnabas groups list
       barnabas groups list --state Stable,PreparingRebalance --type consumer
     """
-    from barnabas.cli.client import Cluster, explain
+    from barnabas.cli.client import ClusterClients, explain
     from barnabas.cli.groups.groups_admin import STATES, TYPES, UNKNOWN, GroupAdmin, state_of
 
     states = _wanted(state, tuple(STATES.values()), "--state")
     types = _wanted(kind, TYPES, "--type")
-    listed, errors = GroupAdmin(Cluster(bootstrap, properties)).listed()
+    listed, errors = GroupAdmin(ClusterClients(bootstrap, properties)).listed()
     unclear = [group.group_id for group in listed if state_of(group) == UNKNOWN]
     details = _details(bootstrap, properties, unclear)
     rows = [
@@ -125,12 +125,12 @@ def describe(
       barnabas groups describe billing --follow
       barnabas groups describe billing --json | jq '.[].lag'
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.cli.groups.groups_admin import GroupAdmin
     from barnabas.cli.groups.groups_describe import describe_group, show_groups
     from barnabas.cli.groups.groups_follow import follow as follow_groups
 
-    client = GroupAdmin(Cluster(bootstrap, properties))
+    client = GroupAdmin(ClusterClients(bootstrap, properties))
 
     def look() -> list[dict[str, Any]]:
         client.refresh()
@@ -164,10 +164,10 @@ def delete(
       barnabas groups delete billing
       barnabas groups delete billing shipping --yes
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.cli.groups.groups_admin import GroupAdmin, check_is_empty
 
-    client = GroupAdmin(Cluster(bootstrap, properties))
+    client = GroupAdmin(ClusterClients(bootstrap, properties))
     for name in groups:
         check_is_empty(client.find(name, "; nothing was deleted"), "deleted")
     question = f"Delete {', '.join(groups)} and all committed offsets?"
@@ -194,7 +194,7 @@ def delete_offsets(
       barnabas groups delete-offsets billing --topic orders:0,1 --topic users
     """
     from barnabas.base.errors import ErrorCode
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.cli.groups.groups_admin import GroupAdmin
     from barnabas.cli.groups.groups_requests import delete_offsets as delete_by
     from barnabas.cli.groups.groups_reset import parse_topics
@@ -204,7 +204,7 @@ def delete_offsets(
     wanted = parse_topics(topic or ())
     if not wanted:
         raise Misused("nothing to delete: specify --topic TOPIC[:0,1]")
-    client = GroupAdmin(Cluster(bootstrap, None))
+    client = GroupAdmin(ClusterClients(bootstrap, None))
     partitions = client.partitions(wanted)
     client.find(group, "; nothing was deleted")
     question = f"Delete the offsets of {group} for {', '.join(topic or ())}?"

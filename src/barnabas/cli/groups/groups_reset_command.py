@@ -101,10 +101,10 @@ def reset_offsets(
     wanted = _scope(scenario, topic, all_topics=all_topics)
     requested = _read(from_file, groups) if from_file is not None else {}
 
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.cli.groups.groups_admin import GroupAdmin
 
-    client = GroupAdmin(Cluster(bootstrap, properties))
+    client = GroupAdmin(ClusterClients(bootstrap, properties))
     _check(client, groups)
     changes = {
         name: _decide(client, name, scenario, wanted, requested.get(name)) for name in groups

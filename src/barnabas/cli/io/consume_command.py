@@ -98,10 +98,12 @@ def consume(
     positions = parse_positions(offsets or ())
     wanted = parse_partitions(partitions or ())
 
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.cli.io.partition_reader import PartitionReader
 
-    reader = PartitionReader(Cluster(bootstrap, properties), topic, wanted, positions, follow)
+    reader = PartitionReader(
+        ClusterClients(bootstrap, properties), topic, wanted, positions, follow
+    )
     output, left = sys.stdout.buffer, count
     try:
         for messages in reader.batches():

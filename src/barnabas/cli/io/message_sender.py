@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from barnabas.base.clock import Clock
 from barnabas.cli.client import (
-    Cluster,
+    ClusterClients,
     admin,
     await_all,
     await_leaders,
@@ -64,7 +64,7 @@ class MessageSender:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClients,
         topic: str,
         shape: MessageSettings,
         codec: str,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from barnabas.cli.client import (
-    Cluster,
+    ClusterClients,
     await_leaders,
     check_partitions,
     fail,
@@ -52,7 +52,7 @@ class PartitionReader:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClients,
         topic: str,
         partitions: list[int],
         positions: Positions,

@@ -115,7 +115,7 @@ def produce(
     key_separator = _delimiter(key_delimiter, "-K") if key_delimiter is not None else None
     max_size = _max_size(properties)
 
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.cli.io.message_sender import MessageSender, MessageSettings
 
     shape = MessageSettings(
@@ -126,7 +126,7 @@ def produce(
         timestamp_ms,
         empty_is_null,
     )
-    sender = MessageSender(Cluster(bootstrap, properties), topic, shape, codec, acks, create)
+    sender = MessageSender(ClusterClients(bootstrap, properties), topic, shape, codec, acks, create)
     progress = sys.stderr.isatty() and not quiet and not values and not sys.stdin.isatty()
     try:
         for payload in _payloads(values, files, whole, separator, max_size):

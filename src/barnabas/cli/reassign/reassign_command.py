@@ -22,7 +22,7 @@ from barnabas.cli.show import counted, show_json, show_table
 from barnabas.cli.subcommands import command_group
 
 if TYPE_CHECKING:
-    from barnabas.cli.admin.admin_requests import Moving, Outcome
+    from barnabas.cli.admin.admin_requests import Moving, PartitionOutcome
     from barnabas.cli.raw_client import RawClient
 
 app = command_group(
@@ -193,7 +193,7 @@ async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
     print(f"started: {counted(len(plan), 'partition')}, {copies} to copy", file=sys.stderr)
 
 
-def _check(outcomes: "Sequence[Outcome]", verb: str) -> None:
+def _check(outcomes: "Sequence[PartitionOutcome]", verb: str) -> None:
     """Print each rejection. Raises CommandFailed if there is any."""
     from barnabas.base.errors import ErrorCode
     from barnabas.cli.raw_client import refusal

@@ -62,10 +62,10 @@ def create(
       barnabas topics create orders --partitions 3
       barnabas topics create users --config cleanup.policy=compact --config segment.ms=60000
     """
-    from barnabas.cli.client import Cluster, admin, create_topics
+    from barnabas.cli.client import ClusterClients, admin, create_topics
 
     topic_config = parse_pairs(config, "--config")
-    client, metadata = Cluster(bootstrap, properties).admin()
+    client, metadata = ClusterClients(bootstrap, properties).admin()
     if name in metadata.topics:
         if if_not_exists:
             print(f"topic {name} already exists")
@@ -98,9 +98,9 @@ def list_topics(
       barnabas topics list
       barnabas topics list --json | jq -r '.[] | select(.partitions > 1) | .topic'
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
 
-    _, metadata = Cluster(bootstrap, properties).admin()
+    _, metadata = ClusterClients(bootstrap, properties).admin()
     names = [name for name in sorted(metadata.topics) if show_all or not name.startswith("__")]
     if json:
         show_json([{"topic": n, "partitions": len(metadata.topics[n].partitions)} for n in names])
@@ -142,10 +142,10 @@ def describe(
       barnabas topics describe --under-replicated --unavailable
       barnabas topics describe --json | jq '.[].partitions[].latest'
     """
-    from barnabas.cli.client import Cluster, find_topic
+    from barnabas.cli.client import ClusterClients, find_topic
     from barnabas.cli.topics.topic_descriptions import describe_topics, keep_only, show_topic
 
-    client, metadata = Cluster(bootstrap, properties).admin()
+    client, metadata = ClusterClients(bootstrap, properties).admin()
     for name in names or ():
         find_topic(metadata, name)
     chosen = names or [n for n in sorted(metadata.topics) if show_all or not n.startswith("__")]
@@ -188,12 +188,12 @@ def alter(
       barnabas topics alter orders --config retention.ms=86400000 --delete-config segment.ms
     """
     from barnabas.cli.admin.configs_command import alter_configs
-    from barnabas.cli.client import Cluster, admin, create_partitions, find_topic
+    from barnabas.cli.client import ClusterClients, admin, create_partitions, find_topic
 
     to_set = parse_pairs(config, "--config")
     if not (partitions or to_set or delete_config):
         raise Misused("nothing to alter: specify --partitions, --config or --delete-config")
-    client, metadata = Cluster(bootstrap, properties).admin()
+    client, metadata = ClusterClients(bootstrap, properties).admin()
     existing = len(find_topic(metadata, name).partitions)
     if partitions is not None and partitions <= existing:
         raise CommandFailed(
@@ -223,9 +223,9 @@ def delete(
       barnabas topics delete orders
       barnabas topics delete orders users --yes
     """
-    from barnabas.cli.client import Cluster, await_one, delete_topics, find_topic
+    from barnabas.cli.client import ClusterClients, await_one, delete_topics, find_topic
 
-    client, metadata = Cluster(bootstrap, properties).admin()
+    client, metadata = ClusterClients(bootstrap, properties).admin()
     for name in names:
         find_topic(metadata, name, "; nothing was deleted")
     question = f"Delete {', '.join(names)} and all messages?"

@@ -18,7 +18,7 @@ from barnabas.base.randomness import Random
 from barnabas.sim.world.tree_sessions import (
     ServerSession,
     SessionWatch,
-    TreeConnection,
+    SimTreeConnection,
     TreeServers,
 )
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession, Tree
@@ -101,7 +101,7 @@ class SimSession(RelayedSession):
         self._last_event = 0
         self._is_closed = False
         self._context = copy_context()
-        self.connection = TreeConnection(servers, host)
+        self.connection = SimTreeConnection(servers, host)
         self._connect()
         self._beat()
 
@@ -187,14 +187,14 @@ class SimSession(RelayedSession):
         loop = asyncio.get_running_loop()
         loop.call_soon(self._lost, self.connection, context=self._context)
 
-    def _lost(self, connection: TreeConnection) -> None:
+    def _lost(self, connection: SimTreeConnection) -> None:
         if connection is self.connection and self._state is not SessionState.EXPIRED:
             self._enter(SessionState.SUSPENDED)
             self._connect()
 
     def _reconnect(self) -> None:
         self.connection.is_open = False
-        self.connection = TreeConnection(self._servers, self._host)
+        self.connection = SimTreeConnection(self._servers, self._host)
 
     def _connect(self) -> None:
         """Continue the session on a new connection."""

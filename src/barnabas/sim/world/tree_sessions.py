@@ -46,7 +46,7 @@ class TreeServers:
         asyncio.get_running_loop().call_at(when, callback, *args, context=self._context)
 
 
-class TreeConnection:
+class SimTreeConnection:
     """An ordered connection between both sides of a session, until it breaks."""
 
     def __init__(self, servers: TreeServers, host: str) -> None:
@@ -97,7 +97,7 @@ class ServerSession:
         self.session = session
         self._servers = servers
         self._timeout_s = timeout_s
-        self._connection: TreeConnection | None = None
+        self._connection: SimTreeConnection | None = None
         self._client: SessionClient | None = None
         self._events: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
         self._sent = 0
@@ -137,7 +137,7 @@ class ServerSession:
 
     # -- messages from the client side ---------------------------------------
 
-    def on_connect(self, client: SessionClient, connection: TreeConnection, heard: int) -> None:
+    def on_connect(self, client: SessionClient, connection: SimTreeConnection, heard: int) -> None:
         """Continue the session on a new connection."""
         self._client, self._connection = client, connection
         if not self.is_alive:
@@ -148,7 +148,7 @@ class ServerSession:
             connection.down(client.on_event, number, callback, args)
         connection.down(client.on_connected)
 
-    def on_heartbeat(self, connection: TreeConnection, heard: int) -> None:
+    def on_heartbeat(self, connection: SimTreeConnection, heard: int) -> None:
         """A heartbeat, with the number of the last watch event received."""
         self.touch()
         while self._events and self._events[0][0] <= heard:
@@ -156,15 +156,15 @@ class ServerSession:
         if self._client:
             connection.down(self._client.on_heartbeat)
 
-    def on_renew(self, client: SessionClient, connection: TreeConnection, number: int) -> None:
+    def on_renew(self, client: SessionClient, connection: SimTreeConnection, number: int) -> None:
         self._client, self._connection = client, connection
         self.on_ask(connection, number, _renewed)
 
-    def on_ask(self, connection: TreeConnection, number: int, ask: Ask[Any]) -> None:
+    def on_ask(self, connection: SimTreeConnection, number: int, ask: Ask[Any]) -> None:
         self.touch()
         self._servers.do(self._answer(connection, number, ask))
 
-    async def _answer(self, connection: TreeConnection, number: int, ask: Ask[Any]) -> None:
+    async def _answer(self, connection: SimTreeConnection, number: int, ask: Ask[Any]) -> None:
         answer: Any = None
         error: Exception | None = None
         try:

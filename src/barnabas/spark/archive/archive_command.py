@@ -63,7 +63,7 @@ def archive(
       barnabas pipeline archive orders users --to ./archive
       barnabas pipeline archive orders --to ./archive --continuous --every 60
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.spark.archive.archive_files import ArchiveDirectory
     from barnabas.spark.archive.archive_run import Archiver, ArchiveSpec
 
@@ -74,7 +74,7 @@ def archive(
         tuple(dict.fromkeys(topics)), source_options(bootstrap, properties), step, allow_gaps
     )
     with folder.locked():
-        archiver = Archiver(Cluster(bootstrap, properties), folder, wanted)
+        archiver = Archiver(ClusterClients(bootstrap, properties), folder, wanted)
         run = _ArchiveRun(archiver, folder)
         # Errors, and that there is nothing new, are reported before Spark starts.
         _, new = archiver.unarchived()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.client import Cluster
+from barnabas.cli.client import ClusterClients
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_checksum import checksum_column
 from barnabas.spark.archive.archive_files import ArchiveDirectory
@@ -70,7 +70,9 @@ class ArchiveStep(NamedTuple):
 class Archiver:
     """Brings an archive up to date with its topics; `manifest` is its current content."""
 
-    def __init__(self, cluster: Cluster, folder: ArchiveDirectory, wanted: ArchiveSpec) -> None:
+    def __init__(
+        self, cluster: ClusterClients, folder: ArchiveDirectory, wanted: ArchiveSpec
+    ) -> None:
         self._cluster = cluster
         self._folder = folder
         self._wanted = wanted

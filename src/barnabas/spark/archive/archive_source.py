@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.client import Cluster, admin, await_all, await_one, find_topic
+from barnabas.cli.client import ClusterClients, admin, await_all, await_one, find_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_manifest import ArchivedTopic, Manifest
 
@@ -39,7 +39,7 @@ class TopicSnapshot(NamedTuple):
     bounds: dict[int, Bounds]
 
 
-def snapshot_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicSnapshot]:
+def snapshot_topics(cluster: ClusterClients, names: Iterable[str]) -> dict[str, TopicSnapshot]:
     """Raises CommandFailed if a topic is missing, or if a partition has no leader."""
     from confluent_kafka import TopicCollection
 

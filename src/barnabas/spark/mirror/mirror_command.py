@@ -30,7 +30,7 @@ from barnabas.spark.terminal import PipelineProgress, Rate, ShowProgress, show_p
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.spark.mirror.mirror_copy import Mirror, MirrorSpec
     from barnabas.spark.mirror.mirror_groups import GroupTranslation
     from barnabas.spark.mirror.mirror_state import MirrorState
@@ -92,11 +92,11 @@ def mirror(
       barnabas pipeline mirror orders users --to other:9092
       barnabas pipeline mirror orders --to other:9092 --prefix eu. --continuous
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.spark.mirror.mirror_copy import Mirror, MirrorSpec
     from barnabas.spark.mirror.mirror_state import MirrorState
 
-    source, target = Cluster(bootstrap, properties), Cluster(to, to_properties)
+    source, target = ClusterClients(bootstrap, properties), ClusterClients(to, to_properties)
     place = SparkPlace(master, remote, {**_ONCE, **parse_pairs(conf, "--conf")})
     wanted = MirrorSpec(
         {name: prefix + name for name in topics},
@@ -122,7 +122,9 @@ def mirror(
             run.summarize(json)
 
 
-def _refuse_itself(source: "Cluster", target: "Cluster", wanted: "MirrorSpec") -> None:
+def _refuse_itself(
+    source: "ClusterClients", target: "ClusterClients", wanted: "MirrorSpec"
+) -> None:
     from barnabas.spark.mirror.mirror_copy import cluster_id
 
     same = [name for name, copy in wanted.topics.items() if name == copy]
@@ -138,8 +140,8 @@ class _MirrorRun:
 
     def __init__(
         self,
-        source: "Cluster",
-        target: "Cluster",
+        source: "ClusterClients",
+        target: "ClusterClients",
         wanted: "MirrorSpec",
         groups: tuple[str, ...] | None,
     ) -> None:

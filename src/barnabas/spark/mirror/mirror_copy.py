@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.client import Cluster
+from barnabas.cli.client import ClusterClients
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_run import read_ranges
 from barnabas.spark.archive.archive_source import (
@@ -50,7 +50,7 @@ class Mirror:
     """Brings topics of the target cluster up to date with those of the source cluster."""
 
     def __init__(
-        self, source: Cluster, target: Cluster, state: MirrorState, wanted: MirrorSpec
+        self, source: ClusterClients, target: ClusterClients, state: MirrorState, wanted: MirrorSpec
     ) -> None:
         self._source = source
         self._target = target
@@ -267,7 +267,7 @@ class Mirror:
         return records
 
 
-def cluster_id(cluster: Cluster) -> str:
+def cluster_id(cluster: ClusterClients) -> str:
     """The cluster's permanent id. Raises CommandFailed."""
     _, metadata = cluster.admin()
     return str(metadata.cluster_id)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from barnabas.cli.client import Cluster, admin, create_topics
+from barnabas.cli.client import ClusterClients, admin, create_topics
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.io.partition_reader import PartitionReader
 from barnabas.cli.io.start_positions import Positions, StartKind, StartPosition
@@ -63,7 +63,7 @@ def superfluous(syncs: Sequence[OffsetSync]) -> list[OffsetSync]:
 class MirrorState:
     """The state of the mirror: read once, then updated with every write."""
 
-    def __init__(self, target: Cluster) -> None:
+    def __init__(self, target: ClusterClients) -> None:
         """Read the whole topic; create it if it does not exist. Raises CommandFailed."""
         self._target = target
         self._syncs: dict[tuple[Lineage, int], dict[int, OffsetSync]] = {}

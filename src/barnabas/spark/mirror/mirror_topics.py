@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.cli.admin.configs_command import alter_configs
 from barnabas.cli.client import (
-    Cluster,
+    ClusterClients,
     admin,
     await_all,
     create_partitions,
@@ -31,7 +31,7 @@ class TopicShape(NamedTuple):
     configs: Mapping[str, str]
 
 
-def shape_of(cluster: Cluster, topic: str) -> TopicShape:
+def shape_of(cluster: ClusterClients, topic: str) -> TopicShape:
     """Raises CommandFailed if the topic does not exist."""
     client, metadata = cluster.admin()
     found = find_topic(metadata, topic)
@@ -39,7 +39,7 @@ def shape_of(cluster: Cluster, topic: str) -> TopicShape:
     return TopicShape(len(found.partitions), replicas, _own_configs(client, topic))
 
 
-def mirror_topic(target: Cluster, topic: str, wanted: TopicShape) -> Iterator[str]:
+def mirror_topic(target: ClusterClients, topic: str, wanted: TopicShape) -> Iterator[str]:
     """Create or update the topic; yield a line for each change.
 
     Partitions are added, never removed. A config that the source does not set is unset.

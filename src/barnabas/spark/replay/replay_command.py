@@ -75,12 +75,12 @@ def replay(
       barnabas pipeline replay orders --from ./archive --to test --since 2026-01-31T12:00:00Z
       barnabas pipeline replay orders --from ./archive --to test -p 0 --offsets 1000..2000
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.spark.archive.archive_files import ArchiveDirectory
     from barnabas.spark.replay.replay_run import Replayer, ReplaySpec, ensure_target
 
     selection = _selection(topic, partitions, offsets, since, until)
-    folder, cluster = ArchiveDirectory(source), Cluster(bootstrap, properties)
+    folder, cluster = ArchiveDirectory(source), ClusterClients(bootstrap, properties)
     manifest = folder.load(must_exist=True)
     if topic not in manifest.topics:
         known = ", ".join(sorted(manifest.topics)) or "nothing"

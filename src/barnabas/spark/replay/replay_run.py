@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.client import Cluster, admin, await_all, create_topics
+from barnabas.cli.client import ClusterClients, admin, await_all, create_topics
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_checksum import checksum_column
 from barnabas.spark.archive.archive_files import ArchiveDirectory
@@ -40,7 +40,7 @@ class ReplayStep(NamedTuple):
     left: int
 
 
-def ensure_target(cluster: Cluster, manifest: Manifest, wanted: ReplaySpec) -> str:
+def ensure_target(cluster: ClusterClients, manifest: Manifest, wanted: ReplaySpec) -> str:
     """Return the id of the target topic; create it if it does not exist.
 
     Raises  CommandFailed if it has too few partitions, uses LogAppendTime, or is the archived topic
@@ -84,7 +84,11 @@ class Replayer:
     """Executes the plan of a replay, which is stored in the archive."""
 
     def __init__(
-        self, spark: "SparkSession", cluster: Cluster, folder: ArchiveDirectory, wanted: ReplaySpec
+        self,
+        spark: "SparkSession",
+        cluster: ClusterClients,
+        folder: ArchiveDirectory,
+        wanted: ReplaySpec,
     ) -> None:
         self._spark = spark
         self._cluster = cluster

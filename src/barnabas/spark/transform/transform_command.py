@@ -99,7 +99,7 @@ def transform(
           --watermark 'at: 10 minutes' --continuous \\
           --sql "SELECT window.start, sum(cents) FROM orders GROUP BY window(at, '1 minute')"
     """
-    from barnabas.cli.client import Cluster
+    from barnabas.cli.client import ClusterClients
     from barnabas.spark.small_files import Directory
     from barnabas.spark.transform.transform_queries import TransformSpec
     from barnabas.spark.transform.transform_run import Transformation, claim_state, ensure_topics
@@ -131,7 +131,7 @@ def transform(
             " reach, such as hdfs://... or s3://..."
         )
     folder = Directory(state or f".barnabas-transform/{topic}-to-{to}")
-    ensure_topics(Cluster(bootstrap, properties), wanted)
+    ensure_topics(ClusterClients(bootstrap, properties), wanted)
     claim_state(folder, wanted)
     trigger: dict[str, Any] = (
         {"processingTime": f"{every:g} seconds"} if continuous else {"availableNow": True}

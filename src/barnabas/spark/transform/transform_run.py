@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.client import Cluster, admin, create_topics, find_topic
+from barnabas.cli.client import ClusterClients, admin, create_topics, find_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.small_files import Directory
 from barnabas.spark.source.stream_offset import lag_of
@@ -70,7 +70,7 @@ def _count(metrics: Any) -> int:
     return int(metrics[0][0] if isinstance(metrics[0], list) else metrics[0])
 
 
-def ensure_topics(cluster: Cluster, wanted: TransformSpec) -> list[str]:
+def ensure_topics(cluster: ClusterClients, wanted: TransformSpec) -> list[str]:
     """Create the topics that are written to, with as many partitions as the source.
 
     Return those that were created. Raises CommandFailed if the source does not exist.
