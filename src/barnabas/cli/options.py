@@ -1,12 +1,14 @@
 """Options shared by commands, and parsers of their values."""
 
 import re
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from barnabas.cli.exit_codes import Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _DIGITS_OF_A_LONG: Final = 19
@@ -38,6 +40,21 @@ def check_topics(names: str | list[str] | None) -> str | list[str] | None:
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", callback=check_topics)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(question: str, aborted: str) -> None:
+    """Ask on a terminal. Raises CommandFailed unless the answer is yes."""
+    if sys.stdin.isatty() and not typer.confirm(question, err=True):
+        raise CommandFailed(f"aborted; {aborted}")
+
+
+def read_text(file: Path) -> str:
+    """The text of a file that the user names. Raises CommandFailed."""
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file}: {getattr(error, 'strerror', 'not UTF-8 text')}") from None
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:

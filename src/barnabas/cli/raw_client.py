@@ -74,6 +74,14 @@ class RawClient:
         response: Message = await self._run(self._metadata.ask_any(ApiKey.METADATA, request))
         return response
 
+    async def describe_topics(self, topics: Sequence[str]) -> Message:
+        """The same, of topics that exist. Raises CommandFailed for the first that does not."""
+        response = await self.metadata(topics)
+        for topic in response.topics:
+            if topic.error_code is not ErrorCode.none:
+                raise CommandFailed(f"topic {topic.name}: {error_words(topic.error_code)}")
+        return response
+
     async def ask(self, broker_id: int, key: ApiKey, request: Message) -> Message:
         """The response of one broker. Raises PeerGone if it is not reached."""
         try:
@@ -145,8 +153,3 @@ def ask_cluster(bootstrap: str, work: Callable[[RawClient], Awaitable[Result]]) 
             client.close()
 
     return asyncio.run(run())
-
-
-def refusal(code: ErrorCode, message: str | None) -> str:
-    """The broker's own words, or the error's name put plainly, and the name of the error."""
-    return error_words(code, message)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -17,12 +17,24 @@ def show_json(value: object) -> None:
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
+def show_rows(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, json: bool, none: str = ""
+) -> None:
+    """Print rows as JSON, or these columns of theirs as a table; `none` where there is no row."""
+    if json:
+        show_json(rows)
+    elif rows:
+        show_table(columns, [[row[column] for column in columns] for row in rows])
+    elif none:
+        print(none)
+
+
 def show_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], file: TextIO | None = None
 ) -> None:
     """Print rows under their headings, to stdout unless `file` is given.
 
-    On a terminal, columns of integers are right-aligned.
+    On a terminal, columns of integers are right-aligned. A list is shown as `1,2`.
     """
     file = file or sys.stdout
     if file.isatty():
@@ -56,7 +68,13 @@ def bordered(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Table
 
 
 def _texts(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    return [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    return [[_text(cell) for cell in row] for row in rows]
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, list):
+        return ",".join(map(str, cell)) or "-"
+    return "-" if cell is None else str(cell)
 
 
 def show_time(timestamp_ms: int) -> str:

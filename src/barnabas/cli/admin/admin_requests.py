@@ -25,7 +25,8 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.cli.raw_client import RawClient, refusal
+from barnabas.cli.raw_client import RawClient
+from barnabas.client.retries import error_words
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerRequest
 
@@ -211,4 +212,4 @@ async def topics_with_configs(
 def _check(answer: Any, subject: str) -> None:
     if answer.error_code is not ErrorCode.none:
         message = getattr(answer, "error_message", None)
-        raise CommandFailed(f"{subject}: {refusal(answer.error_code, message)}")
+        raise CommandFailed(f"{subject}: {error_words(answer.error_code, message)}")

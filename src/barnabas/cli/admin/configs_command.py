@@ -1,7 +1,7 @@
 """`barnabas configs`: describe and alter the configs of topics and brokers."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from barnabas.cli.options import (
     check_topics,
     parse_pairs,
 )
-from barnabas.cli.show import show_json, show_table
+from barnabas.cli.show import show_rows
 from barnabas.cli.subcommands import command_group
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def describe(
     rows = [
         {
             "name": entry.name,
-            "value": entry.value,
+            "value": entry.value if json or not entry.is_sensitive else "(hidden)",
             "source": _source(entry),
             "read_only": entry.is_read_only,
             "sensitive": entry.is_sensitive,
@@ -75,19 +75,8 @@ def describe(
         for _, entry in sorted(entries.items())
         if show_all or _source(entry) != "default"
     ]
-    if json:
-        show_json(rows)
-    elif rows:
-        columns = ("name", "value", "source")
-        show_table(columns, [[_cell(row, column) for column in columns] for row in rows])
-    else:
-        print("all configs are at their defaults; use --all to show them")
-
-
-def _cell(row: Mapping[str, Any], column: str) -> str | None:
-    if column == "value" and row["sensitive"]:
-        return "(hidden)"
-    return None if row[column] is None else str(row[column])
+    none = "all configs are at their defaults; use --all to show them"
+    show_rows(rows, ("name", "value", "source"), json=json, none=none)
 
 
 def _source(entry: "ConfigEntry") -> str:

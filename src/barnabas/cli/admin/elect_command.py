@@ -1,13 +1,12 @@
 """`barnabas elect`: trigger a preferred or unclean leader election."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, check_topics
-from barnabas.cli.show import show_json, show_table
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes, check_topics, confirm
+from barnabas.cli.show import show_rows
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
@@ -36,7 +35,7 @@ def elect(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All partitions.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -54,17 +53,12 @@ def elect(
         raise Misused("specify either --preferred or --unclean")
     if (topic is None) == (not everything) or (everything and partition):
         raise Misused("specify either --topic NAME [--partition N] or --all")
-    question = "Elect leaders that are out of sync? Records they lack are lost."
-    if unclean and not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("aborted; no election was started")
+    if unclean and not yes:
+        question = "Elect leaders that are out of sync? Records they lack are lost."
+        confirm(question, "no election was started")
     outcomes = ask_cluster(bootstrap, lambda client: _elect(client, topic, partition, unclean))
-    if json:
-        show_json([_row(each) for each in outcomes])
-    elif outcomes:
-        columns = ("topic", "partition", "result")
-        show_table(columns, [[_row(each)[column] for column in columns] for each in outcomes])
-    else:
-        print("no election needed")
+    rows = [_row(each) for each in outcomes]
+    show_rows(rows, ("topic", "partition", "result"), json=json, none="no election needed")
     failed = sum(_has_failed(each) for each in outcomes)
     if failed:
         raise CommandFailed(f"{failed} of {len(outcomes)} elections failed")
@@ -82,29 +76,21 @@ async def _elect(
 async def _partitions(
     client: "RawClient", topic: str, numbers: list[int] | None
 ) -> "list[TopicPartition]":
-    from barnabas.base.errors import ErrorCode
     from barnabas.base.ids import TopicPartition
-    from barnabas.cli.raw_client import refusal
 
     if not numbers:
-        (found,) = (await client.metadata([topic])).topics
-        if found.error_code is not ErrorCode.none:
-            raise CommandFailed(f"topic {topic}: {refusal(found.error_code, None)}")
+        (found,) = (await client.describe_topics([topic])).topics
         numbers = sorted(each.partition_index for each in found.partitions)
     return [TopicPartition(topic, number) for number in dict.fromkeys(numbers)]
 
 
 def _row(outcome: "PartitionOutcome") -> dict[str, object]:
     from barnabas.base.errors import ErrorCode
-    from barnabas.cli.raw_client import refusal
+    from barnabas.client.retries import error_words
 
     plain = {ErrorCode.none: "elected", ErrorCode.election_not_needed: "not needed"}
-    result = plain.get(outcome.code) or refusal(outcome.code, outcome.message)
-    return {
-        "topic": outcome.partition.topic,
-        "partition": outcome.partition.partition,
-        "result": result,
-    }
+    result = plain.get(outcome.code) or error_words(outcome.code, outcome.message)
+    return {**outcome.partition._asdict(), "result": result}
 
 
 def _has_failed(outcome: "PartitionOutcome") -> bool:

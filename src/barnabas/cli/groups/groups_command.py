@@ -1,15 +1,14 @@
 """`barnabas groups`: list and describe consumer groups, reset their offsets, delete them."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.groups.groups_options import Groups, Topics, Yes, check_groups
+from barnabas.cli.groups.groups_options import Groups, Topics, check_groups
 from barnabas.cli.groups.groups_reset_command import reset_offsets
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties
-from barnabas.cli.show import counted, show_json, show_table
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Yes, confirm
+from barnabas.cli.show import counted, show_json, show_rows
 from barnabas.cli.subcommands import command_group
 
 app = command_group(
@@ -83,11 +82,7 @@ def list_groups(
         for row in rows
         if (not states or row["state"] in states) and (not types or row["type"] in types)
     ]
-    if json:
-        show_json(shown)
-    elif shown:
-        columns = ("group", "type", "state")
-        show_table(columns, [[row[column] for column in columns] for row in shown])
+    show_rows(shown, ("group", "type", "state"), json=json)
     if errors:
         first = explain(errors[0].args[0])
         raise CommandFailed(f"{counted(len(errors), 'broker')} failed to list groups: {first}")
@@ -170,9 +165,8 @@ def delete(
     client = GroupAdmin(ClusterClients(bootstrap, properties))
     for name in groups:
         check_is_empty(client.find(name, "; nothing was deleted"), "deleted")
-    question = f"Delete {', '.join(groups)} and all committed offsets?"
-    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("aborted; nothing was deleted")
+    if not yes:
+        confirm(f"Delete {', '.join(groups)} and all committed offsets?", "nothing was deleted")
     for name in groups:
         client.delete(name)
         print(f"deleted group {name}")
@@ -198,7 +192,8 @@ def delete_offsets(
     from barnabas.cli.groups.groups_admin import GroupAdmin
     from barnabas.cli.groups.groups_requests import delete_offsets as delete_by
     from barnabas.cli.groups.groups_reset import parse_topics
-    from barnabas.cli.raw_client import ask_cluster, refusal
+    from barnabas.cli.raw_client import ask_cluster
+    from barnabas.client.retries import error_words
 
     check_groups([group])
     wanted = parse_topics(topic or ())
@@ -207,21 +202,18 @@ def delete_offsets(
     client = GroupAdmin(ClusterClients(bootstrap, None))
     partitions = client.partitions(wanted)
     client.find(group, "; nothing was deleted")
-    question = f"Delete the offsets of {group} for {', '.join(topic or ())}?"
-    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("aborted; nothing was deleted")
+    if not yes:
+        names = ", ".join(topic or ())
+        confirm(f"Delete the offsets of {group} for {names}?", "nothing was deleted")
     outcomes = ask_cluster(bootstrap, lambda raw: delete_by(raw, group, partitions))
     rows = [
         {
             **each.partition._asdict(),
-            "result": refusal(each.code, None) if each.code is not ErrorCode.none else "deleted",
+            "result": "deleted" if each.code is ErrorCode.none else error_words(each.code),
         }
         for each in outcomes
     ]
-    if json:
-        show_json(rows)
-    else:
-        show_table(("topic", "partition", "result"), [list(row.values()) for row in rows])
+    show_rows(rows, ("topic", "partition", "result"), json=json)
     failed = sum(each.code is not ErrorCode.none for each in outcomes)
     if failed:
         raise CommandFailed(f"failed to delete {failed} of {counted(len(rows), 'offset')}")

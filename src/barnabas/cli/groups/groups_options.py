@@ -28,4 +28,3 @@ Topics = Annotated[
         callback=check_topics,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -13,7 +13,8 @@ from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition as Partition
 from barnabas.cli.admin.admin_requests import PartitionOutcome, by_topic
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.cli.raw_client import RawClient, ask_cluster, refusal
+from barnabas.cli.raw_client import RawClient, ask_cluster
+from barnabas.client.retries import error_words
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
@@ -37,7 +38,7 @@ async def delete_offsets(
     )
     answer = await client.ask_coordinator(group, ApiKey.OFFSET_DELETE, request)
     if answer.error_code is not ErrorCode.none:
-        raise CommandFailed(f"group {group}: {refusal(answer.error_code, None)}")
+        raise CommandFailed(f"group {group}: {error_words(answer.error_code)}")
     return [
         PartitionOutcome(Partition(topic.name, each.partition_index), each.error_code, None)
         for topic in answer.topics

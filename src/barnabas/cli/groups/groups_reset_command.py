@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.exit_codes import Misused
 from barnabas.cli.groups.groups_options import Groups, Topics
 from barnabas.cli.groups.groups_reset import (
     Change,
@@ -20,8 +20,8 @@ from barnabas.cli.groups.groups_reset import (
     parse_plan_file,
     parse_topics,
 )
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties
-from barnabas.cli.show import counted, show_json, show_table
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, read_text
+from barnabas.cli.show import counted, show_rows
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
@@ -152,13 +152,9 @@ def _scope(
 
 
 def _read(file: Path, groups: Sequence[str]) -> "dict[str, dict[TopicPartition, int]]":
-    try:
-        text = file.read_text()
-    except OSError as error:
-        raise Misused(f"--from-file {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CommandFailed(f"{file}: not UTF-8 text") from None
-    return parse_plan_file(text, groups, str(file))
+    if not file.is_file():
+        raise Misused(f"--from-file {file}: No such file")
+    return parse_plan_file(read_text(file), groups, str(file))
 
 
 def _check(client: "GroupAdmin", groups: Sequence[str]) -> None:
@@ -180,9 +176,11 @@ def _decide(
     wanted: dict[str, list[int]] | None,
     requested: "dict[TopicPartition, int] | None",
 ) -> list[Change]:
+    from barnabas.cli.admin.admin_requests import by_topic
+
     committed = client.committed(name)
     if requested is not None:
-        partitions = client.partitions(_by_topic(requested))
+        partitions = client.partitions(by_topic(requested))
     elif wanted is not None:
         partitions = client.partitions(wanted)
     else:
@@ -194,13 +192,6 @@ def _decide(
         since = client.since(partitions, scenario.value)
     logs = LogOffsets(client.earliest(partitions), client.latest(partitions), since)
     return decide_changes(scenario, partitions, committed, logs, requested)
-
-
-def _by_topic(partitions: "Mapping[TopicPartition, int]") -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 def _show(changes: Changes, *, export: bool, json: bool) -> None:
@@ -219,14 +210,10 @@ def _show(changes: Changes, *, export: bool, json: bool) -> None:
         for name, each in changes.items()
         for change in each
     ]
-    if json:
-        show_json(rows)
-    elif rows:
-        columns = ("group", "topic", "partition", "from", "to", "difference", "note")
-        shown = [
-            column for column in columns if column != "note" or any(row["note"] for row in rows)
-        ]
-        show_table(shown, [[row[column] for column in shown] for row in rows])
+    columns = ["group", "topic", "partition", "from", "to", "difference"]
+    if any(row["note"] for row in rows):
+        columns.append("note")
+    show_rows(rows, columns, json=json)
 
 
 def _summarize(changes: Changes, *, executed: bool) -> None:

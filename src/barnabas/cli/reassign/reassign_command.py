@@ -9,7 +9,7 @@ import typer
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, read_text
 from barnabas.cli.reassign.reassign_plan import (
     Plan,
     format_plan,
@@ -18,7 +18,7 @@ from barnabas.cli.reassign.reassign_plan import (
     parse_plan,
     propose,
 )
-from barnabas.cli.show import counted, show_json, show_table
+from barnabas.cli.show import counted, show_rows, show_table
 from barnabas.cli.subcommands import command_group
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def generate(
     if save_current is not None:
         save_current.write_text(f"{format_plan(current)}\n")
     columns = ("topic", "partition", "replicas", "proposed")
-    rows = [[*p, _joined(current[p]), _joined(plan[p])] for p in plan]
+    rows = [[*p, list(current[p]), list(plan[p])] for p in plan]
     show_table(columns, rows, sys.stderr)
     print(f"{counted(moved(current, plan), 'replica')} to copy", file=sys.stderr)
     print(format_plan(plan))
@@ -104,13 +104,7 @@ async def _read(
     client: "RawClient", topics: Sequence[str], wanted: Sequence[int] | None
 ) -> tuple[Plan, dict[int, str | None]]:
     """The current replicas of the topics, and the racks of the brokers to use."""
-    from barnabas.base.errors import ErrorCode
-    from barnabas.cli.raw_client import refusal
-
-    metadata = await client.metadata(topics)
-    for topic in metadata.topics:
-        if topic.error_code is not ErrorCode.none:
-            raise CommandFailed(f"topic {topic.name}: {refusal(topic.error_code, None)}")
+    metadata = await client.describe_topics(topics)
     racks = {broker.node_id: broker.rack for broker in metadata.brokers}
     if missing := [str(number) for number in wanted or () if number not in racks]:
         known = ", ".join(map(str, sorted(racks)))
@@ -171,10 +165,7 @@ def _gather(file: Path | None, partitions: list[str] | None) -> Plan:
 
 
 def _read_plan(file: Path) -> Plan:
-    try:
-        return parse_plan(file.read_text("utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file}: {getattr(error, 'strerror', 'not UTF-8 text')}") from None
+    return parse_plan(read_text(file), str(file))
 
 
 async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
@@ -196,11 +187,11 @@ async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
 def _check(outcomes: "Sequence[PartitionOutcome]", verb: str) -> None:
     """Print each rejection. Raises CommandFailed if there is any."""
     from barnabas.base.errors import ErrorCode
-    from barnabas.cli.raw_client import refusal
+    from barnabas.client.retries import error_words
 
     failed = [each for each in outcomes if each.code is not ErrorCode.none]
     for each in failed:
-        print(f"{each.partition}: {refusal(each.code, each.message)}", file=sys.stderr)
+        print(f"{each.partition}: {error_words(each.code, each.message)}", file=sys.stderr)
     if failed:
         raise CommandFailed(f"failed to {verb} {len(failed)} of {len(outcomes)}")
 
@@ -284,22 +275,9 @@ def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
 
     rows = [_row(*item) for item in sorted(ask_cluster(bootstrap, list_reassignments).items())]
     columns = ("topic", "partition", "replicas", "adding", "removing")
-    if json:
-        show_json(rows)
-    elif rows:
-        show_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
-    else:
-        print("no reassignments in progress")
+    show_rows(rows, columns, json=json, none="no reassignments in progress")
 
 
 def _row(partition: TopicPartition, moving: "Moving") -> dict[str, object]:
     lists = {name: list(brokers) for name, brokers in moving._asdict().items()}
-    return {"topic": partition.topic, "partition": partition.partition, **lists}
-
-
-def _cell(value: object) -> object:
-    return _joined(value) or None if isinstance(value, list) else value
-
-
-def _joined(brokers: Sequence[int]) -> str:
-    return ",".join(map(str, brokers))
+    return {**partition._asdict(), **lists}

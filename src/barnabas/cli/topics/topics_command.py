@@ -1,6 +1,5 @@
 """`barnabas topics`: create, list, describe, alter and delete topics."""
 
-import sys
 from typing import Annotated, Final
 
 import typer
@@ -11,7 +10,9 @@ from barnabas.cli.options import (
     Bootstrap,
     Json,
     Properties,
+    Yes,
     check_topics,
+    confirm,
     parse_pairs,
 )
 from barnabas.cli.show import counted, show_json
@@ -212,7 +213,7 @@ def delete(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Topic names.", callback=check_topics)
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
 ) -> None:
@@ -228,9 +229,8 @@ def delete(
     client, metadata = ClusterClients(bootstrap, properties).admin()
     for name in names:
         find_topic(metadata, name, "; nothing was deleted")
-    question = f"Delete {', '.join(names)} and all messages?"
-    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise CommandFailed("aborted; nothing was deleted")
+    if not yes:
+        confirm(f"Delete {', '.join(names)} and all messages?", "nothing was deleted")
     for name, future in delete_topics(client, list(dict.fromkeys(names))).items():
         await_one(future, name)
         print(f"deleted topic {name}")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic
+from barnabas.cli.exit_codes import Misused
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, Topic, read_text
 from barnabas.cli.show import counted, show_json
 from barnabas.spark.pipeline_options import (
     Conf,
@@ -151,12 +151,7 @@ def transform(
 def _text(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
         raise Misused("give either --sql SELECT or --sql-file FILE")
-    if file is None:
-        return str(sql)
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    return str(sql) if file is None else read_text(file)
 
 
 def _watermark(text: str | None) -> tuple[str, str] | None:
