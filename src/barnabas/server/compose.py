@@ -19,6 +19,7 @@ from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from barnabas.server import lifecycle
 from barnabas.server.broker import Broker
+from barnabas.server.cluster.kept_session import keep_session
 from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join
 from barnabas.server.environment import Environment
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
@@ -86,6 +87,7 @@ async def _start(
     broker_id = await find_broker_id(coordination, config, logs)
     logs.acquire(broker_id, cluster_id)
     ending.callback(logs.release)
+    await keep_session(config, coordination, ending)
 
     node = Node(config, environment, coordination, logs, broker_id, cluster_id, failures)
     ending.callback(node.timer.close)
