@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote_plus
 from barnabas.base.ids import BrokerId, TopicPartition
 
 CLUSTER_ID: Final = "/cluster/id"
+CONSUMERS: Final = "/consumers"
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
@@ -25,7 +26,7 @@ FEATURE: Final = "/feature"
 
 # Every starting broker creates these if they are missing, without data.
 PERSISTENT_PATHS: Final = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,
@@ -65,6 +66,11 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def consumer_offset_path(group_id: str, partition: TopicPartition) -> str:
+    """An offset that a client of Kafka 0.8.1 has committed."""
+    return f"{CONSUMERS}/{group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
 def sequence_number(path: str) -> int:
