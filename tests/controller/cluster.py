@@ -49,6 +49,7 @@ class FakeBroker:
         self.broker_id = BrokerId(broker_id)
         self.heard: list[ControlRequest] = []
         self.failed: set[TopicPartition] = set()
+        self.said: ErrorCode = ErrorCode.none  # of each partition that is not failed
         self.refuses_deletion: set[TopicPartition] = set()
         self.error = ErrorCode.none
         self.reachable = asyncio.Event()
@@ -127,7 +128,7 @@ class FakeBroker:
                 partition_index=state.partition_index,
                 error_code=ErrorCode.kafka_storage_error
                 if TopicPartition(topic.topic_name, state.partition_index) in self.failed
-                else ErrorCode.none,
+                else self.said,
             )
             for state in topic.partition_states
         )

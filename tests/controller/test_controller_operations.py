@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from unittest.mock import patch
 
 import pytest
 
@@ -9,6 +10,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
 from barnabas.controller.context import PartitionLeadership
+from barnabas.controller.handle import on_brokers
 from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.controller.states import Selector
 from barnabas.wire.apis import ApiKey
@@ -448,3 +450,31 @@ async def test_a_hung_broker_delays_no_other(cluster: Cluster) -> None:
     cluster.nodes[1].broker.hung = False
     await cluster.until(lambda: T0 in cluster.nodes[1].broker.leaders())
     assert cluster.nodes[1].broker.messages(ApiKey.UPDATE_METADATA)
+
+
+@scenario
+async def test_one_warning_is_logged_for_replicas_that_failed_and_none_for_the_rest(
+    cluster: Cluster,
+) -> None:
+    await cluster.start(0, 1)
+    await cluster.create_topic("t", (1, 0), (1, 0), (0, 1))
+
+    async def warnings_after(code: ErrorCode, failed: set[TopicPartition]) -> list[str]:
+        cluster.nodes[1].broker.said, cluster.nodes[1].broker.failed = code, failed
+        with patch.object(on_brokers.log, "warning") as warned:
+            await cluster.admin.create(
+                paths.LOG_DIR_EVENT, layout.encode_log_dir_event(BrokerId(1)), sequential=True
+            )
+            await cluster.quiet()
+        lines = [call.args[0] % call.args[1:] for call in warned.call_args_list]
+        return [line for line in lines if line.startswith("replicas failed")]
+
+    # A Kafka broker gives this code where it is in that leader epoch already.
+    assert await warnings_after(ErrorCode.stale_controller_epoch, set()) == []
+    assert await warnings_after(ErrorCode.inconsistent_topic_id, set()) == [
+        "replicas failed broker=1 newly_offline=0 refused=inconsistent_topic_id:3"
+    ]
+    failed = "replicas failed broker=1 newly_offline=2 refused=none"
+    both = {T0, TopicPartition("t", 1)}
+    assert await warnings_after(ErrorCode.none, both) == [failed]
+    assert await warnings_after(ErrorCode.none, both) == []

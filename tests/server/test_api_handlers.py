@@ -9,7 +9,8 @@ CONTROL = tuple(control_requests._HANDLERS)
 
 def test_the_module_of_each_api_has_its_name_and_a_handler() -> None:
     for key in (*api_handlers.LOADED_WHEN_ASKED, *CONTROL):
-        assert callable(api_handlers._load(key))
+        for version in range(APIS[key].lowest, APIS[key].highest + 1):
+            assert callable(api_handlers._load(key, version))
 
 
 def test_all_that_is_served_has_a_handler() -> None:

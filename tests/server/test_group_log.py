@@ -14,6 +14,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.coordinator import coordinator_runtime
 from barnabas.coordinator.loader import load
+from barnabas.groups.offsets import committed_offsets
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.records.batch import headers
@@ -181,6 +182,37 @@ def test_a_commit_is_flushed_before_its_acknowledgement_if_flush_messages_demand
             logs = [leader.log for leader in running.running.broker.replicas]
             assert sum(each.log_end_offset for each in logs) == offset + 1
             assert all(each.recovery_point == each.log_end_offset for each in logs)
+
+
+def test_commits_have_kafkas_base_sequence_and_those_of_before_are_read_and_compacted(
+    tmp_path: Path,
+) -> None:
+    group = new_group()
+    properties = {"offsets_topic_segment_bytes": "2000", "log_cleaner_backoff_ms": "50"}
+
+    def sequences() -> dict[str, set[int]]:
+        return {
+            path.name: {header.base_sequence for _, header in headers(path.read_bytes())}
+            for path in sorted(tmp_path.glob("__consumer_offsets-*/*.log"))
+            if path.stat().st_size
+        }
+
+    with group_broker(tmp_path, **properties) as running, running.client() as client:
+        client.create("t", partitions=2)
+        coordinated(client, group)
+        with patch.object(committed_offsets, "COMMIT_SEQUENCE", -1):
+            for offset in range(40):
+                commit(client, group, {("t", 0): offset})
+        commit(client, group, {("t", 0): 40})
+        assert set().union(*sequences().values()) == {-1, 0}
+    with group_broker(tmp_path, **properties) as running, running.client() as client:
+        coordinated(client, group)
+        assert committed(client, group) == {("t", 0): 40}
+        for offset in range(40):
+            commit(client, group, {("t", 1): offset})
+        until(lambda: set().union(*sequences().values()) == {0}, "the cleaner removes old commits")
+    with group_broker(tmp_path, **properties) as running, running.client() as client:
+        assert committed(client, coordinated(client, group)) == {("t", 0): 40, ("t", 1): 39}
 
 
 def test_a_codec_that_does_not_exist_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -5,15 +5,21 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.errors import ErrorCode
+from barnabas.wire.schema import milliseconds
 from tests.support.apache_kafka import ApacheKafka
 
 _PROGRAM: Final = Path(__file__).parent / "KafkaMessages.java"
-# The one field whose name differs from ours.
-_NAMES: Final = {"is_kraft_controller": "isKRaftController"}
+# The fields whose names differ from ours.
+_NAMES: Final = {
+    "is_kraft_controller": "isKRaftController",
+    "timeout": "timeoutMs",
+    "throttle_time": "throttle_time_ms",
+}
 
 
 def written_by_kafka(kafka: ApacheKafka, messages: Iterable[tuple[int, Any]]) -> list[bytes]:
@@ -40,6 +46,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, uuid.UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    if isinstance(value, timedelta):
+        return milliseconds(value)
     return int(value) if isinstance(value, ErrorCode) else value
 
 

@@ -133,7 +133,7 @@ class ActiveShard(Generic[Shard]):
             return result
         try:
             for records in _batches(result.records):
-                self._append(records)
+                self._append(records, result.base_sequence)
                 for record in records:
                     self.shard.replay(record)
         except BrokerError as e:
@@ -142,11 +142,12 @@ class ActiveShard(Generic[Shard]):
             return self.shard.on_append_failed(result, self._topic.error(e.code), self.now())
         return result
 
-    def _append(self, records: Sequence[CoordinatorRecord]) -> None:
+    def _append(self, records: Sequence[CoordinatorRecord], base_sequence: int) -> None:
         now_ms = self._ports.clock.now_ms()
         batch = build_batch(
             [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)],
             codec=self._topic.codec,
+            base_sequence=base_sequence,
         )
         try:
             self._appended = self._ports.writer.append(

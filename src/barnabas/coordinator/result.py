@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.wire.records.batch import NO_SEQUENCE
 
 Reply = TypeVar("Reply")
 TimerKey: TypeAlias = tuple[str, ...]
@@ -78,6 +79,8 @@ class CoordinatorResult(Generic[Reply]):
     reply: Reply | Waiter
     records: tuple[CoordinatorRecord, ...] = ()
     effects: tuple[Effect, ...] = ()
+    # Of the batches, which no producer has written: Kafka gives 0 to commits, -1 to all else.
+    base_sequence: int = NO_SEQUENCE
 
 
 def failed_reply(reply: object, error: ErrorCode) -> object:

@@ -17,6 +17,7 @@ from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.groups.group_coordinator import GroupCoordinator
+from barnabas.server.groups.tree_offsets import TreeOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class Broker(ControlledParts):
     logs: Logs
     config_admin: ConfigAdmin
     producer_ids: ProducerIds
+    tree_offsets: TreeOffsets
     controller: Controller
     failures: FailureChannel
 

@@ -43,6 +43,7 @@ from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.fetching.follower_fetches import FollowerFetches
 from barnabas.server.fetching.replica_selector import read_replica_selector
 from barnabas.server.groups.group_coordinator import GroupCoordinator
+from barnabas.server.groups.tree_offsets import TreeOffsets
 from barnabas.server.handlers import api_versions
 from barnabas.server.handlers.fetch import Fetch
 from barnabas.server.handlers.produce import Produce
@@ -282,6 +283,7 @@ class Node:
             configs=self.configs,
             config_admin=self._config_admin,
             producer_ids=ProducerIds(self._coordination, self.broker_id),
+            tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,
             failures=self._failures,

@@ -49,6 +49,7 @@ class ApiKey(enum.IntEnum):
     OFFSET_DELETE = 47
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
@@ -77,14 +78,14 @@ def _api(lowest: int, highest: int, flexible: int, advertised_lowest: int | None
 APIS: Final = {
     ApiKey.PRODUCE: _api(3, 11, 9, advertised_lowest=0),
     ApiKey.FETCH: _api(4, 17, 12),
-    ApiKey.LIST_OFFSETS: _api(1, 9, 6),
+    ApiKey.LIST_OFFSETS: _api(0, 9, 6),
     ApiKey.METADATA: _api(0, 12, 9),
     ApiKey.LEADER_AND_ISR: _api(4, 7, 4),
     ApiKey.STOP_REPLICA: _api(3, 4, 2),
     ApiKey.UPDATE_METADATA: _api(6, 8, 6),
     ApiKey.CONTROLLED_SHUTDOWN: _api(3, 3, 3),
-    ApiKey.OFFSET_COMMIT: _api(2, 9, 8),
-    ApiKey.OFFSET_FETCH: _api(1, 9, 6),
+    ApiKey.OFFSET_COMMIT: _api(0, 9, 8),
+    ApiKey.OFFSET_FETCH: _api(0, 9, 6),
     ApiKey.FIND_COORDINATOR: _api(0, 6, 3),
     ApiKey.JOIN_GROUP: _api(0, 9, 6),
     ApiKey.HEARTBEAT: _api(0, 4, 4),
@@ -93,14 +94,14 @@ APIS: Final = {
     ApiKey.DESCRIBE_GROUPS: _api(0, 5, 5),
     ApiKey.LIST_GROUPS: _api(0, 5, 3),
     ApiKey.API_VERSIONS: _api(0, 4, 3),
-    ApiKey.CREATE_TOPICS: _api(2, 7, 5),
-    ApiKey.DELETE_TOPICS: _api(1, 6, 4),
+    ApiKey.CREATE_TOPICS: _api(0, 7, 5),
+    ApiKey.DELETE_TOPICS: _api(0, 6, 4),
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(2, 4, 4),
-    ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(0, 4, 4),
+    ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: _api(1, 4, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: _api(0, 4, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
     ApiKey.DELETE_GROUPS: _api(0, 2, 2),
     ApiKey.ELECT_LEADERS: _api(0, 2, 2),
@@ -110,6 +111,7 @@ APIS: Final = {
     ApiKey.OFFSET_DELETE: _api(0, 0, 1),
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
+    ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0),

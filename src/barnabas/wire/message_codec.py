@@ -8,6 +8,7 @@ import dataclasses
 import struct
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -302,7 +303,9 @@ def _primitive(metadata: Mapping[str, Any], flexible: bool, may_be_null: bool) -
         )
     if name == "bytes":
         return _sized(bytes, bytes, _length(_INT32, flexible), may_be_null)
-    return _uuid(may_be_null) if name == "uuid" else _ERROR_CODE
+    if name == "uuid":
+        return _uuid(may_be_null)
+    return _DURATION if name == "timedelta_i32" else _ERROR_CODE
 
 
 def _number(layout: struct.Struct) -> Kind:
@@ -382,6 +385,18 @@ def _write_error_code(out: bytearray, code: ErrorCode) -> None:
 
 
 _ERROR_CODE: Final = Kind(_read_error_code, _write_error_code)
+
+
+def _read_duration(buffer: Buffer, position: int) -> tuple[Any, int]:
+    (milliseconds,) = _INT32.unpack_from(buffer, position)
+    return timedelta(milliseconds=milliseconds), position + 4
+
+
+def _write_duration(out: bytearray, duration: timedelta) -> None:
+    out += _INT32.pack(duration // timedelta(milliseconds=1))
+
+
+_DURATION: Final = Kind(_read_duration, _write_duration)
 
 
 def _within(buffer: Buffer, position: int, size: int) -> int:

@@ -10,7 +10,7 @@ each version, as kio's messages have: `at_version` derives the older ones.
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import GenericAlias
 from typing import Any, ClassVar, Final, TypeAlias
@@ -32,6 +32,7 @@ LONG_STRING: Final[Primitive] = {"kafka_type": "string", "long": True}
 BYTES: Final[Primitive] = {"kafka_type": "bytes"}
 UUID: Final[Primitive] = {"kafka_type": "uuid"}
 ERROR_CODE: Final[Primitive] = {"kafka_type": "error_code"}
+DURATION: Final[Primitive] = {"kafka_type": "timedelta_i32"}  # milliseconds
 STRUCT: Final[Primitive] = {}
 
 
@@ -46,12 +47,24 @@ def always_tagged(tag: int, primitive: Primitive = STRUCT) -> Mapping[str, Any]:
     return {**primitive, "tag": tag, "always": True}
 
 
+def derived(primitive: Primitive, of: Callable[[Any], object]) -> Mapping[str, Any]:
+    """The metadata of a field that newer versions lack: `of` computes it from their message."""
+    return {**primitive, "derived": of}
+
+
 class Entity:
     """A request, a response or a struct of one, as kio wants to know it; flexible."""
 
     __slots__ = ()
     __type__: ClassVar[EntityType] = EntityType.nested
     __flexible__: ClassVar[bool] = True
+
+
+class PlainEntity(Entity):
+    """The same in versions before the flexible ones."""
+
+    __slots__ = ()
+    __flexible__: ClassVar[bool] = False
 
 
 def at_version(entity: type[Any], version: int) -> type[Any]:
@@ -67,7 +80,7 @@ def _at_version(entity: Any, version: int) -> type[Any]:
         if field.metadata.get("since", 0) <= version
     ]
     return dataclasses.make_dataclass(
-        entity.__name__, fields, bases=(Entity,), frozen=True, slots=True, kw_only=True
+        entity.__name__, fields, bases=entity.__bases__, frozen=True, slots=True, kw_only=True
     )
 
 

@@ -14,7 +14,8 @@ import struct
 import typing
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 
 from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
@@ -26,7 +27,7 @@ from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import bounded, is_array, is_nullable, nested_entity
 from barnabas.wire.control import control_request, control_response
 from barnabas.wire.message_codec import MessageCodec
-from barnabas.wire.message_schema import Entity
+from barnabas.wire.message_schema import Entity, at_version
 from barnabas.wire.varint import Truncated
 
 # kio's entities are dataclasses generated per version; only handlers know the exact one.
@@ -35,6 +36,18 @@ Message = Any
 
 _HEAD = struct.Struct(">ii")
 UNREADABLE: Final = (SerialError, Truncated, ValueError, OverflowError)
+
+# The first version that kio has, of the APIs that are served from an older one on.
+_FIRST_OF_KIO: Final = {
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.DESCRIBE_CONFIGS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+}
 
 
 class MalformedRequest(BarnabasError):
@@ -96,14 +109,25 @@ def _reader(entity: Any) -> Callable[[memoryview, int], tuple[Message, int]]:
 
 @cache
 def request_type(key: ApiKey, version: int) -> type[Message]:
-    own = control_request(key, version)
+    own = control_request(key, version) or _old_type(key, version, "Request")
     return own or _message_type(key, version, "Request", EntityType.request)
 
 
 @cache
 def response_type(key: ApiKey, version: int) -> type[Message]:
-    own = control_response(key, version)
+    own = control_response(key, version) or _old_type(key, version, "Response")
     return own or _message_type(key, version, "Response", EntityType.response)
+
+
+def _old_type(key: ApiKey, version: int, kind: str) -> type[Message] | None:
+    """The type of a version that is older than those of kio; `old_schemas` has the newest."""
+    first = _FIRST_OF_KIO.get(key, 0)
+    if version >= first:
+        return None
+    name = f"{key.name.title().replace('_', '')}{kind}"
+    newest: type[Message] = getattr(import_module("barnabas.wire.old_schemas"), name)
+    is_own = issubclass(newest, Entity) and version < first - 1
+    return at_version(newest, version) if is_own else newest
 
 
 def _message_type(key: ApiKey, version: int, suffix: str, kind: Any) -> type[Message]:
@@ -115,13 +139,23 @@ def _message_type(key: ApiKey, version: int, suffix: str, kind: Any) -> type[Mes
     return found
 
 
+class _FieldPlan(NamedTuple):
+    """How a field of an adapted message is filled."""
+
+    name: str
+    nested: type[Message] | None
+    nullable: bool
+    default: object
+    derived: Callable[[Message], object] | None
+
+
 def adapt(message: Message, target: type[Message]) -> Message:
     """The same message as `target`, another version's type, with Kafka's defaults for the rest."""
     if type(message) is target:
         return message
     values = {}
-    for name, nested, nullable, default in _plan(typing.cast(Any, target)):
-        value = getattr(message, name, default)
+    for name, nested, nullable, default, derived in _plan(typing.cast(Any, target)):
+        value = getattr(message, name, default) if derived is None else derived(message)
         if value is None and not nullable:
             value = default
         if nested is not None and value is not None and value != ():
@@ -134,11 +168,16 @@ def adapt(message: Message, target: type[Message]) -> Message:
 
 
 @cache
-def _plan(target: Any) -> list[tuple[str, type[Message] | None, bool, object]]:
-    """For each field: its name, its entity type if any, whether it may be null, its default."""
+def _plan(target: Any) -> list[_FieldPlan]:
     hints = typing.get_type_hints(target)
     return [
-        (field.name, nested_entity(hint), is_nullable(hint), _default(field, hint))
+        _FieldPlan(
+            field.name,
+            nested_entity(hint),
+            is_nullable(hint),
+            _default(field, hint),
+            field.metadata.get("derived"),
+        )
         for field in dataclasses.fields(target)
         for hint in [hints[field.name]]
     ]

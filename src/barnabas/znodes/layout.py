@@ -415,3 +415,16 @@ def decode_features(data: bytes) -> FinalizedFeatures:
             for name, level in mapping(fields["features"]).items()
         }
         return FinalizedFeatures(status == 1, levels, version)
+
+
+# Consumers
+
+
+def encode_consumer_offset(offset: int) -> bytes:
+    return str(offset).encode()
+
+
+def decode_consumer_offset(path: str, data: bytes) -> int | None:
+    """None for a node without data, which is as good as none."""
+    with reading(path):
+        return int(data) if data else None

@@ -7,6 +7,7 @@ from typing import Final, NewType
 from barnabas.base.ids import BrokerId, TopicPartition
 
 CLUSTER_ID: Final = "/cluster/id"
+CONSUMERS: Final = "/consumers"
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
@@ -24,7 +25,7 @@ FEATURE: Final = "/feature"
 
 # Every starting broker creates these if they are missing, without data.
 PERSISTENT_PATHS: Final = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,
@@ -64,6 +65,11 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def consumer_offset_path(group_id: str, partition: TopicPartition) -> str:
+    """An offset that a client of Kafka 0.8.1 has committed."""
+    return f"{CONSUMERS}/{group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
 def sequence_number(path: str) -> int:

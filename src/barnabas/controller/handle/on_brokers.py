@@ -1,6 +1,7 @@
 """Handlers of broker events: started, failed, modified, shutting down, log directory failed."""
 
 import logging
+from collections import Counter
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -21,6 +22,8 @@ from barnabas.controller.states import REPLICA_FROM, ReplicaState, may_enter
 log = logging.getLogger("barnabas.controller")
 
 _UNKNOWN_EPOCH = -1
+# Offline, or in the requested leader epoch already: a Kafka broker answers a repeated request so.
+_NOT_REFUSED = (ErrorCode.kafka_storage_error, ErrorCode.stale_controller_epoch)
 
 
 async def on_brokers_changed(active: ActiveController, event: BrokersChanged) -> None:
@@ -96,8 +99,6 @@ async def on_log_dir_notified(active: ActiveController, event: LogDirNotified) -
 async def on_replicas_failed(active: ActiveController, event: ReplicasFailed) -> None:
     """Take replicas in a failed log directory offline, until their broker restarts."""
     context, broker = active.context, event.broker_id
-    for partition, code in event.codes.items():
-        log.debug("replica failed broker=%d partition=%s error=%s", broker, partition, code.name)
     failed = [
         partition
         for partition, code in event.codes.items()
@@ -105,14 +106,28 @@ async def on_replicas_failed(active: ActiveController, event: ReplicasFailed) ->
         and partition in context
         and partition not in context.offline_replicas.get(broker, ())
     ]
-    log.warning(
-        "replicas failed broker=%d count=%d newly_offline=%d",
-        broker,
-        len(event.codes),
-        len(failed),
-    )
+    _log_failures(event, len(failed))
     if not failed or broker not in context.live:
         return
     context.apply_offline_replicas(broker, failed)
     replicas = [PartitionReplica(each, broker) for each in failed]
     await active.perform(broker_liveness.decide_replicas_offline(context, replicas))
+
+
+def _log_failures(event: ReplicasFailed, newly_offline: int) -> None:
+    """One line for all replicas that failed now; the others are as they were before."""
+    for partition, code in event.codes.items():
+        log.debug(
+            "replica answered broker=%d partition=%s error=%s",
+            event.broker_id,
+            partition,
+            code.name,
+        )
+    refused = Counter(code.name for code in event.codes.values() if code not in _NOT_REFUSED)
+    if newly_offline or refused:
+        log.warning(
+            "replicas failed broker=%d newly_offline=%d refused=%s",
+            event.broker_id,
+            newly_offline,
+            ",".join(f"{name}:{count}" for name, count in sorted(refused.items())) or "none",
+        )

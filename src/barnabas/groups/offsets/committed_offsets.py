@@ -33,6 +33,7 @@ from barnabas.groups.records.offset_record import (
 from barnabas.wire.message_codec import LONGEST_STRING
 
 NO_RETENTION = -1
+COMMIT_SEQUENCE = 0  # Kafka writes commits as the first batch of a producer without an id
 _END_OF_TIME_MS = 2**63 - 1  # the latest timestamp of a record
 _NONE = ErrorCode.none
 
@@ -128,7 +129,9 @@ class Offsets:
                 records.append(commit_record(prefix, partition, value))
                 result.append(PartitionResult(partition, _NONE))
             results.append(TopicResults(topic, result))
-        return CoordinatorResult(OffsetsReply(results), tuple(records))
+        return CoordinatorResult(
+            OffsetsReply(results), tuple(records), base_sequence=COMMIT_SEQUENCE
+        )
 
     def _is_too_large(self, metadata: str) -> bool:
         """Kafka counts UTF-16 units; a record has a limit of its own."""

@@ -257,6 +257,11 @@ class Segment(SegmentEnd):
         """The latest record's time, or the file's if no record has one."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
+        return self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """The time when the file was last written to."""
         status = self._disk.status(self.path(LOG))
         return status.modified_ms if status else self.created_ms
 

@@ -1,7 +1,8 @@
 """CreateTopics (19): each topic on its own, so one bad name does not fail the others.
 
-Version notes. From version 4 -1 asks for the broker's default number of partitions and
-replicas; from 5 the response describes the topic with its configs; from 7 it has the topic's id.
+Version notes. Version 0 cannot only validate, and has no error messages. From version 4 -1 asks for
+the broker's default number of partitions and replicas; from 5 the response describes the topic with
+its configs; from 7 it has the topic's id.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """ListOffsets (2): the earliest and latest offset of a partition, or the one of a timestamp.
 
-Version notes. The offset of the largest timestamp can be asked for from version 7, the
-earliest local offset from 8; the last tiered one, from 9, is never there. Before version 5
-OFFSET_NOT_AVAILABLE was not known, and is sent as LEADER_NOT_AVAILABLE.
+Version notes. Version 0 is another API: see `list_offsets_v0`. The offset of the largest timestamp
+can be asked for from version 7, the earliest local offset from 8; the last tiered one, from 9, is
+never there. Before version 5 OFFSET_NOT_AVAILABLE was not known, and is sent as
+LEADER_NOT_AVAILABLE.
 
 Replicas get offsets of the whole log, consumers those of committed records. A new leader's high
 watermark may lag behind the one that the leader before returned to consumers, until its followers
@@ -76,7 +77,7 @@ def _partition(
     try:
         if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
             raise BrokerError(ErrorCode.unsupported_version)
-        reading, epoch_start = _replica(broker, topic, asked.partition_index, request.replica_id)
+        reading, epoch_start = replica(broker, topic, asked.partition_index, request.replica_id)
         reading.check_epoch(asked.current_leader_epoch)
         upto = reading.log.log_end_offset
         if request.replica_id == CONSUMER:
@@ -99,7 +100,7 @@ def _partition(
     )
 
 
-def _replica(broker: Broker, topic: str, partition: int, replica_id: int) -> tuple[Reading, Offset]:
+def replica(broker: Broker, topic: str, partition: int, replica_id: int) -> tuple[Reading, Offset]:
     """The replica that answers, and the start of the leader's epoch, below which all is known."""
     follower = broker.replicas.follower(topic, partition)
     if replica_id == DEBUGGING and follower is not None:

@@ -1,8 +1,9 @@
 """OffsetCommit (8): commits the offsets of a group.
 
-Version notes. Versions 2 to 4 have a retention time; version 6 added the leader epoch; from 7
-on members may be static; from 9 on the generation may be the epoch of a member of a consumer group,
-and a group that does not exist has its own error.
+Version notes. Version 0 is another API: see `offset_commit_v0`. Version 1 has a timestamp for each
+offset, from which its retention counts. Versions 2 to 4 have a retention time; version 6 added the
+leader epoch; from 7 on members may be static; from 9 on the generation may be the epoch of a member
+of a consumer group, and a group that does not exist has its own error.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.offsets.committed_offsets import NO_RETENTION
 from barnabas.groups.offsets.offset_messages import OffsetsReply, PartitionCommit, TopicCommits
+from barnabas.groups.records.offset_record import NO_TIMESTAMP
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
@@ -38,12 +40,13 @@ async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Of
                     each.committed_offset,
                     each.committed_leader_epoch,
                     each.committed_metadata,
+                    getattr(sent, "commit_timestamp", NO_TIMESTAMP),
                 )
-                for each in topic.partitions
+                for each, sent in zip(topic.partitions, sent_topic.partitions, strict=True)
                 if (topic.name, each.partition_index) in known
             ],
         )
-        for topic in request.topics
+        for topic, sent_topic in zip(request.topics, call.sent.topics, strict=True)
     ]
     reply = await _commit(broker, request, call, topics)
     codes = {

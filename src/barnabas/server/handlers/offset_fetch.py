@@ -1,8 +1,9 @@
 """OffsetFetch (9): the committed offsets of groups.
 
-Version notes. Up to version 7 one group is asked for; from 8 on several. From 2 on null topics ask
-for all, and there is an error for the whole; from 7 on open transactions can be waited for; from 9
-on a member of a consumer group is checked by its epoch.
+Version notes. Version 0 is another API: see `offset_fetch_v0`. Up to version 7 one group is asked
+for; from 8 on several. From 2 on null topics ask for all, and there is an error for the whole; from
+7 on open transactions can be waited for; from 9 on a member of a consumer group is checked by its
+epoch.
 """
 
 from collections.abc import Iterable

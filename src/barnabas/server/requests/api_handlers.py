@@ -31,6 +31,7 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.CONTROLLED_SHUTDOWN,
     ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -52,10 +53,13 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
 )
+# Versions that mean something else than those after them, each with a module of its own.
+_APART: Final = ((ApiKey.LIST_OFFSETS, 0), (ApiKey.OFFSET_COMMIT, 0), (ApiKey.OFFSET_FETCH, 0))
 
 
-def _module_of(key: ApiKey) -> str:
-    return f"barnabas.server.handlers.{key.name.lower()}"
+def _module_of(key: ApiKey, version: int | None = None) -> str:
+    suffix = f"_v{version}" if (key, version) in _APART else ""
+    return f"barnabas.server.handlers.{key.name.lower()}{suffix}"
 
 
 # All that is not loaded before a broker is ready.
@@ -70,9 +74,9 @@ LATE_MODULES: Final = (
 
 
 @cache
-def _load(key: ApiKey) -> Callable[..., Any]:
+def _load(key: ApiKey, version: int) -> Callable[..., Any]:
     """The handler of an API; what it needs is given to it before the request."""
-    handle: Callable[..., Any] = import_module(_module_of(key)).handle
+    handle: Callable[..., Any] = import_module(_module_of(key, version)).handle
     return handle
 
 
@@ -86,4 +90,4 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
 
 
 def _when_asked(key: ApiKey, *given: object) -> MessageHandler:
-    return lambda request, call: _load(key)(*given, request, call)
+    return lambda request, call: _load(key, call.version)(*given, request, call)

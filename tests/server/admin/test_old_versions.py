@@ -1,0 +1,212 @@
+"""Versions that clients of Kafka 0.8 to 0.11 send, byte by byte as they send them."""
+
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.admin.client import Client
+from tests.server.admin.running import Running, broker
+
+CONSUMER = -1
+LATEST, EARLIEST = -1, -2
+UNKNOWN_TOPIC, TOO_LARGE, INVALID_GROUP, UNSUPPORTED = 3, 12, 24, 35
+LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS, DELETE_TOPICS = 2, 8, 9, 19, 20
+OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 23, 32, 35
+
+
+class OldClient:
+    """One connection that writes and reads bytes, without a schema."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._stream = self._socket.makefile("rb")
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def ask(self, key: int, version: int, body: bytes) -> bytes:
+        """The body of the answer."""
+        frame = struct.pack(">hhih3s", key, version, 7, 3, b"old") + body
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        size, correlation_id = struct.unpack(">ii", self._stream.read(8))
+        assert correlation_id == 7
+        return self._stream.read(size - 4)
+
+
+@pytest.fixture
+def old(shared: Running) -> Iterator[OldClient]:
+    client = OldClient(shared.port)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def topic(client: Client) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    client.create(name)
+    return name
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value.encode())) + value.encode()
+
+
+def one_partition(topic: str, partition: bytes) -> bytes:
+    """An array of one topic with one partition."""
+    return struct.pack(">i", 1) + text(topic) + struct.pack(">i", 1) + partition
+
+
+def list_offsets(topic: str, timestamp: int, most: int, replica: int = CONSUMER) -> bytes:
+    asked = struct.pack(">iqi", 0, timestamp, most)
+    return struct.pack(">i", replica) + one_partition(topic, asked)
+
+
+def listed(topic: str, error: int, *offsets: int) -> bytes:
+    told = struct.pack(f">ihi{len(offsets)}q", 0, error, len(offsets), *offsets)
+    return one_partition(topic, told)
+
+
+class TestListOffsets:
+    def test_the_ends_of_a_log_and_the_segments_between_them(self, tmp_path: Path) -> None:
+        with broker(tmp_path) as running, running.client() as client:
+            client.create("t", 1, segment_bytes="200")
+            for _ in range(4):
+                client.produce("t", [b"x" * 100])
+            old = OldClient(running.port)
+            latest, earliest = list_offsets("t", LATEST, 9), list_offsets("t", EARLIEST, 9)
+            assert old.ask(LIST_OFFSETS, 0, latest) == listed("t", 0, 4, 3, 2, 1, 0)
+            assert old.ask(LIST_OFFSETS, 0, earliest) == listed("t", 0, 0)
+            assert old.ask(LIST_OFFSETS, 0, list_offsets("t", LATEST, 2)) == listed("t", 0, 4, 3)
+            assert old.ask(LIST_OFFSETS, 0, list_offsets("t", LATEST, -1)) == listed("t", 0)
+            soon = int(time.time() * 1000) + 60_000
+            assert old.ask(LIST_OFFSETS, 0, list_offsets("t", soon, 1)) == listed("t", 0, 4)
+            assert old.ask(LIST_OFFSETS, 0, list_offsets("t", 1_000, 1)) == listed("t", 0)
+            old.close()
+
+    def test_an_empty_log_ends_where_it_begins(self, old: OldClient, topic: str) -> None:
+        for timestamp in (LATEST, EARLIEST):
+            asked = list_offsets(topic, timestamp, 5)
+            assert old.ask(LIST_OFFSETS, 0, asked) == listed(topic, 0, 0)
+
+    def test_errors_come_without_offsets(self, old: OldClient, topic: str) -> None:
+        asked = list_offsets("missing", LATEST, 1)
+        assert old.ask(LIST_OFFSETS, 0, asked) == listed("missing", UNKNOWN_TOPIC)
+        asked = list_offsets(topic, -3, 1)
+        assert old.ask(LIST_OFFSETS, 0, asked) == listed(topic, UNSUPPORTED)
+
+
+def commit_v0(group: str, topic: str, offset: int, metadata: str = "", partition: int = 0) -> bytes:
+    committed = struct.pack(">iq", partition, offset) + text(metadata)
+    return text(group) + one_partition(topic, committed)
+
+
+def fetch(group: str, topic: str, partition: int = 0) -> bytes:
+    return text(group) + one_partition(topic, struct.pack(">i", partition))
+
+
+def fetched(topic: str, offset: int, error: int = 0, metadata: str = "") -> bytes:
+    told = struct.pack(">iq", 0, offset) + text(metadata) + struct.pack(">h", error)
+    return one_partition(topic, told)
+
+
+def committed(topic: str, error: int = 0, partition: int = 0) -> bytes:
+    return one_partition(topic, struct.pack(">ih", partition, error))
+
+
+class TestOffsetsInTheTree:
+    def test_an_offset_is_fetched_as_it_was_committed(self, old: OldClient, topic: str) -> None:
+        assert old.ask(OFFSET_FETCH, 0, fetch("g", topic)) == fetched(topic, -1, UNKNOWN_TOPIC)
+        for offset in (7, 8):
+            assert old.ask(OFFSET_COMMIT, 0, commit_v0("g", topic, offset, "m")) == committed(topic)
+            assert old.ask(OFFSET_FETCH, 0, fetch("g", topic)) == fetched(topic, offset)
+
+    def test_it_is_where_kafka_writes_it_and_outlives_the_broker(self, tmp_path: Path) -> None:
+        with broker(tmp_path) as running, running.client() as client:
+            client.create("t")
+            old = OldClient(running.port)
+            assert old.ask(OFFSET_COMMIT, 0, commit_v0("g", "t", 7)) == committed("t")
+            old.close()
+        with broker(tmp_path) as running:
+            old = OldClient(running.port)
+            assert old.ask(OFFSET_FETCH, 0, fetch("g", "t")) == fetched("t", 7)
+            old.close()
+
+    def test_refused_commits(self, old: OldClient, topic: str) -> None:
+        assert old.ask(OFFSET_COMMIT, 0, commit_v0("g", "missing", 1)) == committed(
+            "missing", UNKNOWN_TOPIC
+        )
+        assert old.ask(OFFSET_COMMIT, 0, commit_v0("g", topic, 1, partition=5)) == committed(
+            topic, UNKNOWN_TOPIC, 5
+        )
+        long = commit_v0("g", topic, 1, "m" * 5_000)
+        assert old.ask(OFFSET_COMMIT, 0, long) == committed(topic, TOO_LARGE)
+        for group in ("", "..", "a//b"):
+            assert old.ask(OFFSET_COMMIT, 0, commit_v0(group, topic, 1)) == committed(
+                topic, INVALID_GROUP
+            )
+
+
+def test_a_commit_of_version_1_has_a_time_for_each_offset_and_goes_to_the_coordinator(
+    old: OldClient, topic: str
+) -> None:
+    commit = struct.pack(">iqq", 0, 7, int(time.time() * 1000)) + text("m")
+    body = text("g1") + struct.pack(">i", -1) + text("") + one_partition(topic, commit)
+    deadline = time.monotonic() + 20
+    while old.ask(OFFSET_COMMIT, 1, body) != committed(topic):
+        old.ask(10, 0, text("g1"))  # FindCoordinator creates __consumer_offsets
+        assert time.monotonic() < deadline
+    assert old.ask(OFFSET_FETCH, 1, fetch("g1", topic)) == fetched(topic, 7, metadata="m")
+    assert old.ask(OFFSET_FETCH, 0, fetch("g1", topic)) == fetched(topic, -1, UNKNOWN_TOPIC)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_topics_are_created_and_deleted(old: OldClient, client: Client, version: int) -> None:
+    name = f"created-{version}"
+    config = text("retention.ms") + text("1000")
+    topic = text(name) + struct.pack(">ihi", 2, 1, 0) + struct.pack(">i", 1) + config
+    create = struct.pack(">i", 1) + topic + struct.pack(">i", 10_000) + b"\0" * version
+    no_message = b"\xff\xff" * version
+    done = struct.pack(">i", 1) + text(name) + struct.pack(">h", 0)
+    assert old.ask(CREATE_TOPICS, version, create) == done + no_message
+    assert client.offset(name, LATEST, 1) == 0
+    again = old.ask(CREATE_TOPICS, version, create)
+    exists = struct.pack(">i", 1) + text(name) + struct.pack(">h", 36)
+    assert again[: len(exists)] == exists
+    assert len(again) > len(exists) if version else again == exists
+    delete = struct.pack(">i", 1) + text(name) + struct.pack(">i", 10_000)
+    assert old.ask(DELETE_TOPICS, 0, delete) == done
+    missing = struct.pack(">i", 1) + text(name) + struct.pack(">h", UNKNOWN_TOPIC)
+    assert old.ask(DELETE_TOPICS, 0, delete) == missing
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_end_of_an_epoch(old: OldClient, client: Client, topic: str, version: int) -> None:
+    client.produce(topic, [b"a", b"b"])
+    asked = one_partition(topic, struct.pack(">ii", 0, 0))
+    epoch = struct.pack(">i", 0) * version
+    told = struct.pack(">hi", 0, 0) + epoch + struct.pack(">q", 2)
+    assert old.ask(OFFSET_FOR_LEADER_EPOCH, version, asked) == one_partition(topic, told)
+
+
+def test_a_property_is_the_default_or_not(old: OldClient, client: Client) -> None:
+    client.create("described", 1, retention_ms="123")
+    keys = struct.pack(">i", 2) + text("retention.ms") + text("segment.bytes")
+    resource = struct.pack(">b", 2) + text("described")
+    answer = old.ask(DESCRIBE_CONFIGS, 0, struct.pack(">i", 1) + resource + keys)
+    head = struct.pack(">iih", 0, 1, 0) + text("") + resource + struct.pack(">i", 2)
+    set_here = text("retention.ms") + text("123") + b"\0\0\0"
+    default = text("segment.bytes") + text("1073741824") + b"\0\1\0"
+    assert answer in (head + set_here + default, head + default + set_here)
+
+
+def test_log_directories_are_described(old: OldClient, topic: str) -> None:
+    answer = old.ask(DESCRIBE_LOG_DIRS, 0, one_partition(topic, struct.pack(">i", 0)))
+    throttle_ms, count, error, length = struct.unpack_from(">iihh", answer)
+    assert (throttle_ms, count, error) == (0, 1, 0)
+    assert answer[12 + length :] == one_partition(topic, struct.pack(">iqq?", 0, 0, 0, False))
