@@ -11,16 +11,20 @@ import mmap
 import os
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple, Protocol
+from typing import IO, Final, NamedTuple, Protocol
 
 from barnabas.base.errors import DiskFault
+from barnabas.disk.file_system import sync_file_system
 from barnabas.disk.open_file import Buffer as Buffer
 from barnabas.disk.open_file import OpenFile
 from barnabas.disk.resident import AT_ONCE, Resident
 
 _COPY_AT_ONCE: Final = 1024 * 1024
+_LOAD_AT_ONCE: Final = 64 * 1024
+# From so many files on, one sync of the whole file system costs less than an fsync of each.
+MANY_FILES: Final = 256
 
 
 class FileStatus(NamedTuple):
@@ -81,6 +85,9 @@ class Disk(Protocol):
     def zero(self, path: str, position: int, size: int, /) -> None:
         """Write zeros into a range of a sparse file, so that changing its memory cannot fail."""
 
+    def end_with(self, path: str, position: int, data: bytes, /) -> None:
+        """Write `data` at `position` of a file, created if need be, and end the file behind it."""
+
     def load(self, path: str, /) -> bytes | None: ...
 
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
@@ -96,10 +103,16 @@ class Disk(Protocol):
     def list(self, path: str = "", /) -> list[str]:
         """Return the names in a directory, sorted."""
 
+    def sizes(self, path: str, /) -> dict[str, int]:
+        """Return the names in a directory, sorted, each with the size of the file."""
+
     def status(self, path: str, /) -> FileStatus | None: ...
 
     def sync(self, path: str = "", /) -> None:
         """Fsync a file or a directory; blocks. No error if it does not exist."""
+
+    def sync_all(self, paths: Collection[str], /) -> None:
+        """Fsync files and directories, however many; blocks. No error if one does not exist."""
 
     def lock(self, path: str, /) -> Closeable | None:
         """Lock the directory until the lock is closed; None if another process holds it."""
@@ -111,40 +124,73 @@ class Disk(Protocol):
         this process. The next reader finds them in the page cache."""
 
 
+class Faults:
+    """Turns an OSError of the block into a DiskFault."""
+
+    __slots__ = ("_log_dir",)
+
+    def __init__(self, log_dir: str) -> None:
+        self._log_dir = log_dir
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError):
+            raise DiskFault(self._log_dir, error) from error
+
+
 class RealDisk:
     """A directory of the machine's file system; `make_dir("")` creates it."""
 
     def __init__(self, log_dir: str) -> None:
         self.log_dir = os.path.abspath(log_dir)
         self._resident = Resident()
+        self._faults = Faults(self.log_dir)
+        self._lock_file: IO[bytes] | None = None
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
-        with self._faults():
+        with self._faults:
             return RealFile(self.log_dir, self._full(path), create, self._resident)
 
     def map(self, path: str, size: int, /) -> memoryview:
-        with self._faults(), self._opened(path) as descriptor:
+        with self._faults, self._opened(path) as descriptor:
             if os.fstat(descriptor).st_size != size:
                 os.ftruncate(descriptor, size)
             return memoryview(mmap.mmap(descriptor, size))
 
     def resize(self, path: str, size: int, /) -> None:
-        with self._faults(), self._opened(path) as descriptor:
+        with self._faults, self._opened(path) as descriptor:
             os.ftruncate(descriptor, size)
 
     def zero(self, path: str, position: int, size: int, /) -> None:
-        with self._faults(), self._opened(path) as descriptor:
+        with self._faults, self._opened(path) as descriptor:
             if os.pwrite(descriptor, bytes(size), position) != size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def end_with(self, path: str, position: int, data: bytes, /) -> None:
+        with self._faults, self._opened(path) as descriptor:
+            if os.pwrite(descriptor, data, position) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(descriptor, position + len(data))
+
     def load(self, path: str, /) -> bytes | None:
-        with self._faults(), suppress(FileNotFoundError), open(self._full(path), "rb") as file:
-            return file.read()
-        return None
+        with self._faults:
+            try:
+                descriptor = os.open(self._full(path), os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+            try:
+                parts = []
+                while part := os.read(descriptor, _LOAD_AT_ONCE):
+                    parts.append(part)
+                return b"".join(parts)
+            finally:
+                os.close(descriptor)
 
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
         full = self._full(path)
-        with self._faults():
+        with self._faults:
             with open(f"{full}.tmp", "wb") as file:
                 file.write(data)
                 file.flush()
@@ -155,42 +201,70 @@ class RealDisk:
             self.sync(os.path.dirname(path))
 
     def rename(self, path: str, new_path: str, /) -> None:
-        with self._faults():
+        with self._faults:
             os.replace(self._full(path), self._full(new_path))
 
     def remove(self, path: str, /) -> None:
         full = self._full(path)
-        with self._faults(), suppress(FileNotFoundError):
-            if os.path.isdir(full):
+        with self._faults, suppress(FileNotFoundError):
+            try:
+                os.unlink(full)
+            except (IsADirectoryError, PermissionError):  # macOS reports a directory so
+                if not os.path.isdir(full):
+                    raise
                 shutil.rmtree(full)
-            else:
-                os.remove(full)
 
     def make_dir(self, path: str, /) -> None:
-        with self._faults():
+        with self._faults:
             os.makedirs(self._full(path), exist_ok=True)
 
     def list(self, path: str = "", /) -> list[str]:
-        with self._faults():
+        with self._faults:
             return sorted(os.listdir(self._full(path)))
 
+    def sizes(self, path: str, /) -> dict[str, int]:
+        with self._faults, os.scandir(self._full(path)) as entries:
+            return dict(sorted((each.name, each.stat().st_size) for each in entries))
+
     def status(self, path: str, /) -> FileStatus | None:
-        with self._faults(), suppress(FileNotFoundError):
+        with self._faults, suppress(FileNotFoundError):
             found = os.stat(self._full(path))
             return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000)
         return None
 
     def sync(self, path: str = "", /) -> None:
         # By name and not by an open descriptor: the owner may close its own at any time.
-        with self._faults(), suppress(FileNotFoundError):
+        with self._faults, suppress(FileNotFoundError):
             descriptor = os.open(self._full(path), os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
 
+    def sync_all(self, paths: Collection[str], /) -> None:
+        if len(paths) < MANY_FILES or not self._sync_file_system(paths):
+            for path in paths:
+                self.sync(path)
+
+    def _sync_file_system(self, paths: Collection[str]) -> bool:
+        """Sync the whole file system if it holds all of `paths`; return whether it did.
+
+        The lock file is open since the start: an error that another program was the first to see
+        is still reported here.
+        """
+        lock = self._lock_file
+        if lock is None or lock.closed:
+            return False
+        with self._faults:
+            device = os.fstat(lock.fileno()).st_dev
+            for directory in dict.fromkeys(path.rpartition("/")[0] for path in paths):
+                with suppress(FileNotFoundError):
+                    if os.stat(self._full(directory)).st_dev != device:
+                        return False
+            return sync_file_system(lock.fileno())
+
     def lock(self, path: str, /) -> Closeable | None:
-        with self._faults():
+        with self._faults:
             file = open(self._full(path), "ab")  # noqa: SIM115 - held as long as the lock
             try:
                 # Kafka takes a record lock, which does not exclude within one process; flock does.
@@ -199,10 +273,11 @@ class RealDisk:
             except (BlockingIOError, PermissionError):
                 file.close()
                 return None
+            self._lock_file = file
             return file
 
     def space(self) -> Space:
-        with self._faults():
+        with self._faults:
             usage = shutil.disk_usage(self.log_dir)
             return Space(usage.total, usage.free)
 
@@ -219,13 +294,6 @@ class RealDisk:
             yield descriptor
         finally:
             os.close(descriptor)
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DiskFault(self.log_dir, error) from error
 
 
 class RealFile(OpenFile):

@@ -16,8 +16,7 @@ class Flush(NamedTuple):
 
     def run(self) -> None:
         """Fsync all files; blocks. Afterwards the loop calls the log's `on_flushed`."""
-        for path in self.paths:
-            self.disk.sync(path)
+        self.disk.sync_all(self.paths)
 
 
 class Removal(NamedTuple):

@@ -26,7 +26,7 @@ from barnabas.log.producers.producer_snapshots import (
     remove_snapshots,
     replay,
     restore,
-    take_last_snapshot,
+    snapshot_offsets,
     take_snapshot,
 )
 from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
@@ -97,6 +97,7 @@ class Log(LogEnd):
         self._is_epoch_unwritten = False
         self._settle = settle
         self._announce = announce
+        self._snapshot_offset: int | None = None  # of the newest snapshot
         self._swap: Swap | None = None
         self._random = random
         self._segments = Segments(disk, segments)
@@ -194,9 +195,13 @@ class Log(LogEnd):
         if self.config.compacts and not self.recovery_point:
             self._announce(self)
         self._active.rest()
-        take_snapshot(self.disk, self.directory, self.producers, base_offset)
+        self._take_snapshot(base_offset)
         self._start_segment(base_offset, now_ms)
         return True
+
+    def _take_snapshot(self, offset: int) -> None:
+        take_snapshot(self.disk, self.directory, self.producers, offset)
+        self._snapshot_offset = offset
 
     def _start_segment(self, base_offset: int, now_ms: int) -> None:
         self._active = new_segment(
@@ -354,10 +359,19 @@ class Log(LogEnd):
         law(is_settled, "LOG-6 a truncation is settled before an append", **facts)
         self.is_unsettled = False
 
-    def restore_producers(self, now_ms: int) -> None:
-        """Rebuild the state of the producers from snapshots and batches."""
-        end = self.log_end_offset
-        restore(self.disk, self.directory, self.producers, end, now_ms, self._segments)
+    def restore_producers(self, now_ms: int, snapshots: Sequence[int] | None = None) -> None:
+        """Rebuild the state of the producers from batches and the snapshots at these offsets."""
+        if snapshots is None:
+            snapshots = snapshot_offsets(self.disk.list(self.directory))
+        self._snapshot_offset = restore(
+            self.disk,
+            self.directory,
+            self.producers,
+            self.log_end_offset,
+            now_ms,
+            self._segments,
+            snapshots,
+        )
 
     def delete_records_before(self, offset: Offset) -> None:
         """Move the log start to `offset`, at most the high watermark; retention frees the space.
@@ -481,12 +495,24 @@ class Log(LogEnd):
         flush.run()
         self.on_flushed(flush, now_ms)
 
-    def close(self, now_ms: int) -> None:
-        """Close the log as a clean shutdown does: trimmed, flushed, with a snapshot. Blocks."""
+    def start_close(self) -> Flush:
+        """Close the log as a clean shutdown does: trimmed, with a snapshot. Blocks.
+
+        It is closed once the returned work is done and `on_flushed` was called. A log that has not
+        changed since it was opened costs nothing.
+        """
         self._end_cleaning()
-        start, end = self.log_start_offset, self.log_end_offset
-        take_last_snapshot(self.disk, self.directory, self.producers, start, end)
+        known = self._snapshot_offset
+        if self.log_end_offset > (self.log_start_offset if known is None else known):
+            self._take_snapshot(self.log_end_offset)
         self._active.rest()
-        self.flush(now_ms, closing=True)
+        flush = self.start_flush(closing=True)
         for segment in self._segments:
             segment.close()
+        return flush
+
+    def close(self, now_ms: int) -> None:
+        """Close the log alone. Blocks."""
+        flush = self.start_close()
+        flush.run()
+        self.on_flushed(flush, now_ms)

@@ -193,9 +193,10 @@ class Logs:
         self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
     ) -> None:
         logs = self._logs_in(log_dir)
-        for log in logs:
-            if log.failure is None:
-                log.close(self._clock.now_ms())
+        flushes = [(log, log.start_close()) for log in logs if log.failure is None]
+        log_dir.disk.sync_all(dict.fromkeys(path for _, flush in flushes for path in flush.paths))
+        for log, flush in flushes:
+            log.on_flushed(flush, self._clock.now_ms())
         for write in self._checkpoints(log_dir, high_watermarks):
             write.run()
         if all(log.failure is None for log in logs):

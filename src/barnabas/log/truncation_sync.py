@@ -21,8 +21,8 @@ class TruncationSync(NamedTuple):
 
     def run(self) -> None:
         """Block until all is on disk. Afterwards the event loop calls `done`."""
-        for disk, path in self.paths:
-            disk.sync(path)
+        for disk in dict.fromkeys(disk for disk, _ in self.paths):
+            disk.sync_all([path for each, path in self.paths if each is disk])
         for write in self.writes:
             write.run()
 

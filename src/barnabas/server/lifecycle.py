@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 from barnabas.base.errors import DiskFault
@@ -29,7 +30,9 @@ async def load(node: Node) -> None:
     """Read the properties from the tree, and open the logs."""
     await node.config_changes.start()
     await node.configs.load()
-    for removal in node.logs.open_all(node.configs.topic, _progress):
+    # On a thread: with thousands of logs the loop would not see a signal for seconds.
+    open_all = partial(node.logs.open_all, node.configs.topic, _progress)
+    for removal in await node.environment.offload(open_all):
         node.removals.remove_later(removal)
 
 
@@ -98,5 +101,5 @@ async def close_logs(node: Node) -> None:
 
 
 def _progress(done: int, total: int) -> None:
-    if done == total or done % 200 == 0:
+    if done == total or done % 1000 == 0:
         log.info("logs opened done=%d total=%d", done, total)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from barnabas.base.errors import DiskFault
@@ -75,6 +76,10 @@ class MountedDisk(RealDisk):
         self._mount.check_room(self.log_dir)
         super().zero(path, position, size)
 
+    def end_with(self, path: str, position: int, data: bytes, /) -> None:
+        self._mount.check_room(self.log_dir)
+        super().end_with(path, position, data)
+
     def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
         self._mount.check_room(self.log_dir)
         # No fsync: the page cache survives a killed process, and tests do not cut the power.
@@ -93,6 +98,9 @@ class MountedDisk(RealDisk):
         super().make_dir(path)
 
     def sync(self, path: str = "", /) -> None:
+        self._mount.check_alive()
+
+    def sync_all(self, paths: Collection[str], /) -> None:
         self._mount.check_alive()
 
     def lock(self, path: str, /) -> Closeable | None:

@@ -1,11 +1,10 @@
 """A log directory that a test makes fail, as if its disk had died."""
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from barnabas.base.errors import DiskFault
-from barnabas.disk.disk import Buffer, DataFile, RealDisk
+from barnabas.disk.disk import Buffer, DataFile, Faults, RealDisk
 
 
 class FaultyDisk(RealDisk):
@@ -15,6 +14,7 @@ class FaultyDisk(RealDisk):
         self.failing = False
         self.before_rename: Callable[[str], None] = lambda path: None
         super().__init__(folder)
+        self._faults = FaultsOnPurpose(self)
 
     def check(self) -> None:
         if self.failing:
@@ -27,11 +27,14 @@ class FaultyDisk(RealDisk):
         self.before_rename(path)
         super().rename(path, new_path)
 
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        self.check()
-        with super()._faults():
-            yield
+
+class FaultsOnPurpose(Faults):
+    def __init__(self, disk: FaultyDisk) -> None:
+        super().__init__(disk.log_dir)
+        self._check = disk.check
+
+    def __enter__(self) -> None:
+        self._check()
 
 
 class FaultyFile:

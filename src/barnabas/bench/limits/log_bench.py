@@ -8,7 +8,7 @@ sparse segments.
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
@@ -263,6 +263,9 @@ class UnsyncedDisk(RealDisk):
     """A disk without fsync, to prepare the data."""
 
     def sync(self, path: str = "", /) -> None:
+        pass
+
+    def sync_all(self, paths: Collection[str], /) -> None:
         pass
 
 

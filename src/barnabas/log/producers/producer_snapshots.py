@@ -1,6 +1,6 @@
 """The `.snapshot` files of one partition: its producers at an offset, to replay little."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -23,24 +23,15 @@ def take_snapshot(disk: Disk, directory: str, producers: ProducerStates, offset:
     disk.replace(snapshot_path(directory, offset), producers.to_snapshot(), sync=False)
 
 
-def take_last_snapshot(
-    disk: Disk, directory: str, producers: ProducerStates, start_offset: int, end_offset: int
-) -> None:
-    """Write the snapshot of a clean shutdown, at the log's end, unless nothing is new."""
-    known_upto = snapshot_offsets(disk, directory)[-1:] or [start_offset]
-    if end_offset > known_upto[0]:
-        take_snapshot(disk, directory, producers, end_offset)
-
-
-def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """The offsets of all snapshots, rising."""
-    names = (name.removesuffix(SUFFIX) for name in disk.list(directory) if name.endswith(SUFFIX))
-    return [int(name) for name in names if name.isdecimal()]
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets of all snapshots among the sorted names of a directory, rising."""
+    stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    return [int(stem) for stem in stems if stem.isdecimal()]
 
 
 def remove_snapshots(disk: Disk, directory: str) -> None:
     """Remove all snapshots: the log is empty."""
-    for offset in snapshot_offsets(disk, directory):
+    for offset in snapshot_offsets(disk.list(directory)):
         disk.remove(snapshot_path(directory, offset))
 
 
@@ -51,21 +42,25 @@ def restore(
     end_offset: int,
     now_ms: int,
     segments: Segments,
-) -> None:
+    offsets: Sequence[int],
+) -> int | None:
     """Rebuild `producers` from exactly the batches of the log, which ends at `end_offset`.
 
-    Snapshots beyond the end and those that cannot be trusted are removed. Transaction indexes that
-    were lost are written again: a marker's meaning depends on all batches before it.
+    Of the snapshots, which are at `offsets`, those beyond the end and those that cannot be trusted
+    are removed. Returns the offset of the one that it loaded. Transaction
+    indexes that were lost are written again: a marker's meaning depends on all batches before it.
     """
     lacking = [segment for segment in segments if segment.lacks_aborted]
     upto = min([end_offset, *(segment.base_offset for segment in lacking)])
-    from_offset = _load_newest(disk, directory, producers, upto, end_offset, now_ms)
+    loaded = _load_newest(disk, directory, producers, upto, end_offset, now_ms, offsets)
+    from_offset = loaded or 0
     if from_offset < end_offset:
         note = partial(segments.note_aborted, lacking_only=True)
         for header, load in segments.produced(from_offset):
             replay(producers, header, header.base_offset, load, note)
     for segment in lacking:
         segment.lacks_aborted = False
+    return loaded
 
 
 def replay(
@@ -93,10 +88,16 @@ def replay(
 
 
 def _load_newest(
-    disk: Disk, directory: str, producers: ProducerStates, upto: int, end_offset: int, now_ms: int
-) -> int:
+    disk: Disk,
+    directory: str,
+    producers: ProducerStates,
+    upto: int,
+    end_offset: int,
+    now_ms: int,
+    offsets: Sequence[int],
+) -> int | None:
     """Load the newest snapshot not beyond `upto` into `producers`; return its offset."""
-    for offset in reversed(snapshot_offsets(disk, directory)):
+    for offset in reversed(offsets):
         path = snapshot_path(directory, offset)
         if offset <= upto:
             with suppress(CorruptSnapshot):
@@ -105,4 +106,4 @@ def _load_newest(
         if offset <= upto or offset > end_offset:
             disk.remove(path)
     producers.clear()
-    return 0
+    return None

@@ -45,7 +45,7 @@ def valid_batches(file: DataFile, base_offset: int, limit: int) -> Iterator[Batc
 
 
 def _read(file: DataFile, position: int, size: int) -> memoryview:
-    return memoryview(file.read(position, max(size, _AT_ONCE)))
+    return memoryview(file.read(position, min(max(size, _AT_ONCE), file.size - position)))
 
 
 def refuse_old_format(file: DataFile, position: int, path: str) -> None:

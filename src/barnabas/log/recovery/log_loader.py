@@ -8,7 +8,7 @@
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -26,6 +26,7 @@ from barnabas.log.log import Log
 from barnabas.log.producers.producer_snapshots import snapshot_offsets, snapshot_path
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.segment.active_segment import MAX_RELATIVE
+from barnabas.log.segment.index import Sizes
 from barnabas.log.segment.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
 from barnabas.log.segment.segments import DELETED, decide_jitter_ms, new_segment
 
@@ -71,13 +72,13 @@ def open_log(
     Raises  DiskFault; the directory can be opened again
     """
     directory, config = str(opening.partition), opening.config
-    _settle_leftovers(disk, directory, config, now_ms)
-    known = _load_epochs(disk, directory)
+    sizes = disk.sizes(directory)
+    if _settle_leftovers(disk, directory, sizes, config, now_ms):
+        sizes = disk.sizes(directory)
+    known = _load_epochs(disk, directory) if EPOCH_CHECKPOINT in sizes else None
     epochs = LeaderEpochs(known or ())
-    segments = _load_segments(disk, directory, config, random, now_ms)
+    segments = _load_segments(disk, directory, sizes, config, random, now_ms)
     _check_or_recover(disk, segments, epochs, opening)
-    if segments:
-        segments[-1].find_end_offset()
     if segments and segments[-1].end_offset < opening.log_start_offset:
         _remove_segments(disk, segments)
     if not segments:
@@ -106,23 +107,28 @@ def open_log(
         recovery_point=end if opening.clean else min(opening.recovery_point or 0, end),
         random=random,
         now_ms=now_ms,
-        topic_id=read_topic_id(disk, directory),
+        topic_id=read_topic_id(disk, directory) if PARTITION_METADATA in sizes else None,
         first_dirty_offset=first_dirty_offset,
         settle=settle,
         announce=announce,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()
-    _remove_stray_snapshots(disk, directory, segments)
-    log.restore_producers(now_ms)
+    snapshots = _remove_stray_snapshots(disk, directory, snapshot_offsets(sizes), segments)
+    log.restore_producers(now_ms, snapshots)
     for segment in segments:
         segment.close()
     return log
 
 
-def _settle_leftovers(disk: Disk, directory: str, config: TopicConfig, now_ms: int) -> None:
-    """Undo a compaction without complete `.swap` files, and complete any other."""
-    names = disk.list(directory)
+def _settle_leftovers(
+    disk: Disk, directory: str, names: Iterable[str], config: TopicConfig, now_ms: int
+) -> bool:
+    """Undo a compaction without complete `.swap` files, and complete any other.
+
+    Returns whether files may have changed.
+    """
+    names = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
     cleaned = [name for name in names if name.endswith(CLEANED)]
     first_cleaned = min((_offset_of(name) for name in cleaned), default=2**63)
     swapped = []
@@ -136,6 +142,7 @@ def _settle_leftovers(disk: Disk, directory: str, config: TopicConfig, now_ms: i
                 swapped.append(name)
     if swapped:
         _complete_swap(disk, directory, swapped, config, now_ms)
+    return bool(names)
 
 
 def _complete_swap(
@@ -172,17 +179,19 @@ def _load_epochs(disk: Disk, directory: str) -> Sequence[EpochEntry] | None:
 
 
 def _load_segments(
-    disk: Disk, directory: str, config: TopicConfig, random: Random, now_ms: int
+    disk: Disk, directory: str, sizes: Sizes, config: TopicConfig, random: Random, now_ms: int
 ) -> list[Segment]:
-    names = disk.list(directory)
-    bases = [_offset_of(name) for name in names if name.endswith(LOG) and _offset_of(name) >= 0]
-    for name in names:
-        if name.endswith(_INDEXES) and _offset_of(name) not in bases:
+    bases = [_offset_of(name) for name in sizes if name.endswith(LOG) and _offset_of(name) >= 0]
+    known = frozenset(bases)
+    for name in sizes:
+        if name.endswith(_INDEXES) and _offset_of(name) not in known:
             disk.remove(f"{directory}/{name}")
-    segments = [
-        Segment(disk, directory, base, config, now_ms, jitter_ms=decide_jitter_ms(config, random))
-        for base in bases
-    ]
+    segments = []
+    for base in bases:
+        jitter_ms = decide_jitter_ms(config, random)
+        segments.append(
+            Segment(disk, directory, base, config, now_ms, jitter_ms=jitter_ms, sizes=sizes)
+        )
     for segment, next_base in zip(segments, bases[1:], strict=False):
         segment.end_offset = next_base
     return segments
@@ -250,12 +259,16 @@ def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
             disk.remove(segment.path(suffix))
 
 
-def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment]) -> None:
+def _remove_stray_snapshots(
+    disk: Disk, directory: str, offsets: Sequence[int], segments: Sequence[Segment]
+) -> list[int]:
     """Keep the snapshots of segments, and the newest: a clean shutdown writes it at the end."""
     bases = {segment.base_offset for segment in segments}
-    for offset in snapshot_offsets(disk, directory)[:-1]:
-        if offset not in bases:
+    kept = [offset for offset in offsets if offset in bases or offset == offsets[-1]]
+    for offset in offsets:
+        if offset not in kept:
             disk.remove(snapshot_path(directory, offset))
+    return kept
 
 
 class CorruptMetadata(BarnabasError):

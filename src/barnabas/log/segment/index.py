@@ -9,7 +9,7 @@ cuts that off. A file is mapped on first use only: most segments of most partiti
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import ClassVar, Final
 
@@ -20,6 +20,16 @@ from barnabas.log.segment.index_end import OFFSET_ENTRY, TIME_ENTRY, IndexEnd
 # and the first write to a page does not wait for the kernel to find a large one (2 ms).
 _PAGE: Final = 4096
 
+Sizes = Mapping[str, int]  # of all files in a directory, by name
+
+
+def file_size_of(disk: Disk, path: str, sizes: Sizes | None) -> int | None:
+    """The size of a file, from `sizes` if its directory was read; None if it does not exist."""
+    if sizes is not None:
+        return sizes.get(path.rpartition("/")[2])
+    status = disk.status(path)
+    return status.size if status else None
+
 
 class Index(IndexEnd):
     """Fixed-size entries in one file; `entries` of them count, whatever the size of the file.
@@ -29,13 +39,17 @@ class Index(IndexEnd):
 
     FORMAT: ClassVar[Struct]
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, path: str, base_offset: int, max_bytes: int, sizes: Sizes | None = None
+    ) -> None:
         """An index whose file is as `trim` left it, or absent."""
-        status, size = disk.status(path), self.FORMAT.size
-        super().__init__(base_offset, max_bytes // size, status.size // size if status else 0)
+        size, file_size = self.FORMAT.size, file_size_of(disk, path, sizes)
+        super().__init__(base_offset, max_bytes // size, (file_size or 0) // size)
         self.path = path
         self._disk = disk
-        self._odd = status is None or status.size % size != 0
+        self._file_size = file_size
+        self._is_rebuilt = False  # then the entries are in memory only
+        self._odd = file_size is None or file_size % size != 0
 
     def preallocate(self) -> None:
         """Begin empty, with a file as long as it may get, all zeros."""
@@ -43,28 +57,63 @@ class Index(IndexEnd):
         if self.entries:
             self.entries = 0
             self.trim()
-        self._disk.resize(self.path, self.max_entries * self.FORMAT.size)
+        self._resize(self.max_entries * self.FORMAT.size)
+
+    def rebuild(self, most_entries: int) -> None:
+        """Begin empty, and collect up to so many entries in memory until `trim` writes them.
+
+        The file is written once, and never cut to nothing: that waits for the disk.
+        """
+        self.close()
+        self.entries = 0
+        self._view = memoryview(bytearray(most_entries * self.FORMAT.size))
+        self._ready = len(self._view)
+        self._is_rebuilt = True
 
     def trim(self) -> None:
         """Cut the file to its entries; the index can still be read, and appended to again."""
+        used = self.entries * self.FORMAT.size
+        if self._is_rebuilt and used:
+            self._end_with(0, bytes(self._view[:used]))
         self.close()
-        self._disk.resize(self.path, self.entries * self.FORMAT.size)
+        if self._file_size != used:
+            self._resize(used)
+
+    def _resize(self, size: int) -> None:
+        self._disk.resize(self.path, size)
+        self._file_size = size
+
+    def _end_with(self, position: int, data: bytes) -> None:
+        """Write the last entries, and cut the file behind them."""
+        self._disk.end_with(self.path, position, data)
+        self._file_size = position + len(data)
 
     def close(self) -> None:
         self._view = memoryview(b"")
         self._ready = 0
+        self._is_rebuilt = False
 
     def entry(self, number: int) -> tuple[int, ...]:
         size = self.FORMAT.size
         if len(self._view) < (number + 1) * size:
-            self._map(self.entries * size)
+            self._read_or_map()
         return self.FORMAT.unpack_from(self._view, number * size)
+
+    def _read_or_map(self) -> None:
+        """Make the entries readable: a short file is read, since a mapping costs more."""
+        used = self.entries * self.FORMAT.size
+        data = self._disk.load(self.path) if used == self._file_size and used <= _PAGE else None
+        if data is not None and len(data) == used:
+            self._view = memoryview(data)
+            self._ready = 0
+        else:
+            self._map(used)
 
     def _make_ready(self, position: int) -> None:
         """Make room for an entry there: map the file, and allocate the entry's disk space."""
         size = self.FORMAT.size
         end = position + size
-        if len(self._view) < end:
+        if len(self._view) < end or self._view.readonly:
             self._map(max(self.max_entries * size, end))
         end = min(end + _PAGE, len(self._view))
         self._disk.zero(self.path, position, end - position)
@@ -72,6 +121,7 @@ class Index(IndexEnd):
 
     def _map(self, size: int) -> None:
         self._view = self._disk.map(self.path, size)
+        self._file_size = size
 
     def _keep(self, entries: int) -> None:
         """Drop all but the first `entries`, also from the file: its tail must be zeros."""
@@ -143,6 +193,19 @@ class TimeIndex(Index):
     def is_full(self) -> bool:
         # The last place is kept for the entry that is added when the segment is rolled.
         return self.entries >= self.max_entries - 1
+
+    def complete(self, timestamp: int, offset: int) -> bool:
+        """Add the entry that ends an index at rest, and trim it; return whether one was added."""
+        is_added = timestamp > self.last[0]
+        if is_added and not self._is_rebuilt:
+            self.close()
+            entry = TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            self._end_with(self.entries * TIME_ENTRY.size, entry)
+            self.entries += 1
+        elif is_added:
+            self.add_time(timestamp, offset)
+        self.trim()
+        return is_added
 
     @property
     def last(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.recovery.log_file_scan import refuse_old_format, valid_batches
 from barnabas.log.segment.active_segment import MAX_RELATIVE, SegmentEnd
 from barnabas.log.segment.file_slice import NOTHING, FileSlice
-from barnabas.log.segment.index import OffsetIndex, TimeIndex
+from barnabas.log.segment.index import OffsetIndex, Sizes, TimeIndex, file_size_of
 from barnabas.log.segment.transaction_index import (
     AbortedTransaction,
     append_aborted,
@@ -72,10 +72,12 @@ class Segment(SegmentEnd):
         *,
         jitter_ms: int = 0,
         suffix: str = "",
+        sizes: Sizes | None = None,
     ) -> None:
         """The segment as its files are; `end_offset` is for the log to find out or to know.
 
-        While it is no part of the log yet, a `suffix` ends the names of its files.
+        While it is no part of the log yet, a `suffix` ends the names of its files. `sizes` are
+        those of all files in the directory, if they are known.
         """
         super().__init__(base_offset, config.index_interval_bytes, now_ms, jitter_ms)
         self._disk = disk
@@ -84,11 +86,12 @@ class Segment(SegmentEnd):
         self._reserve = 0
         # Whether its transaction index is lost; its markers may restore the entries.
         self.lacks_aborted = False
-        status = disk.status(self.path(LOG))
-        self.size = status.size if status else 0
+        self.size = file_size_of(disk, self.path(LOG), sizes) or 0
         index_bytes = config.segment_index_bytes
-        self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, index_bytes)
-        self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, index_bytes)
+        path = self.path(OFFSET_INDEX)
+        self.offset_index = OffsetIndex(disk, path, base_offset, index_bytes, sizes)
+        path = self.path(TIME_INDEX)
+        self.time_index = TimeIndex(disk, path, base_offset, index_bytes, sizes)
         self.is_index_dirty = False
 
     def path(self, suffix: str) -> str:
@@ -166,12 +169,10 @@ class Segment(SegmentEnd):
         if self._reserve:
             self.file.truncate(self.size)
             self._reserve = 0
-        entries = self.time_index.entries
-        if self.max_timestamp >= 0:
-            self.time_index.add_time(self.max_timestamp, self.max_timestamp_offset)
-        self.is_index_dirty |= self.time_index.entries != entries
+        self.is_index_dirty |= self.time_index.complete(
+            self.max_timestamp, self.max_timestamp_offset
+        )
         self.offset_index.trim()
-        self.time_index.trim()
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove the batch that holds `offset` and all after it."""
@@ -218,8 +219,10 @@ class Segment(SegmentEnd):
         self.size, self.end_offset = 0, self.base_offset
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
         self._since_entry, self.is_full = 0, False
-        self.offset_index.preallocate()
-        self.time_index.preallocate()
+        # An entry is added after so many bytes at least, and at the end one more.
+        most_entries = found // max(self._index_interval, HEADER_SIZE) + 2
+        self.offset_index.rebuild(most_entries)
+        self.time_index.rebuild(most_entries)
         self._disk.remove(self.path(TRANSACTION_INDEX))
         for header in valid_batches(self.file, self.base_offset, limit):
             if header.leader_epoch > epochs.latest:

@@ -7,7 +7,7 @@ the disk can be full (ENOSPC), bits can rot, and blocking work takes time.
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -100,6 +100,13 @@ class SimDisk:
             file.write(position, bytes(size))
             self.touch(file)
 
+    def end_with(self, path: str, position: int, data: bytes, /) -> None:
+        with self.doing("end_with", writes=True):
+            file = self._contents.file_or_new(path)
+            file.resize(position + len(data))
+            file.write(position, data)
+            self.touch(file)
+
     def load(self, path: str, /) -> bytes | None:
         if path not in self._contents.names:
             return None
@@ -141,6 +148,13 @@ class SimDisk:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             return sorted(os.path.basename(each) for each in self._contents.below(path))
 
+    def sizes(self, path: str, /) -> dict[str, int]:
+        return {name: self._size(f"{path}/{name}") for name in self.list(path)}
+
+    def _size(self, path: str) -> int:
+        status = self.status(path)
+        return status.size if status else 0
+
     def status(self, path: str, /) -> FileStatus | None:
         if path not in self._contents.names:
             return None
@@ -153,6 +167,10 @@ class SimDisk:
                 file.sync()
             else:
                 self._contents.sync_dir(path)
+
+    def sync_all(self, paths: Collection[str], /) -> None:
+        for path in paths:
+            self.sync(path)
 
     def lock(self, path: str, /) -> Closeable | None:
         with self.doing("lock"):
