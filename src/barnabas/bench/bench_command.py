@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.bench.attacks.limits_command import limits
 from barnabas.bench.bench_guard import guard
 from barnabas.bench.bench_options import FOLDER
 from barnabas.bench.bench_plan import FULL, SMOKE
@@ -37,6 +38,7 @@ STDOUT: Final = Path("-")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command()(compare)
 app.command()(guard)
+app.command()(limits)
 
 
 def chosen(only: str) -> list[str]:
