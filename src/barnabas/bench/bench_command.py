@@ -15,6 +15,7 @@ from barnabas.bench.bench_guard import guard
 from barnabas.bench.bench_options import FOLDER
 from barnabas.bench.bench_plan import FULL, SMOKE
 from barnabas.bench.compare.compare_command import compare
+from barnabas.bench.soak.soak_command import soak
 
 NAMES: Final = (
     "raw",
@@ -39,6 +40,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command()(compare)
 app.command()(guard)
 app.command()(limits)
+app.command()(soak)
 
 
 def chosen(only: str) -> list[str]:

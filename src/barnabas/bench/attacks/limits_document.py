@@ -106,14 +106,14 @@ def as_json(table: LimitsTable, facts: Mapping[str, str | int], why_no_kafka: st
     ]
     content = {"machine": dict(facts), "no_kafka": why_no_kafka, "rows": rows}
     # NaN is no JSON: a latency without rounds is null.
-    return json.dumps(_without_nan(content), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(without_nan(content), indent=1, ensure_ascii=False) + "\n"
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
+        return {key: without_nan(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_without_nan(each) for each in value]
+        return [without_nan(each) for each in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
