@@ -21,7 +21,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.server import compose, node
-from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.network.socket_server import SocketServer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import Coordination, CreateNode
 from tests.server.raw import Insight, until, with_broker

@@ -14,6 +14,7 @@ from barnabas.server.network import sending
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_state import ConnectionState
 from barnabas.server.network.receive_buffer import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD
+from barnabas.server.network.request_memory import RequestMemory
 from barnabas.server.requests.frame_run import FrameRun
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fetch.fetch_codec import Buffer
@@ -41,7 +42,7 @@ def connections(insight: Insight) -> list[Connection]:
 
 
 def buffered(connection: Connection) -> int:
-    return connection._received.capacity
+    return connection._received.granted
 
 
 def closings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -106,7 +107,7 @@ def test_a_large_request_grows_the_buffer_and_gives_it_back(tmp_path: Path) -> N
         (connection,) = connections(insight)
         await until(lambda: buffered(connection) > KEPT_BUFFER)
         # Memory follows what was sent, not what was announced.
-        assert buffered(connection) <= 4 * 20 * MEGABYTE
+        assert buffered(connection) <= 1.2 * 20 * MEGABYTE
         await client.send(large[20 * MEGABYTE :])
         await client.receive()
         assert insight.leader("orders").log.log_end_offset == 1
@@ -413,7 +414,14 @@ def test_responses_from_before_a_bug_are_sent_though_the_socket_is_full(
         registry = MagicMock(admit=lambda _: None)
         loop, failures = asyncio.get_running_loop(), RecordedFailures()
         connection = Connection(
-            MagicMock(), registry, MEGABYTE, "PLAINTEXT", loop, statistics, failures
+            MagicMock(),
+            registry,
+            MEGABYTE,
+            "PLAINTEXT",
+            loop,
+            statistics,
+            failures,
+            RequestMemory(-1),
         )
         connection.connection_made(transport)
         sent = produce(("orders", 0, batch()))

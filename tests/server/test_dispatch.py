@@ -14,6 +14,7 @@ from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.server.handlers import api_versions
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
+from barnabas.server.network.request_memory import RequestMemory
 from barnabas.server.requests.dispatch import Call, Dispatch, UnsupportedRequest
 from barnabas.server.requests.replies import Pending, Refusal, Work
 from barnabas.wire.apis import APIS, ApiKey
@@ -40,6 +41,8 @@ class Nobody:
 
     def lost(self, _: Connection) -> None: ...
 
+    def watch(self, _: Connection) -> None: ...
+
 
 def unserved(frame: memoryview, _: Connection) -> bytes:
     raise AssertionError("not reached")
@@ -47,7 +50,16 @@ def unserved(frame: memoryview, _: Connection) -> bytes:
 
 def a_connection() -> Connection:
     loop, failures = asyncio.get_running_loop(), RecordedFailures(expects_none=True)
-    return Connection(unserved, Nobody(), 1000, "PLAINTEXT", loop, RequestStatistics(), failures)
+    return Connection(
+        unserved,
+        Nobody(),
+        1000,
+        "PLAINTEXT",
+        loop,
+        RequestStatistics(),
+        failures,
+        RequestMemory(-1),
+    )
 
 
 def served(dispatch: Dispatch, sent: bytes) -> Any:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.server.network.receive_buffer import (
     FIRST_BUFFER,
+    GRANTED_AHEAD,
     KEPT_BUFFER,
     LARGE,
     READ_AHEAD,
@@ -40,9 +41,18 @@ def served(buffer: ReceiveBuffer) -> list[bytes]:
     while (frame := buffer.next_frame(MOST)) is not None:
         frames.append(bytes(frame))
     buffer.release()
-    if not (was_filled and buffer.grow()) and buffer.is_full:
-        assert buffer.make_room()
+    if was_filled and buffer.may_read_ahead:
+        buffer.read_ahead()
+    elif buffer.is_full:
+        make_room(buffer)
+    assert buffer.granted == buffer.capacity or buffer.start == 0
     return frames
+
+
+def make_room(buffer: ReceiveBuffer) -> None:
+    wanted = buffer.wanted()
+    assert wanted
+    buffer.make_room(wanted)
 
 
 def frames_of(data: bytes, reads: Sequence[int]) -> list[bytes]:
@@ -52,7 +62,7 @@ def frames_of(data: bytes, reads: Sequence[int]) -> list[bytes]:
         left = read(buffer, left, reads[turn % len(reads)])
         frames += served(buffer)
         turn += 1
-        assert buffer.capacity <= max(READ_AHEAD, 4 * len(data))
+        assert buffer.granted <= max(READ_AHEAD, buffer.end + GRANTED_AHEAD, buffer.end * 9 // 8)
     assert buffer.start == buffer.end == 0
     return frames
 
@@ -97,8 +107,8 @@ def test_memory_follows_the_bytes_received_and_not_the_size_announced() -> None:
     buffer = ReceiveBuffer()
     read(buffer, memoryview(struct.pack(">i", 50 * MOST) + bytes(FIRST_BUFFER)), MOST)
     while buffer.is_full:
-        assert buffer.make_room()
-    assert buffer.capacity <= 4 * FIRST_BUFFER
+        make_room(buffer)
+    assert buffer.read_to <= buffer.granted <= FIRST_BUFFER + GRANTED_AHEAD
 
 
 def test_a_large_buffer_is_given_back_when_its_request_is_served() -> None:
@@ -107,7 +117,10 @@ def test_a_large_buffer_is_given_back_when_its_request_is_served() -> None:
     while left:
         left = read(buffer, left, MOST)
         if left and buffer.is_full:
-            assert buffer.make_room()
+            make_room(buffer)
+            assert (
+                buffer.granted <= 1.2 * buffer.end or buffer.granted - buffer.end <= GRANTED_AHEAD
+            )
     assert buffer.next_frame(2 * KEPT_BUFFER) is not None
     buffer.release()
     assert buffer.capacity == FIRST_BUFFER
@@ -117,7 +130,7 @@ def test_frames_that_fill_the_buffer_wait_there_until_they_are_served() -> None:
     buffer = ReceiveBuffer()
     read(buffer, memoryview(framed([bytes(1020)] * 20)), MOST)
     assert buffer.is_full
-    assert not buffer.make_room()
+    assert not buffer.wanted()
     assert buffer.next_frame(MOST) is not None
 
 

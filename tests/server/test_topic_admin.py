@@ -16,7 +16,8 @@ from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.cluster.config_admin import NOTIFICATIONS_KEPT, Alteration, Operation, Resource
 from barnabas.server.cluster.metadata_cache import NO_LEADER, BrokerImage
-from barnabas.server.cluster.topic_admin import NewTopic, Topics
+from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.handlers import create_topics, delete_topics
 from barnabas.server.requests.dispatch import Call
 from barnabas.znodes import layout, paths

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from barnabas.base.errors import ConfigError
+from barnabas.config.broker_keys import BROKER_KEYS
 from barnabas.config.config_key import Value
 from barnabas.config.listeners import Listener
 
@@ -104,8 +105,11 @@ def _check_replication(config: BrokerValues) -> None:
 
 def _check_connections(config: BrokerValues) -> None:
     queued = _number(config, "queued.max.request.bytes")
+    # Kafka's default is no limit, so ours follows a larger socket.request.max.bytes.
     _require(
-        queued <= 0 or queued >= _number(config, "socket.request.max.bytes"),
+        queued == BROKER_KEYS["queued.max.request.bytes"].default
+        or queued <= 0
+        or queued >= _number(config, "socket.request.max.bytes"),
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
     overrides = config.max_connections_per_ip_overrides()

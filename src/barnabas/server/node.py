@@ -309,6 +309,7 @@ class Node:
             api_versions.unsupported,
             self.work,
             self._statistics,
+            self.environment.offload,
         )
 
     def _produce(self) -> Produce:

@@ -55,6 +55,7 @@ def metrics_address(config: BrokerConfig) -> Address | None:
 
 
 def limits(config: BrokerConfig) -> Limits:
+    queued = config.long("queued.max.request.bytes")
     return Limits(
         socket_request_max_bytes=config.int("socket.request.max.bytes"),
         connections_max_idle_ms=config.long("connections.max.idle.ms"),
@@ -62,6 +63,10 @@ def limits(config: BrokerConfig) -> Limits:
         max_connections_per_ip=config.int("max.connections.per.ip"),
         per_ip_overrides=config.max_connections_per_ip_overrides(),
         socket_listen_backlog_size=config.int("socket.listen.backlog.size"),
+        queued_max_request_bytes=max(queued, config.int("socket.request.max.bytes"))
+        if queued > 0
+        else -1,
+        receive_stall_timeout_ms=config.long("barnabas.receive.stall.timeout.ms"),
         socket_send_buffer_bytes=config.int("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
     )

@@ -63,6 +63,29 @@ def bounded(entity: type[Any], body: memoryview) -> memoryview:
     return memoryview(_edited(body, 0, end, edits)) if edits else body
 
 
+def count_elements(message: object) -> int:
+    """How many elements the arrays of a message have, with those in its structs."""
+    count = 0
+    for name, is_struct in _arrays(typing.cast(Any, type(message))):
+        array = getattr(message, name) or ()
+        count += len(array)
+        if is_struct:
+            count += sum(map(count_elements, array))
+    return count
+
+
+@cache
+def _arrays(entity: Any) -> tuple[tuple[str, bool], ...]:
+    """The arrays among the fields, and whether each is one of structs that have arrays."""
+    hints = typing.get_type_hints(entity)
+    return tuple(
+        (field.name, nested is not None and bool(_arrays(typing.cast(Any, nested))))
+        for field in dataclasses.fields(entity)
+        if is_array(hints[field.name])
+        for nested in [nested_entity(hints[field.name])]
+    )
+
+
 @cache
 def entity_shape(entity: Any) -> Shape:
     hints = typing.get_type_hints(entity)

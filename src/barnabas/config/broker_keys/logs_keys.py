@@ -13,6 +13,9 @@ default.replication.factor int 1 - medium acts
     Replicas of a topic that is created without saying how many.
 auto.create.topics.enable boolean true - high acts
     Whether a metadata request for an unknown topic creates it.
+barnabas.auto.create.topics.max.per.request int 1000 >=0 medium internal acts
+    How many topics one metadata request may create; for the others the client asks again. A key
+    of Barnabas, not of Kafka.
 delete.topic.enable boolean true - high acts
     Whether topics may be deleted.
 message.max.bytes int 1048588 >=0 high cluster-wide acts

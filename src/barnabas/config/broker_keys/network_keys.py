@@ -28,8 +28,10 @@ socket.receive.buffer.bytes int -1 - high acts
     102400, with which a broker needs a fifth more CPU time for produce requests.
 socket.request.max.bytes int 104857600 >=1 high acts
     The largest request; a connection that announces a larger one is closed.
-socket.listen.backlog.size int 50 >=1 medium acts
-    How many connections may wait to be accepted.
+socket.listen.backlog.size int 4096 >=1 medium acts
+    How many connections may wait to be accepted. Kafka's default is 50: after a restart, when all
+    clients connect at once, those beyond it try again a second later. Linux allows no more than
+    net.core.somaxconn.
 socket.connection.setup.timeout.ms long 10000 - medium
     How long connecting to another broker may take at first.
 socket.connection.setup.timeout.max.ms long 30000 - medium
@@ -48,8 +50,15 @@ connection.failed.authentication.delay.ms int 100 >=0 low
     How long the response to a failed authentication is delayed.
 queued.max.requests int 500 >=1 high
     Kafka's limit on requests waiting for a thread; requests do not queue for threads here.
-queued.max.request.bytes long -1 - medium
-    Kafka's limit on bytes of waiting requests; requests do not queue for threads here.
+queued.max.request.bytes long 268435456 - medium acts
+    How many bytes the requests may have that are received but not served yet, over all
+    connections and beyond the first 16 KiB of each. Beyond it the broker stops reading, except
+    from one connection with a small request and one with a large one at a time. Kafka's default,
+    -1, is no limit.
+barnabas.receive.stall.timeout.ms long 30000 >=1 low internal acts
+    How long a client may pause in the middle of a request, until its connection is closed; within
+    a large request, 64 KiB in this time are no pause. A tenth of it while others wait for the
+    memory that the request holds. A key of Barnabas, not of Kafka.
 num.network.threads int 3 >=1 high cluster-wide
     Kafka's number of network threads; ignored: one event loop serves all connections.
 num.io.threads int 8 >=1 high cluster-wide

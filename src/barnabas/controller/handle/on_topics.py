@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.context import AssignedTopic
@@ -19,6 +20,9 @@ from barnabas.znodes.paths import topic_path
 from barnabas.znodes.tree import BadVersion, NoNode, SetData, Stat
 
 log = logging.getLogger("barnabas.controller")
+
+# Topics whose leaders are elected together: brokers need not wait for the last of very many.
+_BEGUN_AT_ONCE: Final = 500
 
 
 async def on_topics_changed(active: ActiveController, event: TopicsChanged) -> None:
@@ -57,12 +61,17 @@ async def on_partitions_changed(active: ActiveController, event: PartitionsChang
 
 async def _begin(active: ActiveController, names: list[str]) -> None:
     """Add these topics to the context and elect the first leaders of their partitions."""
-    made = await read_topics(active, names)
-    for name, topic in made.items():
-        active.context.apply_topic(name, topic)
-        log.info("topic created topic=%s partitions=%d", name, len(topic.partitions))
-    partitions = [each for name in made for each in active.context.partitions_of(name)]
-    await active.perform(new_partitions.decide_new_partitions(active.context, partitions))
+    created, count = list[str](), 0
+    for start in range(0, len(names), _BEGUN_AT_ONCE):
+        made = await read_topics(active, names[start : start + _BEGUN_AT_ONCE])
+        for name, topic in made.items():
+            active.context.apply_topic(name, topic)
+        partitions = [each for name in made for each in active.context.partitions_of(name)]
+        await active.perform(new_partitions.decide_new_partitions(active.context, partitions))
+        created += made
+        count += len(partitions)
+    if created:
+        log.info("new topics count=%d partitions=%d first=%s", len(created), count, created[0])
 
 
 async def read_topics(active: ActiveController, names: Iterable[str]) -> dict[str, AssignedTopic]:

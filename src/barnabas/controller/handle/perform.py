@@ -160,8 +160,7 @@ class Performer:
             written = await self._write(moves, performed)
             for partition in (*moves.moved, *written.leadership):
                 self._context.apply_partition_state(partition, step.to)
-            if written.leadership:
-                _log_elected(step, written)
+            _log_elected(step, moves, written)
             waiting = [*changed, *await self.refresh_states(written.stale)]
 
     async def _raise_leader_epochs(self, step: RaiseLeaderEpochs, performed: Performed) -> None:
@@ -301,10 +300,14 @@ class Performer:
             self._batch.add(message)
 
 
-def _log_elected(step: MovePartitions, written: WrittenStates) -> None:
-    log.info("leaders elected by=%s count=%d", step.by.name, len(written.leadership))
-    for partition, leadership in written.leadership.items():
-        log.debug("leader elected partition=%s state=%s", partition, leadership.state)
+def _log_elected(step: MovePartitions, moves: PartitionMoves, written: WrittenStates) -> None:
+    """Log elections; the first one of a new partition is logged with its topic."""
+    elected = sum(each not in moves.creates for each in written.leadership)
+    if elected:
+        log.info("leaders elected strategy=%s count=%d", step.by.name, elected)
+    if log.isEnabledFor(logging.DEBUG):
+        for partition, leadership in written.leadership.items():
+            log.debug("leader elected partition=%s state=%s", partition, leadership.state)
 
 
 def _log_refused(refused: dict[TopicPartition, ApiError]) -> None:

@@ -10,20 +10,20 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.ids import BrokerId
 from barnabas.base.randomness import Random
-from barnabas.controller.decide.replica_assignment import Racks, assign, assign_more
+from barnabas.controller.decide.replica_assignment import Racks, assign_more
 from barnabas.log.logs import Logs
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server.cluster import requested_assignments as assignments
 from barnabas.server.cluster.configs import Configs
-from barnabas.server.cluster.metadata_cache import MetadataCache, TopicImage
+from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.requested_assignments import Assignment
-from barnabas.server.cluster.topic_names import check_topic_name, colliding
+from barnabas.server.cluster.topic_creation import Creation, Made, NewTopic, TopicCreation
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.znodes import layout, paths
 from barnabas.znodes.layout import TopicAssignment
@@ -31,39 +31,18 @@ from barnabas.znodes.tree import (
     BadVersion,
     ConnectionLoss,
     Coordination,
-    CreateNode,
     NodeExists,
     NoNode,
     SessionExpired,
-    SetData,
     WatchEvent,
 )
 
 log = logging.getLogger("barnabas.topics")
 
-DEFAULT: Final = -1
 # The response to a DeleteTopics waits so long, beyond Kafka's, for the name to be free again.
 FINISHED_WITHIN_MS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic of a CreateTopics request; -1 leaves the number to the broker."""
-
-    name: str
-    partitions: int = DEFAULT
-    replication_factor: int = DEFAULT
-    assignments: Assignment = field(default_factory=dict)
-    overrides: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A topic as it was, or (None for an id) would be, written to the tree."""
-
-    name: str
-    topic_id: uuid.UUID | None
-    assignment: Assignment
+# After so many topics other requests get their turn.
+AT_ONCE: Final = 1_000
 
 
 class Topics:
@@ -79,9 +58,8 @@ class Topics:
         waiting: "Purgatory[MetadataAwaited]",
     ) -> None:
         self._coordination = coordination
-        self._random = random
+        self._creation = TopicCreation(coordination, random, configs, logs, metadata)
         self._configs = configs
-        self._logs = logs
         self._metadata = metadata
         self._waiting = waiting
 
@@ -92,99 +70,23 @@ class Topics:
 
         Raises  BrokerError, nothing created, if the topic is there or cannot be
         """
-        with coordinating():
-            assignment = self._decide(wanted, await self._racks())
-            await self._check_no_node(wanted.name)
-        self._check_no_log(wanted.name, assignment)
-        if validate_only:
-            return Made(wanted.name, None, assignment)
-        topic_id = self._random.uuid()
-        with coordinating():
-            await self._write_new(wanted, TopicAssignment(assignment, topic_id))
-        self._configs.know_topic(wanted.name, wanted.overrides)
-        log.info("topic created topic=%s partitions=%d", wanted.name, len(assignment))
-        return Made(wanted.name, topic_id, assignment)
+        (created,) = await self.create_all([wanted], validate_only=validate_only)
+        if isinstance(created, BrokerError):
+            raise created
+        return created
 
-    async def _write_new(self, wanted: NewTopic, topic: TopicAssignment) -> None:
-        """The properties and the topic in one transaction: a reader of one finds the other."""
-        path = paths.config_path(paths.topic_entity(wanted.name))
-        data = layout.encode_config(wanted.overrides)
-        create = CreateNode(paths.topic_path(wanted.name), layout.encode_topic(topic))
-        while True:
-            # Properties may be left of a topic whose deletion was not finished.
-            left_over = await self._coordination.exists(path) is not None
-            try:
-                await self._coordination.multi(
-                    [SetData(path, data) if left_over else CreateNode(path, data), create]
-                )
-            except NodeExists:
-                raise _exists(wanted.name) from None
-            except NoNode:
-                continue  # they are gone meanwhile
-            return
+    async def create_all(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool, within_ms: int | None = None
+    ) -> list[Creation]:
+        """Create topics of different names, many in one transaction; the result of each.
+
+        After `within_ms` the rest is not created any more and gets REQUEST_TIMED_OUT.
+        """
+        return await self._creation.create(wanted, validate_only=validate_only, within_ms=within_ms)
 
     def check_absent(self, name: str) -> None:
         """Raises BrokerError(topic_already_exists) if there is such a topic."""
-        if self._metadata.topic(name) is not None:
-            raise _exists(name)
-
-    def _decide(self, wanted: NewTopic, racks: Racks) -> Assignment:
-        """Which broker holds which partition, if the topic can be made at all."""
-        self.check_absent(wanted.name)
-        assignment = wanted.assignments or self._assign(wanted, racks)
-        check_topic_name(wanted.name)
-        if collisions := colliding(wanted.name, [t.name for t in self._metadata.topics()]):
-            raise BrokerError(
-                ErrorCode.invalid_topic_exception,
-                f"Topic '{wanted.name}' collides with existing topics: {', '.join(collisions)}",
-            )
-        assignments.check_creation(assignment, list(self._metadata.brokers))
-        self._configs.check_overrides(wanted.overrides)
-        return dict(sorted(assignment.items()))
-
-    async def _check_no_node(self, name: str) -> None:
-        """Refuse a topic that the tree has, though the metadata does not.
-
-        The mark goes last: only without it a deletion will not take what is written now.
-        """
-        if await self._coordination.exists(paths.delete_topic_path(name)) is not None:
-            raise BrokerError(
-                ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion."
-            )
-        if await self._coordination.exists(paths.topic_path(name)) is not None:
-            raise _exists(name)
-
-    def _check_no_log(self, name: str, partitions: Iterable[int]) -> None:
-        """Refuse a new partition whose directory exists, with records of an unknown topic.
-
-        The tree may be lost, or the files may be another cluster's: an operator has to decide.
-        """
-        for index in partitions:
-            if (found := self._logs.get(TopicPartition(name, index))) is not None:
-                raise BrokerError(
-                    ErrorCode.kafka_storage_error,
-                    f"{found.disk.log_dir}/{found.directory} holds records of a topic that the "
-                    f"cluster does not know; move it away to create '{name}'.",
-                )
-
-    def _assign(self, wanted: NewTopic, racks: Racks) -> Assignment:
-        broker = self._configs.broker
-        partitions, replication_factor = wanted.partitions, wanted.replication_factor
-        if partitions == DEFAULT:
-            partitions = broker.int("num.partitions")
-        if replication_factor == DEFAULT:
-            replication_factor = broker.int("default.replication.factor")
-        assignments.check_numbers(partitions, replication_factor, len(racks))
-        return assign(racks, partitions, replication_factor, self._random)
-
-    async def _racks(self) -> Racks:
-        """Of the brokers to choose from: those we know of, but for one that has just left.
-
-        The metadata may still have that one, and a partition there would have no leader.
-        """
-        registered = await self._coordination.children(paths.BROKER_IDS)
-        known = self._metadata.brokers.items()
-        return {broker: image.rack for broker, image in known if str(broker) in registered}
+        self._creation.check_absent(name)
 
     # -- growing -------------------------------------------------------------
 
@@ -200,14 +102,14 @@ class Topics:
         while True:
             with coordinating():
                 topic, version = await self._read(name)
-                racks = await self._racks()
+                racks = await self._creation.racks()
             if topic.adding or topic.removing:
                 raise BrokerError(
                     ErrorCode.reassignment_in_progress,
                     f"A partition reassignment is in progress for the topic '{name}'.",
                 )
             added = self._decide_growth(topic, count, assigned, racks)
-            self._check_no_log(name, added)
+            self._creation.check_no_log(name, added)
             if validate_only:
                 return
             grown = TopicAssignment({**topic.partitions, **added}, topic.topic_id)
@@ -278,17 +180,32 @@ class Topics:
 
         Raises  BrokerError(request_timed_out); the topic may come later
         """
+        if await self.unled({name: partitions}, timeout_ms):
+            raise BrokerError(ErrorCode.request_timed_out)
 
-        def is_led() -> bool:
-            image = self._metadata.topic(name)
-            return image is not None and self._is_led(image, partitions)
+    async def unled(self, wanted: Mapping[str, int], timeout_ms: int) -> frozenset[str]:
+        """Return when so many partitions of each topic have leaders, or at the timeout.
 
-        await self._until(name, is_led, timeout_ms)
+        Returns the topics without leaders; they may come later.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_ms / 1000
+        unled = []
+        for number, (name, partitions) in enumerate(wanted.items(), 1):
+            left_ms = max(0, round((end - loop.time()) * 1000))
+            if not await self._until(name, partial(self._is_led, name, partitions), left_ms):
+                unled.append(name)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return frozenset(unled)
 
-    def _is_led(self, image: TopicImage, partitions: int) -> bool:
+    def _is_led(self, name: str, partitions: int) -> bool:
+        image = self._metadata.topic(name)
         brokers = self._metadata.brokers
-        return len(image.partitions) >= partitions and all(
-            partition.leader in brokers for partition in image.partitions.values()
+        return (
+            image is not None
+            and len(image.partitions) >= partitions
+            and all(partition.leader in brokers for partition in image.partitions.values())
         )
 
     async def gone(self, name: str, topic_id: uuid.UUID | None, timeout_ms: int) -> None:
@@ -298,7 +215,8 @@ class Topics:
             image = self._metadata.topic(name)
             return image is None or image.topic_id != topic_id
 
-        await self._until(name, is_gone, timeout_ms)
+        if not await self._until(name, is_gone, timeout_ms):
+            raise BrokerError(ErrorCode.request_timed_out)
         await self._finished(paths.delete_topic_path(name), min(timeout_ms, FINISHED_WITHIN_MS))
 
     async def _finished(self, mark: str, within_ms: int) -> None:
@@ -316,11 +234,13 @@ class Topics:
                 async with asyncio.timeout(within_ms / 1000):
                     await changed.wait()
 
-    async def _until(self, name: str, holds: Callable[[], bool], timeout_ms: int) -> None:
+    async def _until(self, name: str, holds: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until it holds, or until the timeout; return whether it holds."""
+        if holds():
+            return True
         awaited = MetadataAwaited(holds)
-        self._waiting.try_complete_else_watch(awaited, [name], timeout_ms)
-        if not await awaited.came:
-            raise BrokerError(ErrorCode.request_timed_out)
+        self._waiting.watch(awaited, [name], timeout_ms)
+        return await awaited.came
 
     def metadata_changed(self, names: Iterable[str]) -> None:
         """Look at what waits for these topics."""
@@ -342,10 +262,6 @@ class MetadataAwaited(DelayedOperation):
     def on_complete(self) -> None:
         if not self.came.done():  # else the request was cancelled
             self.came.set_result(self._holds())
-
-
-def _exists(name: str) -> BrokerError:
-    return BrokerError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
 
 
 def _unknown(name: str) -> BrokerError:

@@ -36,7 +36,18 @@ def is_topic_name(name: str) -> bool:
     return True
 
 
-def colliding(name: str, others: Iterable[str]) -> list[str]:
-    """Those of `others` that differ from `name` only in '.' and '_', equal in metrics."""
-    folded = name.replace(".", "_")
-    return [other for other in others if other.replace(".", "_") == folded and other != name]
+class TopicNames:
+    """Names of topics, to find those that differ only in '.' and '_': they are equal in metrics."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._folded: dict[str, list[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        if "." in name or "_" in name:
+            self._folded.setdefault(name.replace(".", "_"), []).append(name)
+
+    def colliding(self, name: str) -> list[str]:
+        """The other names that collide with this one."""
+        return [other for other in self._folded.get(name.replace(".", "_"), ()) if other != name]

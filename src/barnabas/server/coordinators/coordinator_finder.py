@@ -6,7 +6,8 @@ from typing import Final
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.coordinator.coordinator_topic import partition_of
 from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, TopicImage
-from barnabas.server.cluster.topic_admin import NewTopic, Topics
+from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.cluster.topic_creation import NewTopic
 
 CREATED_WITHIN_MS: Final = 1_000
 

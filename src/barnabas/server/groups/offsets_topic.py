@@ -4,7 +4,7 @@ from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.wire.records.compression import Codec
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

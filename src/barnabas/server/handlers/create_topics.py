@@ -6,6 +6,7 @@ replicas; from 5 the response describes the topic with its configs; from 7 it ha
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
@@ -18,49 +19,98 @@ from kio.schema.create_topics.v7.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
-from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
+# Topics described before other requests get their turn.
+AT_ONCE: Final = 500
 
 
 async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> CreateTopicsResponse:
-    named = Counter(topic.name for topic in request.topics)
-    results = [
-        await _create(broker, topic, named[topic.name], request.validate_only)
-        for topic in request.topics
-    ]
+    wanted, failed = _check(broker, request.topics)
+    created = await broker.topics.create_all(
+        list(wanted.values()), validate_only=request.validate_only
+    )
+    made: dict[str, Made] = {}
+    for name, result in zip(wanted, created, strict=True):
+        if isinstance(result, BrokerError):
+            failed[name] = result
+        else:
+            made[name] = result
     if not request.validate_only:
-        timeout_ms = milliseconds(request.timeout)
-        results = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
+        expected = {name: len(each.assignment) for name, each in made.items()}
+        unled = await broker.topics.unled(expected, milliseconds(request.timeout))
+        failed |= {name: BrokerError(ErrorCode.request_timed_out) for name in unled}
+    results = await _results(request.topics, made, failed, _Configs(broker.configs))
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
-async def _awaited(
-    broker: Broker, result: CreatableTopicResult, timeout_ms: int
-) -> CreatableTopicResult:
-    """The result when all partitions have leaders, or when the client's patience ends."""
-    if result.error_code is not ErrorCode.none:
-        return result
-    try:
-        await broker.topics.led(result.name, result.num_partitions, timeout_ms)
-    except BrokerError as e:
-        return _failed(result.name, e.code, e.message)
-    return result
+async def _results(
+    topics: Iterable[CreatableTopic],
+    made: Mapping[str, Made],
+    failed: Mapping[str, BrokerError],
+    configs: "_Configs",
+) -> list[CreatableTopicResult]:
+    results = []
+    for topic in topics:
+        if topic.name in failed:
+            error = failed[topic.name]
+            results.append(_failed(topic.name, error.code, error.message))
+        else:
+            results.append(_created(topic, made[topic.name], configs))
+        if len(results) % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return results
 
 
-async def _create(
-    broker: Broker, topic: CreatableTopic, times_named: int, validate_only: bool
-) -> CreatableTopicResult:
-    try:
-        if times_named > 1:
-            raise BrokerError(ErrorCode.invalid_request, "Found multiple entries for this topic.")
-        broker.check_controller()
-        made = await broker.topics.create(_wanted(broker, topic), validate_only=validate_only)
-    except BrokerError as e:
-        return _failed(topic.name, e.code, e.message)
-    overrides = {config.name: config.value or "" for config in topic.configs}
+def _check(
+    broker: Broker, topics: Iterable[CreatableTopic]
+) -> tuple[dict[str, NewTopic], dict[str, BrokerError]]:
+    """The topics to create, and the errors of the others."""
+    wanted: dict[str, NewTopic] = {}
+    failed: dict[str, BrokerError] = {}
+    named = Counter(topic.name for topic in topics)
+    for topic in topics:
+        try:
+            if named[topic.name] > 1:
+                raise BrokerError(
+                    ErrorCode.invalid_request, "Found multiple entries for this topic."
+                )
+            broker.check_controller()
+            wanted[topic.name] = _wanted(broker, topic)
+        except BrokerError as error:
+            failed[topic.name] = error
+    return wanted, failed
+
+
+class _Configs:
+    """The configs in a response: described once for all topics with the same overrides."""
+
+    def __init__(self, configs: Configs) -> None:
+        self._configs = configs
+        self._described: dict[frozenset[tuple[str, str]], tuple[CreatableTopicConfigs, ...]] = {}
+
+    def of(self, topic: CreatableTopic) -> tuple[CreatableTopicConfigs, ...]:
+        overrides = {config.name: config.value or "" for config in topic.configs}
+        key = frozenset(overrides.items())
+        if key not in self._described:
+            self._described[key] = tuple(
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=int(entry.source),
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in self._configs.describe_overrides(overrides)
+            )
+        return self._described[key]
+
+
+def _created(topic: CreatableTopic, made: Made, configs: _Configs) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=made.topic_id,
@@ -68,16 +118,7 @@ async def _create(
         error_message=None,
         num_partitions=len(made.assignment),
         replication_factor=len(made.assignment[0]),
-        configs=tuple(
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=int(entry.source),
-                is_sensitive=entry.sensitive,
-            )
-            for entry in broker.configs.describe_overrides(overrides)
-        ),
+        configs=configs.of(topic),
     )
 
 

@@ -6,7 +6,9 @@ from 10, and a request may name a topic by id from 12. From 8 to 10 a client may
 authorized operations in the cluster; later it sends DescribeCluster.
 """
 
-from collections.abc import Awaitable, Iterable
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +23,7 @@ from kio.schema.metadata.v12.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import TopicImage, is_internal
-from barnabas.server.cluster.topic_admin import NewTopic
+from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC, new_offsets_topic
 from barnabas.server.requests import authorized
@@ -29,8 +31,14 @@ from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
 
-# How long a client waits for the leader of the topic it named first; then it asks again.
+log = logging.getLogger("barnabas.topics")
+
+# How long a client waits for the leaders of topics it named first; then it asks again.
 AUTO_CREATION_MS: Final = 1000
+# Not known to clients as an error of a topic.
+_RETRIED: Final = {ErrorCode.request_timed_out: ErrorCode.leader_not_available}
+# Topics and partitions described before other requests get their turn.
+_AT_ONCE: Final = 1000
 
 
 def handle(
@@ -38,12 +46,8 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
-        return _response(
-            broker,
-            request,
-            call,
-            (_known(broker, topic, call) for topic in broker.metadata.topics()),
-        )
+        known = (_known(broker, topic, call) for topic in broker.metadata.topics())
+        return _respond(broker, request, call, known)
     may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
         "auto.create.topics.enable"
     )
@@ -53,7 +57,47 @@ def handle(
     asked = tuple(dict.fromkeys(asked))
     if may_create and any(_is_missing(broker, topic) for topic in asked):
         return _create_and_respond(broker, request, asked, call)
-    return _response(broker, request, call, [_lookup(broker, topic, call) for topic in asked])
+    found = (_lookup(broker, topic, call) for topic in asked)
+    return _respond(broker, request, call, found)
+
+
+def _respond(
+    broker: Broker,
+    request: MetadataRequest,
+    call: Call,
+    topics: Iterator[MetadataResponseTopic],
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """The response at once or, with many partitions, in several turns of the loop."""
+    described: list[MetadataResponseTopic] = []
+    if _take_some(topics, described):
+        return _response(broker, request, call, described)
+
+    async def respond() -> MetadataResponse:
+        await asyncio.sleep(0)
+        return _response(broker, request, call, described + await _in_turns(topics))
+
+    return respond()
+
+
+def _take_some(
+    topics: Iterator[MetadataResponseTopic], described: list[MetadataResponseTopic]
+) -> bool:
+    """Describe topics until they have many partitions; returns whether these are all."""
+    weight = 0
+    for topic in topics:
+        described.append(topic)
+        weight += 1 + len(topic.partitions)
+        if weight >= _AT_ONCE:
+            return False
+    return True
+
+
+async def _in_turns(topics: Iterator[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+    described: list[MetadataResponseTopic] = []
+    while True:
+        if _take_some(topics, described):
+            return described
+        await asyncio.sleep(0)
 
 
 async def _create_and_respond(
@@ -62,34 +106,46 @@ async def _create_and_respond(
     asked: tuple[MetadataRequestTopic, ...],
     call: Call,
 ) -> MetadataResponse:
-    answers = []
-    for topic in asked:
-        if _is_missing(broker, topic):
-            try:
-                await _create(broker, topic.name)
-            except BrokerError as e:
-                answers.append(_failed(topic, e.code))
-                continue
-        answers.append(_lookup(broker, topic, call))
-    return _response(broker, request, call, answers)
+    """Create missing topics, as many as one request may; the client asks again for the others."""
+    missing = [topic.name or "" for topic in asked if _is_missing(broker, topic)]
+    most = broker.configs.broker.int("barnabas.auto.create.topics.max.per.request")
+    failed = dict.fromkeys(missing[most:], ErrorCode.leader_not_available)
+    failed |= await _create(broker, missing[:most])
+    if most < len(missing):
+        log.info("topics left to later requests count=%d limit=%d", len(missing) - most, most)
+    topics = await _in_turns(
+        _failed(topic, failed[topic.name])
+        if topic.topic_id is None and topic.name in failed
+        else _lookup(broker, topic, call)
+        for topic in asked
+    )
+    return _response(broker, request, call, topics)
 
 
-async def _create(broker: Broker, name: str) -> None:
-    """Make a topic, unless another client does at this moment, and wait until it is led.
+async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
+    """Create topics, unless another client does at this moment, and wait until they are led.
 
-    Raises  BrokerError: LEADER_NOT_AVAILABLE lets the client ask again
+    Returns the errors of those that cannot be used. LEADER_NOT_AVAILABLE lets a client ask again:
+    every client retries on it, and none reports it to its user.
     """
-    partitions = 1
-    try:
-        made = await broker.topics.create(_new_topic(broker, name), validate_only=False)
-        partitions = len(made.assignment)
-    except BrokerError as e:
-        if e.code is not ErrorCode.topic_already_exists:
-            raise
-    try:
-        await broker.topics.led(name, partitions, AUTO_CREATION_MS)
-    except BrokerError as e:
-        raise BrokerError(ErrorCode.leader_not_available) from e
+    loop = asyncio.get_running_loop()
+    end = loop.time() + AUTO_CREATION_MS / 1000
+    wanted = [_new_topic(broker, name) for name in names]
+    created = await broker.topics.create_all(
+        wanted, validate_only=False, within_ms=AUTO_CREATION_MS
+    )
+    failed: dict[str, ErrorCode] = {}
+    expected: dict[str, int] = {}
+    for name, made in zip(names, created, strict=True):
+        if isinstance(made, Made):
+            expected[name] = len(made.assignment)
+        elif made.code is ErrorCode.topic_already_exists:
+            expected[name] = 1
+        else:
+            failed[name] = _RETRIED.get(made.code, made.code)
+    left_ms = max(0, round((end - loop.time()) * 1000))
+    unled = await broker.topics.unled(expected, left_ms)
+    return failed | dict.fromkeys(unled, ErrorCode.leader_not_available)
 
 
 def _new_topic(broker: Broker, name: str) -> NewTopic:

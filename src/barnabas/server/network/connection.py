@@ -7,7 +7,8 @@ long poll, a slow disk) holds back all requests behind it, as in Kafka. Only a P
 for followers, its batches being in the log, lets the Produce behind it begin: their responses are
 queued in the order of the requests. Back-pressure follows from this: while the next request may
 not begin, or while the client does not read its responses, a full buffer stops the reading, and
-the client's own sends come to a halt.
+the client's own sends come to a halt. So they do while `RequestMemory` has no more for a large
+request.
 """
 
 import asyncio
@@ -22,8 +23,14 @@ from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStat
 from barnabas.server.network.connection_ports import Registry, Serve
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
-from barnabas.server.network.receive_buffer import LARGE, BadFrameSize, ReceiveBuffer
+from barnabas.server.network.receive_buffer import (
+    LARGE,
+    READ_AHEAD,
+    BadFrameSize,
+    ReceiveBuffer,
+)
 from barnabas.server.network.reply_queue import ReplyQueue
+from barnabas.server.network.request_memory import RequestMemory
 from barnabas.server.network.sending import SocketWriter
 from barnabas.server.requests.fast_path import SEND_AT, Shortcut, serve_known
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply
@@ -49,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_last",
         "_loop",
         "_max_request_bytes",
+        "_memory",
         "_now",
         "_out",
         "_queue",
@@ -72,6 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "port",
         "software",
+        "taken",
+        "waits_for_memory",
     )
 
     def __init__(
@@ -83,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         statistics: RequestStatistics,
         failures: FailureChannel,
+        memory: RequestMemory,
     ) -> None:
         self._serve = serve
         self._registry = registry
@@ -93,6 +104,9 @@ class Connection(asyncio.BufferedProtocol):
         self._state = ConnectionState.NEW
         self._writer: SocketWriter | None = None
         self._received = ReceiveBuffer()
+        self._memory = memory
+        self.taken = 0  # of it
+        self.waits_for_memory = False
         self._read_paused = False
         self._known = KnownRequests(statistics)
         # Responses that are waited for, and those before them that can leave.
@@ -126,6 +140,20 @@ class Connection(asyncio.BufferedProtocol):
     def busy(self) -> bool:
         """Whether a request of this connection still waits for its response."""
         return len(self._queue) > 0
+
+    @property
+    def unfinished(self) -> int:
+        """The bytes received of a request that is not whole, if the client is to send the rest."""
+        received = self._received
+        have = received.end - received.start
+        if self._queue or self.waits_for_memory or have >= received.announced:
+            return 0
+        return have
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no request of this connection is received or waited for."""
+        return not self._queue and self._received.start == self._received.end
 
     @property
     def is_closing(self) -> bool:
@@ -166,6 +194,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.fetches is not None:
             self.fetches.close()
         self._registry.lost(self)
+        if self.waits_for_memory:
+            self._memory.leave(self)
+        self.shrink_buffer()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._received.writable()
@@ -174,10 +205,10 @@ class Connection(asyncio.BufferedProtocol):
         received = self._received
         received.end += nbytes
         self.last_active = self._now()
-        was_filled = received.end == received.capacity
+        was_filled = received.end == received.capacity < READ_AHEAD
         if self._state is _SERVING:
             self._serve_frames()
-        if was_filled and received.grow():
+        if was_filled and received.may_read_ahead and self._read_ahead():
             return
         if received.end == received.read_to:
             self._make_room()
@@ -221,7 +252,8 @@ class Connection(asyncio.BufferedProtocol):
         if refusal is not None:
             self._refuse(refusal)
         statistics.received_bytes += received.start - before
-        received.release()
+        if received.release() or self._memory.is_short:
+            self._give_back(received.start != before)
 
     def _serve_known(self) -> bool:
         """Serve requests that begin like one before; False if the next is none, or not whole."""
@@ -387,14 +419,62 @@ class Connection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Let the socket write more into the buffer, or stop reading while requests wait in it."""
+        received = self._received
         is_held = self._state is not _SERVING or (self._queue and self._is_held())
-        if is_held or not self._received.make_room():
+        wanted = 0 if is_held or self.waits_for_memory else received.wanted()
+        if wanted and (wanted == received.granted or self._take(wanted - received.granted)):
+            received.make_room(wanted)
+        else:
             self._pause_reading()
 
     def _pause_reading(self) -> None:
         if not self._read_paused and self._writer is not None and not self.is_closing:
             self._read_paused = True
             self._writer.transport.pause_reading()
+
+    # -- memory --------------------------------------------------------------
+
+    def _take(self, size: int) -> bool:
+        """Take memory for a part of a large request; False if it has to be waited for."""
+        self._registry.watch(self)
+        self.waits_for_memory = not self._memory.take(self, size, self._received.announced)
+        if self.waits_for_memory:
+            return False
+        self.taken += size
+        return True
+
+    def on_granted(self, size: int) -> None:
+        """See `Receiver`."""
+        self.taken += size
+        self._received.granted += size
+        self.waits_for_memory = False
+        self.last_active = self._now()
+        self._go_on_soon()
+
+    def _read_ahead(self) -> bool:
+        """Double the buffer, unless memory is short."""
+        received = self._received
+        size = min(received.capacity, READ_AHEAD - received.capacity)
+        if not self._memory.take_to_read_ahead(size):
+            return False
+        self.taken += size
+        self._registry.watch(self)
+        received.read_ahead()
+        return True
+
+    def _give_back(self, has_served: bool) -> None:
+        """Return the memory of the requests that are served, and the exception from its limit."""
+        if self._received.start == self._received.end:
+            self.shrink_buffer()
+        elif has_served and self.taken:
+            self._memory.give_back(self, 0)
+
+    def shrink_buffer(self) -> None:
+        """Use a small buffer again: none of the requests in this one is needed any more."""
+        if self.taken:
+            self._received.shrink()
+            taken, self.taken = self.taken, 0
+            self._memory.give_back(self, taken)
 
     # -- the end -------------------------------------------------------------
 
@@ -403,6 +483,15 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closing:
             log.info("connection closed peer=%s why=%s", self.peer, why)
         self.close_quietly()
+
+    def close_stalled(self, stalled_ms: int) -> None:
+        """Close at once: the client does not send the rest of its request."""
+        received = self._received
+        self.close(
+            f"stalled for {stalled_ms} ms after {received.end - received.start} of"
+            f" {received.announced} bytes of a request, barnabas.receive.stall.timeout.ms"
+        )
+        self.abort()
 
     def abort(self) -> None:
         """Close at once, whatever the client has not read yet."""

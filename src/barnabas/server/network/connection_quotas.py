@@ -18,7 +18,9 @@ class Limits:
     max_connections: int
     max_connections_per_ip: int
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    socket_listen_backlog_size: int = 50
+    socket_listen_backlog_size: int = 4096
+    queued_max_request_bytes: int = -1
+    receive_stall_timeout_ms: int = 30_000
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
 

@@ -1,15 +1,21 @@
-"""The open connections of a broker: admitted within quotas, closed when idle or at the end."""
+"""The open connections of a broker: admitted within quotas, closed when idle, stalled or at the
+end.
+"""
 
 import asyncio
 from typing import Final
 
 from barnabas.purgatory.timer import Timer
-from barnabas.purgatory.timing_wheel import TimerTask
+from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.request_memory import RequestMemory
 
 # How long a stopping broker waits for clients to read their last responses.
 GRACE_SECONDS: Final = 5.0
+# How often the connections that hold memory are checked, and what they must receive meanwhile.
+STALL_CHECK_MS: Final = 1_000
+LEAST_PROGRESS: Final = 64 * 1024
 
 
 class OpenConnections:
@@ -19,6 +25,8 @@ class OpenConnections:
         self._quotas = quotas
         self._timer = timer
         self._idle_watches: dict[Connection, _IdleWatch] = {}
+        self.memory = RequestMemory(quotas.limits.queued_max_request_bytes)
+        self._stall_watch = _StallWatch(self.memory, quotas.limits.receive_stall_timeout_ms, timer)
         self._all_gone = asyncio.Event()
         self._closing = False
 
@@ -27,8 +35,13 @@ class OpenConnections:
 
     def admit(self, connection: Connection) -> str | None:
         """Add a connection; returns why it must close, or None."""
-        max_idle_ms = self._quotas.limits.connections_max_idle_ms
-        watch = _IdleWatch(connection, max_idle_ms, self._timer)
+        limits = self._quotas.limits
+        watch = _IdleWatch(
+            connection,
+            limits.connections_max_idle_ms,
+            limits.receive_stall_timeout_ms,
+            self._timer,
+        )
         self._idle_watches[connection] = watch
         refusal = self._quotas.add(connection.host)
         if self._closing:
@@ -39,9 +52,14 @@ class OpenConnections:
 
     def lost(self, connection: Connection) -> None:
         self._timer.cancel(self._idle_watches.pop(connection))
+        self._stall_watch.discard(connection)
         self._quotas.remove(connection.host)
         if not self._idle_watches:
             self._all_gone.set()
+
+    def watch(self, connection: Connection) -> None:
+        """Close the connection if it stalls: it holds memory, or is about to."""
+        self._stall_watch.add(connection)
 
     async def close(self) -> None:
         """Close all connections once their last responses are sent; abort them after a while."""
@@ -60,28 +78,88 @@ class OpenConnections:
 
 
 class _IdleWatch(TimerTask):
-    """Checks a connection when it could have been idle too long, and again if it was not."""
+    """Checks a connection when it could have been idle too long, and again if it was not.
 
-    __slots__ = ("_connection", "_max_idle_ms", "_timer")
+    A client that stalls within a small request has less time than one that sends none.
+    """
 
-    def __init__(self, connection: Connection, max_idle_ms: int, timer: Timer) -> None:
+    __slots__ = ("_connection", "_max_idle_ms", "_max_stall_ms", "_timer")
+
+    def __init__(
+        self, connection: Connection, max_idle_ms: int, max_stall_ms: int, timer: Timer
+    ) -> None:
         super().__init__()
         self._connection = connection
-        self._max_idle_ms = max_idle_ms
+        self._max_idle_ms = max_idle_ms if max_idle_ms >= 0 else NEVER_MS
+        self._max_stall_ms = max_stall_ms
         self._timer = timer
 
     def arm(self) -> None:
-        if self._max_idle_ms >= 0:
-            self._timer.add(self, self._max_idle_ms)
+        self._arm(self._max_idle_ms)
+
+    def _arm(self, left_ms: int) -> None:
+        self._timer.add(self, max(1, min(left_ms, self._max_stall_ms)))
 
     def run(self) -> None:
-        idle_ms = int(self._connection.idle_seconds() * 1000)
-        left_ms = self._max_idle_ms - idle_ms
-        if self._connection.busy or left_ms > 0:
-            self._timer.add(self, left_ms if left_ms > 0 else self._max_idle_ms)
-        elif self._connection.is_closing:
-            self._connection.abort()
+        connection = self._connection
+        idle_ms = int(connection.idle_seconds() * 1000)
+        if connection.busy or connection.waits_for_memory:
+            self._arm(self._max_idle_ms)
+        elif connection.unfinished and not connection.taken and idle_ms >= self._max_stall_ms:
+            connection.close_stalled(idle_ms)
+        elif idle_ms < self._max_idle_ms:
+            self._arm(self._max_idle_ms - idle_ms)
+        elif connection.is_closing:
+            connection.abort()
         else:
             # It may not read its last answers: then it has as long again.
             self._timer.add(self, self._max_idle_ms)
-            self._connection.close(f"idle for {idle_ms} ms, connections.max.idle.ms")
+            connection.close(f"idle for {idle_ms} ms, connections.max.idle.ms")
+
+
+class _StallWatch(TimerTask):
+    """Checks the connections that hold memory: those that stall are closed, those that are idle
+    give their memory back.
+    """
+
+    __slots__ = ("_is_armed", "_max_stall_ms", "_memory", "_progress", "_timer")
+
+    def __init__(self, memory: RequestMemory, max_stall_ms: int, timer: Timer) -> None:
+        super().__init__()
+        self._memory = memory
+        self._max_stall_ms = max_stall_ms
+        self._timer = timer
+        self._is_armed = False
+        # The bytes of the unfinished request, and for how long they have been about as many.
+        self._progress: dict[Connection, tuple[int, int]] = {}
+
+    def add(self, connection: Connection) -> None:
+        self._progress.setdefault(connection, (0, 0))
+        if not self._is_armed:
+            self._is_armed = self._timer.add(self, self._interval_ms)
+
+    def discard(self, connection: Connection) -> None:
+        if self._progress.pop(connection, None) and not self._progress and self._is_armed:
+            self._timer.cancel(self)
+            self._is_armed = False
+
+    @property
+    def _interval_ms(self) -> int:
+        return max(1, min(STALL_CHECK_MS, self._max_stall_ms // 10))
+
+    def run(self) -> None:
+        allowed_ms = self._max_stall_ms // (10 if self._memory.waiting else 1)
+        progress, self._progress = self._progress, {}
+        for connection, (before, stalled_ms) in progress.items():
+            received = connection.unfinished
+            if not connection.taken and not connection.waits_for_memory:
+                continue
+            if received == 0 or not before <= received < before + LEAST_PROGRESS:
+                self._progress[connection] = (received, 0)
+                if connection.is_unused and connection.idle_seconds() * 1000 > self._max_stall_ms:
+                    connection.shrink_buffer()
+            elif stalled_ms + self._interval_ms > allowed_ms:
+                connection.close_stalled(stalled_ms + self._interval_ms)
+            else:
+                self._progress[connection] = (before, stalled_ms + self._interval_ms)
+        self._is_armed = bool(self._progress) and self._timer.add(self, self._interval_ms)

@@ -1,10 +1,13 @@
 """The receive buffer of one connection: bytes in, whole frames out, without I/O.
 
 A frame is its size in four bytes, then as many bytes. Frames are slices of the buffer, without a
-copy. The buffer follows what was received, not what a client announces, and shrinks once a large
-request is served: connections that wait hold little memory.
+copy. Memory follows what was received, not what a client announces: beyond the first buffer, a
+buffer is a mapping whose pages take no memory before they are filled, and `granted` is how many
+of its bytes may be filled. The buffer shrinks once a large request is served: connections that
+wait hold little memory.
 """
 
+import mmap
 import struct
 from typing import Final
 
@@ -18,6 +21,10 @@ LARGE: Final = 64 * 1024
 # A larger buffer is replaced once its one large request is served, and one for large requests once
 # smaller ones follow.
 KEPT_BUFFER: Final = 4 * 1024 * 1024
+# A large request is granted so much at a time, or an eighth of what was received of it.
+GRANTED_AHEAD: Final = 64 * 1024
+# From this size on the kernel may back a mapping by pages that are larger than what was received.
+_HUGE_PAGE: Final = 2 * 1024 * 1024
 _SIZE = struct.Struct(">i")
 _SIZE_AND_API = struct.Struct(">ih")
 # The first bytes of other protocols, read as the size of a frame.
@@ -30,12 +37,16 @@ class BadFrameSize(BarnabasError):
 
 
 class ReceiveBuffer:
-    """Bytes from `start` to `end` are received and not served yet; reading stops at `read_to`."""
+    """Bytes from `start` to `end` are received and not served yet; reading stops at `read_to`.
 
-    __slots__ = ("_last_large", "capacity", "end", "read_to", "start", "view")
+    `granted` is `capacity`, except within a large request: then that begins at 0.
+    """
+
+    __slots__ = ("_last_large", "capacity", "end", "granted", "read_to", "start", "view")
 
     def __init__(self) -> None:
         self.capacity = FIRST_BUFFER
+        self.granted = FIRST_BUFFER
         self.view = memoryview(bytearray(FIRST_BUFFER))
         self.start = 0
         self.end = 0
@@ -83,60 +94,89 @@ class ReceiveBuffer:
         api: int = _SIZE_AND_API.unpack_from(self.view, self.start)[1]
         return api
 
-    def release(self) -> None:
+    @property
+    def announced(self) -> int:
+        """The size of the next frame, with its four bytes; 4 if it is not known yet."""
+        if self.end - self.start < 4:
+            return 4
+        size: int = _SIZE.unpack_from(self.view, self.start)[0]
+        return 4 + size
+
+    def release(self) -> bool:
         """Use the buffer from its beginning again, if all frames in it are served.
 
         Large requests often follow each other: reading just up to the end of the next one leaves
         nothing behind it that would have to move to the front.
+
+        Returns whether the buffer became the first, small one.
         """
         if self.start < self.end:
-            return
+            return False
         self.start = self.end = 0
         large, self._last_large = self._last_large, 0
         if self.capacity > (KEPT_BUFFER if large else READ_AHEAD):
-            self._replace(FIRST_BUFFER)
-        else:
-            self.read_to = large or self.capacity
+            self.shrink()
+            return True
+        self.read_to = large or self.capacity
+        return False
 
-    def grow(self) -> bool:
-        """Double an empty buffer that the last read filled; False if it may not be larger."""
-        if self.end or self.capacity >= READ_AHEAD:
+    def shrink(self) -> None:
+        """Use the first, small buffer again: nothing in this one is needed."""
+        self.start = self.end = 0
+        self.granted = FIRST_BUFFER
+        self._replace(FIRST_BUFFER)
+
+    @property
+    def may_read_ahead(self) -> bool:
+        """Whether small frames follow each other so fast that a larger buffer saves reads."""
+        if self.capacity >= READ_AHEAD:
             return False
+        return self.end == 0 or (self.start > 0 and self.end - self.start < self.announced < LARGE)
+
+    def read_ahead(self) -> None:
+        """Double the buffer."""
         self._replace(min(2 * self.capacity, READ_AHEAD))
-        return True
+        self.granted = self.capacity
 
-    def make_room(self) -> bool:
-        """Make room for the rest of the next frame; False if it is whole: serve it first."""
-        have = self.end - self.start
-        frame = 4
-        if have >= 4:
-            frame += _SIZE.unpack_from(self.view, self.start)[0]
-            if frame <= have:
-                return False
+    def wanted(self) -> int:
+        """How many bytes have to be granted for the next part of the next frame.
+
+        Returns 0 if that frame is whole: serve it first.
+        """
+        have, frame = self.end - self.start, self.announced
+        if frame <= have:
+            return 0
+        return max(self.granted, min(frame, have + max(GRANTED_AHEAD, have // 8)))
+
+    def make_room(self, granted: int) -> None:
+        """Make room for as much of the next frame as is granted; `wanted` says how much."""
+        have, frame = self.end - self.start, self.announced
+        self.granted = granted
         if frame > self.capacity:
-            # By steps: memory follows what was sent, not what was announced.
-            self._replace(min(frame, 4 * self.capacity))
+            self._replace(frame)
         elif self.start + max(frame, have + FIRST_BUFFER // 4) > self.capacity:
-            self._move(have, frame)
-        limit = self.start + frame if frame >= LARGE else self.capacity
-        self.read_to = min(limit, self.capacity)
-        return True
-
-    def _move(self, have: int, frame: int) -> None:
-        """Put the next frame to the front, in a larger buffer if many frames follow each other."""
-        if self.start and self.capacity < READ_AHEAD and frame < LARGE:
-            self._replace(min(2 * self.capacity, READ_AHEAD))
-        else:
             self.view[:have] = self.view[self.start : self.end]
             self.start, self.end = 0, have
+        limit = self.start + frame if frame >= LARGE else self.capacity
+        self.read_to = min(limit, granted)
 
     def _replace(self, size: int) -> None:
         """Go on in another buffer: a response may still refer to a frame in this one."""
         have = self.end - self.start
-        buffer = bytearray(size)
-        buffer[:have] = self.view[self.start : self.end]
-        self.view, self.capacity = memoryview(buffer), size
+        view = _new_buffer(size)
+        view[:have] = self.view[self.start : self.end]
+        self.view, self.capacity = view, size
         self.start, self.end, self.read_to = 0, have, size
+
+
+def _new_buffer(size: int) -> memoryview:
+    """A buffer whose pages take memory once they are filled."""
+    if size <= FIRST_BUFFER:
+        return memoryview(bytearray(size))
+    mapping = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _HUGE_PAGE and hasattr(mmap, "MADV_NOHUGEPAGE"):
+        mapping.madvise(mmap.MADV_NOHUGEPAGE)
+    return memoryview(mapping)
 
 
 def bad_size(size: int, limit: int) -> str:

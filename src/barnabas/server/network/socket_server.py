@@ -54,6 +54,7 @@ class SocketServer:
                 loop,
                 self._statistics,
                 self._failures,
+                self.connections.memory,
             )
 
         try:

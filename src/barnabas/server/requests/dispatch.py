@@ -11,19 +11,25 @@ import logging
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.offload import InlineOffload, Offload
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
-from barnabas.server.requests.replies import Pending, Reply, Work
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.schema import Message, newest, read_as_sent, write_response
+from barnabas.wire.bounds import count_elements
+from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response
 from barnabas.wire.varint import Truncated, skip_tags
 
 log = logging.getLogger("barnabas.dispatch")
 
 _HEADER = struct.Struct(">hhih")
+# Larger requests, and responses with more elements, are decoded and encoded in a thread.
+LARGE_REQUEST: Final = 32 * 1024
+LARGE_RESPONSE: Final = 1000
 
 
 class UnsupportedRequest(BarnabasError):
@@ -56,6 +62,7 @@ class Dispatch:
         unsupported_api_versions: Callable[[int], bytes],
         work: Work,
         statistics: RequestStatistics,
+        offload: Offload | None = None,
     ) -> None:
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
@@ -65,6 +72,7 @@ class Dispatch:
         self._unsupported_api_versions = unsupported_api_versions
         self._work = work
         self._statistics = statistics
+        self._offload = offload or InlineOffload()
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection_ports.Serve`."""
@@ -108,23 +116,51 @@ class Dispatch:
         body: memoryview,
         connection: Connection,
     ) -> Reply:
-        sent = read_as_sent(key, version, body)
-        call = Call(version, sent, client_id, connection, self._served)
-        response = self._message_handlers[key](newest(key, sent), call)
-        if not inspect.isawaitable(response):
-            return self._written(key, version, correlation_id, response)
+        response: Message | Awaitable[Message]
+        if len(body) > LARGE_REQUEST:
+            copy = bytes(body)
+            response = self._read_elsewhere(key, version, client_id, copy, connection)
+        else:
+            sent = read_as_sent(key, version, body)
+            call = Call(version, sent, client_id, connection, self._served)
+            response = self._message_handlers[key](newest(key, sent), call)
+        if not inspect.isawaitable(response) and count_elements(response) <= LARGE_RESPONSE:
+            self._statistics.count_errors(key, response)
+            return write_response(key, version, correlation_id, response)
         what = f"api={key.name} peer={connection.peer}"
         making = self._later(key, version, correlation_id, response)
         return self._work.answer(Pending(), what, making)
 
-    async def _later(
-        self, key: ApiKey, version: int, correlation_id: int, response: Awaitable[Any]
-    ) -> bytes:
-        return self._written(key, version, correlation_id, await response)
+    async def _read_elsewhere(
+        self,
+        key: ApiKey,
+        version: int,
+        client_id: str | None,
+        body: bytes,
+        connection: Connection,
+    ) -> Message:
+        """Decode a large request in a thread, so that no other client waits for it."""
 
-    def _written(self, key: ApiKey, version: int, correlation_id: int, response: Message) -> bytes:
+        def read() -> tuple[Message, Message]:
+            sent = read_as_sent(key, version, memoryview(body))
+            return sent, newest(key, sent)
+
+        sent, request = await self._offload(read)
+        call = Call(version, sent, client_id, connection, self._served)
+        response = self._message_handlers[key](request, call)
+        return await response if inspect.isawaitable(response) else response
+
+    async def _later(
+        self, key: ApiKey, version: int, correlation_id: int, response: Message | Awaitable[Any]
+    ) -> Answer | Refusal:
+        if inspect.isawaitable(response):
+            try:
+                response = await response
+            except MalformedRequest as error:
+                return Refusal(str(error))
         self._statistics.count_errors(key, response)
-        return write_response(key, version, correlation_id, response)
+        write = partial(write_response, key, version, correlation_id, response)
+        return await self._offload(write) if count_elements(response) > LARGE_RESPONSE else write()
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:
