@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke clean
+.PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke limits soak clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -76,6 +76,12 @@ bench: venv     ## beside this machine's raw limits, then beside Apache Kafka wh
 
 bench-smoke: venv ## under two minutes: fails when a ratio to the raw limit fell by a third
 	$(BIN)/barnabas bench guard
+
+limits: venv    ## attacks on a broker and on Apache Kafka, half an hour; writes docs/limits.md
+	$(BIN)/barnabas bench limits
+
+soak: venv      ## an hour of load on three brokers: fails when something grows; SHORT=1 for ten minutes
+	$(BIN)/barnabas bench soak --minutes $(if $(SHORT),10,60)
 
 clean:          ## remove what the targets made
 	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache

@@ -10,10 +10,12 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.bench.attacks.limits_command import limits
 from barnabas.bench.bench_guard import guard
 from barnabas.bench.bench_options import FOLDER
 from barnabas.bench.bench_plan import FULL, SMOKE
 from barnabas.bench.compare.compare_command import compare
+from barnabas.bench.soak.soak_command import soak
 
 NAMES: Final = (
     "raw",
@@ -37,6 +39,8 @@ STDOUT: Final = Path("-")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command()(compare)
 app.command()(guard)
+app.command()(limits)
+app.command()(soak)
 
 
 def chosen(only: str) -> list[str]:

@@ -165,7 +165,7 @@ def _run(
     prepare = several.prepare if several else warm_up
     # Print the figures before a signal ends the command, even one that ended the run.
     with uninterrupted(), TemporaryDirectory(prefix="barnabas-compare-", dir=folder) as data:
-        with _progress(console) as say:
+        with progress(console) as say:
             outcome = compare(
                 ours, theirs, cases, effort, Path(data), say, lambda site: prepare(site, effort)
             )
@@ -260,7 +260,7 @@ def _held_up(console: "Console", quick: bool) -> dict[str, str]:
 
 
 @contextmanager
-def _progress(console: "Console") -> "Iterator[Say]":
+def progress(console: "Console") -> "Iterator[Say]":
     """Progress: one changing line on a terminal, one line per step elsewhere."""
     begun = time.perf_counter()
     if console.is_terminal:

@@ -26,6 +26,8 @@ from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
 HOST: Final = "127.0.0.1"
 READY_WITHIN_S: Final = 90.0
+STOPPED_WITHIN_S: Final = 120.0
+NO_PROPERTIES: Final[Mapping[str, str]] = {}
 LOOKS_EVERY_S: Final = 0.005
 SESSION_TIMEOUT_MS: Final = 6_000
 # The default is the session timeout: too short when three brokers start at once on two cores.
@@ -36,16 +38,21 @@ _DEATH_SIGNAL, _SIGKILL = 1, 9
 
 
 class BrokerProcess:
-    """One broker of either system; after `kill` it stays down."""
+    """One broker of either system; after `kill` or `stop` it is down until `launch`."""
 
     def __init__(self, broker_id: int, command: list[str], port: int, data: Path) -> None:
         self.broker_id = broker_id
         self.port = port
         self.data = data
-        self._log = data.with_suffix(".log")
-        with self._log.open("wb") as output:
+        self.log = data.with_suffix(".log")
+        self._command = command
+        self.launch()
+
+    def launch(self) -> None:
+        """Start the process, on the same directory and port as before; its log starts empty."""
+        with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                command,
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -67,12 +74,23 @@ class BrokerProcess:
         deadline = time.perf_counter() + READY_WITHIN_S
         while not _listens(self.port):
             if not self.is_running or time.perf_counter() > deadline:
-                raise ServerFailed(f"broker {self.broker_id} does not listen: {_why(self._log)}")
+                raise ServerFailed(f"broker {self.broker_id} does not listen: {_why(self.log)}")
             time.sleep(LOOKS_EVERY_S)
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait for the exit. Raises ServerFailed, no process left, on timeout."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServerFailed(
+                f"broker {self.broker_id} did not stop within {STOPPED_WITHIN_S:g} s of SIGTERM"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +117,11 @@ class System:
     start: Callable[[Path, int], AbstractContextManager[Site]]
 
 
-def barnabas() -> System:
+def barnabas(properties: Mapping[str, str] = NO_PROPERTIES) -> System:
     """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper.
 
-    Its modules are byte-compiled first, as in an installed package.
+    Its modules are byte-compiled first, as in an installed package. `properties` are added to
+    those of the comparison.
     """
     compileall.compile_dir(_PACKAGE, quiet=2)
 
@@ -116,10 +135,12 @@ def barnabas() -> System:
             arguments += ["--override", f"{key}={value}"]
         return arguments
 
-    return System("Barnabas", lambda folder, count: _site(folder, count, command, count > 1))
+    return System(
+        "Barnabas", lambda folder, count: _site(folder, count, command, count > 1, properties)
+    )
 
 
-def apache_kafka(release: ApacheKafka) -> System:
+def apache_kafka(release: ApacheKafka, properties: Mapping[str, str] = NO_PROPERTIES) -> System:
     """Apache Kafka, with the heap and garbage collector of its start script."""
 
     def command(
@@ -138,7 +159,9 @@ def apache_kafka(release: ApacheKafka) -> System:
         options = (*AS_SHIPPED, f"-Djava.io.tmpdir={data.parent}")
         return release.java_command("kafka.Kafka", path, options=options)
 
-    return System("Apache Kafka", lambda folder, count: _site(folder, count, command, True))
+    return System(
+        "Apache Kafka", lambda folder, count: _site(folder, count, command, True, properties)
+    )
 
 
 def elsewhere(bootstrap: str) -> System:
@@ -160,7 +183,13 @@ def _properties(brokers: int) -> dict[str, str]:
 
 
 @contextmanager
-def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> Iterator[Site]:
+def _site(
+    folder: Path,
+    count: int,
+    command: Command,
+    needs_zookeeper: bool,
+    properties: Mapping[str, str],
+) -> Iterator[Site]:
     """Brokers with ids from 0 on, until the end of the block; no process is left.
 
     They are killed: their data is not needed, and the last broker's shutdown takes long in Kafka.
@@ -172,10 +201,11 @@ def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> 
         if zookeeper is not None:
             zookeeper.start()
         address = f"{zookeeper.address}/bench" if zookeeper is not None else ""
+        written = {**_properties(count), **properties}
         launched_at = time.perf_counter()
         for number in range(count):
             port, data = free_port(), folder / f"broker-{number}"
-            arguments = command(number, port, data, _properties(count), address)
+            arguments = command(number, port, data, written, address)
             brokers.append(BrokerProcess(number, arguments, port, data))
         for broker in brokers:
             broker.wait_listening()

@@ -1,0 +1,120 @@
+"""Attacks by sizes: announced, claimed or sent, larger than a broker should believe or keep."""
+
+import struct
+import time
+from typing import Final
+
+from barnabas.bench.attacks.attack import MB, Attack, Happened, Target
+from barnabas.bench.attacks.raw_client import (
+    answer,
+    asked,
+    close_all,
+    closed,
+    connected,
+    frame,
+    send_all,
+    text,
+)
+
+ANNOUNCED: Final = 100 * MB
+SENT_EACH: Final = 20 * MB
+STALLED_S: Final = 2.0  # without a byte accepted, the broker reads no more
+MOST: Final = 2**31 - 1
+SIZES: Final = (MOST, 512 * MB, -1, -(2**31), 0, 3)
+_COUNT = struct.pack(">i", MOST)
+_PRODUCE_HEAD: Final = struct.pack(">ihhih", ANNOUNCED, 0, 9, 1, 8) + b"attacker\0"
+
+
+def announce(target: Target) -> Happened:
+    """Each connection announces a Produce of 100 MB, sends a fifth of it, and stalls."""
+    peers = [connected(target.port) for _ in range(target.count)]
+    try:
+        start = time.perf_counter()
+        for peer in peers:
+            peer.sendall(_PRODUCE_HEAD)
+        sent = send_all(peers, bytes(256 * 1024), SENT_EACH, STALLED_S)
+        took_s = time.perf_counter() - start
+        time.sleep(target.hold_s)
+        gone = closed(peers)
+    finally:
+        close_all(peers)
+    told = f"read {sent / MB:,.0f} MB in {took_s:.1f} s, closed {gone} of {target.count}"
+    return Happened(told, sent, {"sent_bytes": sent, "closed": gone})
+
+
+def strange_sizes(target: Target) -> Happened:
+    """Requests whose size is negative, tiny, or larger than any that the broker accepts."""
+    refused = 0
+    for size in SIZES:
+        for _ in range(target.count):
+            with connected(target.port) as peer:
+                peer.sendall(struct.pack(">i", size) + b"\0" * 3)
+                try:
+                    refused += answer(peer, 5.0) is None
+                except TimeoutError:
+                    continue
+    total = len(SIZES) * target.count
+    return Happened(f"closed {refused} of {total}", 7 * total, {"refused": refused / total})
+
+
+def _claims() -> list[bytes]:
+    """Requests whose array claims 2^31 - 1 elements and has none."""
+    group = text("group")
+    return [
+        frame(0, 3, struct.pack(">hhi", -1, 1, 1000) + _COUNT),  # Produce
+        frame(1, 4, struct.pack(">iiiib", -1, 0, 1, MB, 0) + _COUNT),  # Fetch
+        frame(2, 1, struct.pack(">i", -1) + _COUNT),  # ListOffsets
+        frame(3, 1, _COUNT),  # Metadata
+        frame(3, 9, b"\xff\xff\xff\xff\x0f", tagged=True),  # Metadata, a compact array
+        frame(8, 2, group + struct.pack(">i", -1) + text("") + struct.pack(">q", -1) + _COUNT),
+        frame(9, 1, group + _COUNT),  # OffsetFetch
+        frame(11, 0, group + struct.pack(">i", 10_000) + text("") + text("consumer") + _COUNT),
+        frame(15, 0, _COUNT),  # DescribeGroups
+        frame(19, 2, _COUNT),  # CreateTopics
+        frame(20, 1, _COUNT),  # DeleteTopics
+        frame(32, 1, _COUNT),  # DescribeConfigs
+    ]
+
+
+def claimed_arrays(target: Target) -> Happened:
+    claims = _claims()
+    refused = unanswered = 0
+    for _ in range(target.count):
+        for request in claims:
+            try:
+                refused += asked(target.port, request, 5.0) is None
+            except TimeoutError:
+                unanswered += 1
+    total = len(claims) * target.count
+    left = f", left {unanswered} without an answer" if unanswered else ""
+    answered = total - refused - unanswered
+    told = f"closed {refused} of {total}{left}" + (f", answered {answered}" if answered else "")
+    return Happened(told, target.count * sum(map(len, claims)), {"unanswered": unanswered})
+
+
+def client_ids(target: Target) -> Happened:
+    """ApiVersions from clients that each have another id of 32 KB, on a few connections."""
+    filler, sent, served = b"x" * 32_000, 0, 0
+    for start in range(0, target.count, 500):
+        with connected(target.port) as peer:
+            for number in range(start, min(start + 500, target.count)):
+                request = frame(18, 0, b"", client_id=filler + str(number).encode())
+                peer.sendall(request)
+                sent += len(request)
+                if answer(peer, 30.0) is None:
+                    break
+                served += 1
+    told = f"answered {served:,} of {target.count:,}"
+    return Happened(told, sent, {"served": served, "sent_bytes": sent})
+
+
+ATTACKS: Final = (
+    Attack("announced", "{count} connections announce 100 MB, send 20 MB each and stall",
+           announce, 20, 4, hold_s=3.0),
+    Attack("sizes", "requests of 2 GB, 512 MB, -1, -2^31, 0 and 3 bytes, {count} of each",
+           strange_sizes, 20, 2),
+    Attack("arrays", "arrays that claim 2^31 - 1 elements, 12 APIs, {count} of each",
+           claimed_arrays, 50, 2),
+    Attack("client ids", "{count} requests, each with another client id of 32 KB",
+           client_ids, 10_000, 500),
+)  # fmt: skip
