@@ -4,8 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.support.asking import ADVERTISED
 from tests.support.documents import BIN, ROOT, document, rows
+from tests.support.served import ADVERTISED
 
 APIS = document("docs/apis.md")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.asking import ADVERTISED
 from tests.support.documents import BIN, BLOCK, Running, block, blocks, document
+from tests.support.served import ADVERTISED
 
 README = document("README.md")
 

@@ -28,8 +28,8 @@ from tests.server.raw import (
     read_response,
     with_broker,
 )
-from tests.support.asking import ADVERTISED
 from tests.support.recorded_failures import RecordedFailures
+from tests.support.served import ADVERTISED
 
 
 class Nobody:

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from barnabas.client.requests import read_response, write_request
-from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
+from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type
 
-ADVERTISED: Final = {key: api for key, api in APIS.items() if key not in UNADVERTISED}
 ANSWER_WITHIN_S: Final = 10.0
 _SIZE = Struct(">i")
 

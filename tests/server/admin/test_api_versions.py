@@ -7,7 +7,7 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
 from tests.server.admin.client import Client
-from tests.support.asking import ADVERTISED
+from tests.support.served import ADVERTISED
 
 ADMIN = [key for key in APIS if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
 
