@@ -1,14 +1,21 @@
-"""Requests for what no client offers: sending a batch again."""
+"""Hand-made requests for what no client offers: sending a batch again."""
 
-from barnabas.client.blocking_connection import BlockingConnection
-from barnabas.client.metadata import fields
-from barnabas.client.produce import Produce, read_produce_response, write_produce_request
-from barnabas.client.versions import PORTABLE
-from barnabas.wire.apis import ApiKey
+import socket
+from struct import Struct
+from typing import Final
+
 from tests.support.clients import PATIENCE_S
 
-_NAME = "raw"
-_PRODUCE = PORTABLE[ApiKey.PRODUCE]
+_PRODUCE: Final = (0, 7)
+_INIT_PRODUCER_ID: Final = (22, 0)
+_NULL: Final = b"\xff\xff"
+
+_HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id: null
+_SIZE = Struct(">i")
+_ACKS_AND_TIMEOUT = Struct(">hi")
+_PARTITION = Struct(">iii")  # count, partition, size of the records
+_PRODUCED = Struct(">iihq")  # count, partition, error, base offset
+_PRODUCER_ID = Struct(">ihqh")  # throttle time, error, producer id, epoch
 
 
 class RawConnection:
@@ -16,31 +23,46 @@ class RawConnection:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.partition(":")
-        self._connection = BlockingConnection.connect(
-            host, int(port), client_id=_NAME, connect_s=PATIENCE_S, response_s=PATIENCE_S
-        )
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
 
     def __enter__(self) -> "RawConnection":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        self._socket.close()
 
     def init_producer_id(self) -> tuple[int, int]:
         """A producer id and its epoch."""
-        key = ApiKey.INIT_PRODUCER_ID
-        wanted = fields(
-            transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
-        )
-        given = self._connection.request(key, PORTABLE[key], wanted)
-        assert given.error_code == 0
-        return given.producer_id, given.producer_epoch
+        body = self._ask(_INIT_PRODUCER_ID, _NULL + _SIZE.pack(60_000))
+        _, error, producer_id, epoch = _PRODUCER_ID.unpack_from(body)
+        assert error == 0
+        return producer_id, epoch
 
     def produce(self, topic: str, batch: bytes | bytearray) -> tuple[int, int]:
         """Send one batch to partition 0 with acks=all; return error code and base offset."""
-        wanted = Produce(topic, 0, batch, -1, 30_000)
-        response = self._connection.exchange(
-            lambda number: write_produce_request(_PRODUCE, number, _NAME, wanted)
+        name = len(topic).to_bytes(2, "big") + topic.encode()
+        body = self._ask(
+            _PRODUCE,
+            _NULL
+            + _ACKS_AND_TIMEOUT.pack(-1, 30_000)
+            + _SIZE.pack(1)
+            + name
+            + _PARTITION.pack(1, 0, len(batch))
+            + batch,
         )
-        produced = read_produce_response(_PRODUCE, response)
-        return int(produced.error), produced.base_offset
+        _, _, error, base_offset = _PRODUCED.unpack_from(body, _SIZE.size + len(name))
+        return error, base_offset
+
+    def _ask(self, api: tuple[int, int], body: bytes) -> bytes:
+        request = _HEADER.pack(*api, 1, -1) + body
+        self._socket.sendall(_SIZE.pack(len(request)) + request)
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        return self._read(size)[_SIZE.size :]  # after the correlation id
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            read = self._socket.recv(size - len(data))
+            assert read, "the broker closed the connection"
+            data += read
+        return data
