@@ -38,12 +38,8 @@ def broker(
     overrides = ["log.retention.check.interval.ms=86400000"]
     process = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides)
     request.config.stash.setdefault(_brokers, []).append(process)
-    process.start()
-    try:
+    with process.running():
         yield process
-        process.stop()
-    finally:
-        process.close()
 
 
 @pytest.fixture

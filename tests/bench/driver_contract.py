@@ -4,7 +4,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.bench.clusters.bench_topics import client_settings, create_topic
 from barnabas.bench.compare.client_driver import ClientFailed, Driver, Unavailable, answer, run
 from barnabas.bench.server_processes import Server, broker
+from tests.support.waiting import until
 
 PATIENCE_S = 60.0
 PARTITIONS = 3
@@ -71,13 +72,6 @@ def end_offsets(server: Server, topic: str) -> list[int]:
         return [consumer.get_watermark_offsets(each, timeout=PATIENCE_S)[1] for each in partitions]
     finally:
         consumer.close()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def each_member_has_a_partition(admin: AdminClient, group: str) -> bool:
@@ -145,9 +139,9 @@ def read_by_members(driver: Driver, server: Server, protocol: str) -> list[int]:
     with ExitStack() as stack:
         spec = consuming(server, topic, protocol=protocol)
         members = [stack.enter_context(Member(driver, spec)) for _ in range(PARTITIONS)]
-        wait_until(lambda: each_member_has_a_partition(admin, topic))
+        until(lambda: each_member_has_a_partition(admin, topic))
         produce(driver, server, topic, skew=True)
-        wait_until(lambda: sum(member.messages for member in members) >= MESSAGES)
+        until(lambda: sum(member.messages for member in members) >= MESSAGES)
         for member in members:
             member.stop()
         return sorted(member.ended()["messages"] for member in members)
@@ -199,7 +193,7 @@ class DriverContract:
         create_topic(server.bootstrap, "progress", PARTITIONS)
         produce(driver, server, "progress")
         with Member(driver, consuming(server, "progress", messages=1)) as member:
-            wait_until(lambda: member.messages >= MESSAGES)
+            until(lambda: member.messages >= MESSAGES)
             assert member.ended() == WHOLE
             progress = [json.loads(line) for line in member.lines[:-1]]
         assert progress == sorted(progress)

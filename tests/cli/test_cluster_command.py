@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Barnabas
 from tests.cli.test_cluster_life import end
+from tests.support.waiting import until
 
 PATIENCE_S = 60.0
 
@@ -76,17 +76,9 @@ def on_cluster(
     return offline
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
-
-
 def partitions(barnabas: Barnabas, topic: str) -> list[dict[str, Any]]:
     """The partitions, once the broker asked knows the topic."""
-    (found,) = eventually(
+    (found,) = until(
         lambda: json.loads(barnabas("topics", "describe", topic, "--json").out or b"[]")
     )
     return list(found["partitions"])
@@ -103,7 +95,7 @@ def test_a_topic_has_three_replicas_and_delivers_messages(on_cluster: Barnabas) 
     assert on_cluster("topics", "create", "orders", "--partitions", 3).code == 0
     for partition in partitions(on_cluster, "orders"):
         assert sorted(partition["replicas"]) == [0, 1, 2]
-    eventually(lambda: on_cluster("produce", "orders", "a", "b", "c").code == 0)
+    until(lambda: on_cluster("produce", "orders", "a", "b", "c").code == 0)
     assert sorted(on_cluster("consume", "orders").lines) == ["a", "b", "c"]
 
 
@@ -112,7 +104,7 @@ def test_a_killed_broker_leaves_the_isr_and_returns_to_it(
 ) -> None:
     on_cluster("topics", "create", "missed", "--partitions", 3, "--if-not-exists")
     os.kill(cluster.pid("broker-1"), signal.SIGKILL)
-    eventually(lambda: all(1 not in p["isr"] for p in partitions(on_cluster, "missed")))
+    until(lambda: all(1 not in p["isr"] for p in partitions(on_cluster, "missed")))
     assert all(p["leader"] in (0, 2) for p in partitions(on_cluster, "missed"))
     ended = on_cluster("topics", "describe", "missed", "--under-replicated", "--json")
     assert len(json.loads(ended.out)[0]["partitions"]) == 3
@@ -122,9 +114,9 @@ def test_a_killed_broker_leaves_the_isr_and_returns_to_it(
     command = [sys.executable, "-m", "barnabas.cli.main", "server", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as by_hand:
         try:
-            eventually(lambda: all(1 in p["isr"] for p in partitions(on_cluster, "missed")))
+            until(lambda: all(1 in p["isr"] for p in partitions(on_cluster, "missed")))
             assert on_cluster("elect", "--preferred", "--topic", "missed").code == 0
-            eventually(
+            until(
                 lambda: all(
                     p["leader"] == p["replicas"][0] for p in partitions(on_cluster, "missed")
                 )
@@ -135,7 +127,7 @@ def test_a_killed_broker_leaves_the_isr_and_returns_to_it(
 
 def test_replicas_move_as_a_plan_says(on_cluster: Barnabas) -> None:
     assert on_cluster("topics", "create", "moving", "-p", 1, "-r", 1).code == 0
-    eventually(lambda: on_cluster("produce", "moving", "a", "b").code == 0)
+    until(lambda: on_cluster("produce", "moving", "a", "b").code == 0)
     (before,) = partitions(on_cluster, "moving")
     target = next(number for number in (0, 2) if number not in before["replicas"])
     ended = on_cluster(
@@ -158,14 +150,14 @@ def test_a_cluster_keeps_its_data_after_all_processes_were_killed(
         on = ("-b", cluster.bootstrap)
         assert offline("topics", "create", "kept", *on).code == 0
         # Brokers learn of a topic one after the other.
-        eventually(lambda: offline("produce", "kept", "a", *on).code == 0)
+        until(lambda: offline("produce", "kept", "a", *on).code == 0)
         pids = [int(path.read_text()) for path in sorted(cluster.directory.glob("*.pid"))]
         cluster.stop(signal.SIGKILL)
         for pid in pids:
             end(pid)
         cluster.start()
         # The high watermark is known again when the followers have fetched.
-        eventually(lambda: offline("consume", "kept", "-b", cluster.bootstrap).lines == ["a"])
+        until(lambda: offline("consume", "kept", "-b", cluster.bootstrap).lines == ["a"])
         assert cluster.stop() == 0
         assert list(cluster.directory.glob("*.pid")) == []
     finally:

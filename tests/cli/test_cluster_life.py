@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
+
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 30.0
 
@@ -66,10 +68,7 @@ class Cluster:
         return self._errors.read_text()
 
     def await_message(self, words: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while words not in self.errors():
-            assert time.monotonic() < deadline, self.errors()
-            time.sleep(0.01)
+        until(lambda: words in self.errors(), self.errors, PATIENCE_S)
 
     def pids(self) -> dict[str, int]:
         files = sorted(self.directory.glob("*.pid"))

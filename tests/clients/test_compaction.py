@@ -1,7 +1,6 @@
 """A compacted topic with real clients, while the broker compacts."""
 
 import re
-import time
 from collections.abc import Callable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
@@ -9,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.broker import BrokerProcess
+from tests.support.waiting import until
 
 EAGER = (
     "log.cleaner.backoff.ms=50",
@@ -69,13 +69,6 @@ def consume(broker: BrokerProcess, topic: str) -> list[tuple[int, bytes, bytes |
     raise AssertionError("the end of the partition was not reached")
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def test_a_compacted_topic_shrinks_to_its_latest_values_while_it_is_written_and_read(
     fresh_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
@@ -100,7 +93,7 @@ def test_a_compacted_topic_shrinks_to_its_latest_values_while_it_is_written_and_
         produce(broker, topic, [(f"key-{1 + n}", f"more-{n}") for n in range(KEYS - 1)])
         return len(found) < 2500 and not any(key == b"key-0" for _, key, _ in found)
 
-    wait_for(is_compacted, "old values are still there")
+    until(is_compacted, "old values to go")
     latest = {key: value for _, key, value in consume(broker, topic)}
     assert latest == {f"key-{1 + n}".encode(): f"more-{n}".encode() for n in range(KEYS - 1)}
     assert re.search(rf"log cleaned partition={topic}-0 dirty=0\.\.\d+ bytes=\d+", broker.log())
@@ -120,11 +113,11 @@ def test_a_topic_deleted_while_it_is_compacted_leaves_nothing_behind(
     create(broker, topic)
     produce(broker, topic, [(f"key-{n % KEYS}", "x" * 100) for n in range(5000)])
     folder = broker.data / f"{topic}-0"
-    wait_for(lambda: any(folder.glob("*.cleaned")), "no cleaning has begun")
+    until(lambda: any(folder.glob("*.cleaned")), "a cleaning")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics([topic])[topic].result(WITHIN_S)
-    wait_for(lambda: "cleaning aborted" in broker.log(), "the cleaning goes on")
-    wait_for(lambda: not list(broker.data.glob(f"{topic}-0*")), "files are left")
+    until(lambda: "cleaning aborted" in broker.log(), "the cleaning to end")
+    until(lambda: not list(broker.data.glob(f"{topic}-0*")), "all files to go")
     create(broker, topic)
     produce(broker, topic, [("key", "value")])
     assert consume(broker, topic) == [(0, b"key", b"value")]

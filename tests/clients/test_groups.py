@@ -43,12 +43,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
             "offsets.topic.num.partitions=4",
         ],
     )
-    process.start()
-    try:
+    with process.running():
         yield process
-        process.stop()
-    finally:
-        process.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import ConfluentAdmin
+from tests.support.waiting import until
 
 MEMBERS = 100
 PARTITIONS = 500
@@ -65,19 +66,8 @@ class Sharer(threading.Thread):
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = BrokerProcess(tmp_path, ["group.consumer.heartbeat.interval.ms=1000"])
-    process.start()
-    try:
+    with process.running():
         yield process
-        process.stop()
-    finally:
-        process.close()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.05)
 
 
 def are_sharing(members: list[Sharer]) -> bool:
@@ -113,17 +103,17 @@ def test_a_hundred_members_share_five_hundred_partitions_while_some_come_and_go(
     }
     members = [Sharer(config, "work") for _ in range(MEMBERS - 10)]
     try:
-        until(lambda: are_sharing(members), f"{len(members)} members to share all")
+        until(lambda: are_sharing(members), f"{len(members)} members to share all", 180)
         produce(served.bootstrap, "work")
         members += [Sharer(config, "work") for _ in range(10)]
-        until(lambda: are_sharing(members), f"{len(members)} members to share all")
-        until(lambda: not missing(members, EACH), "all records to be processed")
+        until(lambda: are_sharing(members), f"{len(members)} members to share all", 180)
+        until(lambda: not missing(members, EACH), "all records to be processed", 180)
         gone, members_left = members[:10], members[10:]
         for member in gone:
             member.leave()
-        until(lambda: are_sharing(members_left), f"{len(members_left)} members to share all")
+        until(lambda: are_sharing(members_left), f"{len(members_left)} members to share all", 180)
         produce(served.bootstrap, "work")
-        until(lambda: not missing(members, 2 * EACH), "the new records to be processed")
+        until(lambda: not missing(members, 2 * EACH), "the new records to be processed", 180)
     finally:
         for member in members:
             member.is_stopping = True

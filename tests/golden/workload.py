@@ -1,6 +1,5 @@
 """The records written to a Kafka broker, so that its files have every feature of the format."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ from confluent_kafka import Producer
 from tests.golden.topics import CODECS, TOPICS
 from tests.support.clients import Message
 from tests.support.confluent_client import ConfluentAdmin, ConfluentClient
+from tests.support.waiting import until
 
 BASE_TIME: Final = 1_700_000_000_000
 PATIENCE_S: Final = 60.0
@@ -148,10 +148,7 @@ class Workload:
         return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} ")), 0)
 
     def wait(self, what: str, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
-            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s"
-            time.sleep(0.1)
+        until(holds, what, PATIENCE_S)
 
 
 def message_now(number: int, key: bytes | None = None) -> Message:

@@ -234,7 +234,9 @@ def test_a_full_group_takes_nobody_else() -> None:
     driver.beat(request("a", 1))
 
 
-def test_other_epochs_are_fenced_except_the_previous_one_whose_response_may_be_lost() -> None:
+def test_other_epochs_are_fenced_but_for_the_last_one_whose_end_may_not_have_been_heard_of() -> (
+    None
+):
     driver = ConsumerDriver()
     driver.beat(first_request("a"))
     driver.beat(request("a", 2), ErrorCode.fenced_member_epoch)

@@ -200,15 +200,11 @@ def test_a_real_kafka_takes_our_files_over_and_we_take_them_back(
         assert complaints == []
         assert "Recovering unflushed segment" not in broker.log
     back = BrokerProcess(tmp_path)
-    try:
-        back.start()
+    with back.running():
         client = ConfluentClient(back.bootstrap)
         segments = read_partition(client, "segments")
         assert [as_json(each) for each in segments[:-1]] == read["segments"]["records"]
         assert segments[-1].message == more[0]
-        back.stop()
-    finally:
-        back.close()
 
 
 @pytest.mark.long

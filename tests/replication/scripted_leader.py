@@ -35,9 +35,15 @@ from barnabas.wire.fetch.fetch_codec import (
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.schema import NO_THROTTLE, read_as_sent, write_response
 from tests.log.batches import NOW, batch_of
-from tests.support.stopped_time import StoppedTime
 
 _HEAD = struct.Struct(">hhih")
+
+
+class StoppedTime:
+    """A time that stands still."""
+
+    def now_ms(self) -> float:
+        return 0.0
 
 
 class Led:

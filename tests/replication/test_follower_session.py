@@ -23,7 +23,7 @@ from barnabas.replication.follower.follower_session import (
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest
-from tests.support.stopped_time import StoppedTime
+from tests.replication.scripted_leader import StoppedTime
 
 PARTITIONS = [TopicPartition(topic, partition) for topic in "ab" for partition in range(3)]
 SETTINGS = FetcherSettings(max_bytes=100, backoff_ms=4000)

@@ -91,7 +91,7 @@ def test_a_batch_that_is_sent_again_waits_for_the_first_one(tmp_path: Path) -> N
 
 
 @every_path
-def test_whoever_waits_in_vain_is_told_so(tmp_path: Path, configs: dict[str, Any]) -> None:
+def test_an_expired_produce_gets_request_timed_out(tmp_path: Path, configs: dict[str, Any]) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", **configs)
         lead(insight, "orders")
@@ -145,7 +145,7 @@ def test_a_leader_that_leads_on_in_a_newer_epoch_acknowledges_what_it_has(
 
 
 @every_path
-def test_too_few_in_sync_are_refused_before_and_told_after(
+def test_too_few_in_sync_replicas_are_an_error_before_and_after_the_append(
     tmp_path: Path, configs: dict[str, Any]
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -193,7 +193,9 @@ def test_a_request_for_several_partitions_is_answered_when_all_are_decided(
 
 
 @pytest.mark.parametrize("leave", ["close", "vanish"])
-def test_whoever_goes_away_while_waiting_leaves_nothing(tmp_path: Path, leave: str) -> None:
+def test_a_client_that_disconnects_while_it_waits_leaves_nothing(
+    tmp_path: Path, leave: str
+) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         lead(insight, "orders")

@@ -80,7 +80,7 @@ def ok(_: Any, __: Call) -> ApiVersionsResponse:
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_told_ours_and_the_connection_kept(
+def test_an_unknown_version_of_api_versions_gets_ours_and_keeps_the_connection(
     tmp_path: Path, version: int
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -138,7 +138,7 @@ def test_an_api_that_is_not_served_is_refused(key: int) -> None:
     on_uvloop(scenario())
 
 
-def test_what_has_a_handler_is_told_of_but_for_our_own_api() -> None:
+def test_every_api_with_a_handler_is_advertised_except_our_own() -> None:
     async def scenario() -> None:
         handlers = {
             ApiKey.DESCRIBE_CONTROLLER: described,
@@ -171,7 +171,7 @@ def described(_: Any, __: Call) -> DescribeControllerResponse:
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "ü" * 300])
 @pytest.mark.parametrize("version", [0, 3])
-def test_a_handler_is_told_the_client_id(client_id: str | None, version: int) -> None:
+def test_a_handler_gets_the_client_id(client_id: str | None, version: int) -> None:
     told: list[str | None] = []
 
     def handler(_: Any, call: Call) -> ApiVersionsResponse:

@@ -45,7 +45,7 @@ async def filled(insight: Insight, topic: str, batches: int = 3, partitions: int
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_gives_what_is_there(tmp_path: Path, version: int) -> None:
+def test_every_version_returns_the_records(tmp_path: Path, version: int) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
         topic_id = insight.topic_id("orders")
@@ -67,9 +67,7 @@ def test_every_version_gives_what_is_there(tmp_path: Path, version: int) -> None
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
-def test_a_reader_of_committed_records_is_told_of_aborted_transactions(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_read_committed_fetch_gets_the_aborted_transactions(tmp_path: Path, version: int) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
         topic = insight.topic_id("orders") if version >= BY_ID else "orders"
@@ -113,7 +111,7 @@ def test_an_offset_out_of_range_is_answered_at_once(
         (None, 0, 17, ErrorCode.unknown_topic_id),
     ],
 )
-def test_what_is_not_here_is_told_at_once(
+def test_an_unknown_partition_is_an_error_at_once(
     tmp_path: Path, topic: Any, partition: int, version: int, code: ErrorCode
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -156,7 +154,7 @@ def test_epochs_that_are_not_the_leaders_are_refused(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
-def test_a_fetcher_whose_log_parted_from_ours_is_told_where(tmp_path: Path) -> None:
+def test_a_fetcher_whose_log_diverged_gets_the_diverging_epoch(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders")
         leader = insight.leader("orders")
@@ -179,7 +177,7 @@ def test_a_fetcher_whose_log_parted_from_ours_is_told_where(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_a_disk_that_fails_is_told_to_whoever_reads_from_it(
+def test_a_failed_disk_is_an_error_to_its_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -256,7 +254,7 @@ def test_the_brokers_own_limit_is_kept(tmp_path: Path) -> None:
 # -- sessions, over the wire -------------------------------------------------
 
 
-def test_a_session_is_carried_on_and_its_errors_are_told(tmp_path: Path) -> None:
+def test_a_session_continues_and_its_errors_are_returned(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", partitions=2, batches=1)
         full = await client.ask(fetch(("orders", 0, 1), ("orders", 1, 1), session_epoch=0))

@@ -38,7 +38,7 @@ def test_a_consumer_is_not_given_what_another_topic_of_that_name_has(
     with_broker(tmp_path, scenario)
 
 
-def test_a_follower_of_another_topic_of_that_name_is_refused_and_tells_nothing(
+def test_a_follower_of_another_topic_of_that_name_is_refused_and_makes_no_progress(
     tmp_path: Path,
 ) -> None:
     async def scenario(insight: Insight) -> None:

@@ -93,7 +93,7 @@ def refused(sessions: FetchSessions, request: FetchRequest, by_id: bool = False)
     return failure.value.code
 
 
-def test_a_fetch_without_a_session_leaves_none_and_is_told_everything() -> None:
+def test_a_fetch_without_a_session_opens_none_and_gets_every_partition() -> None:
     sessions, _ = make()
     for _ in range(2):
         context = sessions.begin(asked(0, -1, ("a", 0), ("b", 1)), by_id=False)
@@ -111,7 +111,7 @@ def test_a_full_fetch_has_a_session_only_once_it_is_answered() -> None:
     assert len(sessions) == 1
 
 
-def test_an_incremental_fetch_names_nothing_and_is_told_only_what_changed() -> None:
+def test_an_empty_incremental_fetch_gets_only_what_changed() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0), ("a", 1))
     assert answered(sessions, sessions.begin(asked(session_id, 1), by_id=False)) == ([], session_id)
@@ -143,7 +143,7 @@ def test_each_kind_of_news_is_worth_telling(news: dict[str, Any]) -> None:
     ]
 
 
-def test_after_an_error_everything_is_told_again() -> None:
+def test_after_an_error_the_partition_is_returned_again() -> None:
     sessions, _ = make()
     session_id = opened(sessions, ("a", 0))
     answered(sessions, sessions.begin(asked(session_id, 1), by_id=False), code=1)

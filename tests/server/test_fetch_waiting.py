@@ -84,7 +84,7 @@ def test_a_fetch_that_waited_is_answered_by_a_shortcut_as_by_the_long_way(
 
 
 @pytest.mark.parametrize("version", [12, 17])
-def test_a_fetch_that_waited_while_the_leader_changed_is_told_so(
+def test_a_waiting_fetch_gets_an_error_when_the_leader_changes(
     tmp_path: Path, version: int
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -214,9 +214,7 @@ def test_a_fetch_does_not_wait_for_more_than_its_answer_may_hold(tmp_path: Path)
 
 
 @pytest.mark.parametrize("limit", ["max_bytes", "partition_max_bytes"])
-def test_a_fetch_does_not_wait_for_a_batch_that_is_there_but_does_not_fit(
-    tmp_path: Path, limit: str
-) -> None:
+def test_a_fetch_does_not_wait_when_the_next_batch_does_not_fit(tmp_path: Path, limit: str) -> None:
     async def scenario(insight: Insight) -> None:
         client = await filled(insight, "orders", batches=3)
         options: dict[str, Any] = {limit: 2500}

@@ -115,7 +115,7 @@ def test_every_version_of_a_followers_fetch_moves_the_high_watermark(
     with_broker(tmp_path, scenario, **BROKER)
 
 
-def test_a_session_tells_of_its_partitions_though_no_fetch_names_them(tmp_path: Path) -> None:
+def test_a_session_makes_progress_in_partitions_that_no_fetch_names(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         leader = lead(insight, "orders", (ME, F2))
@@ -158,7 +158,7 @@ def test_a_follower_that_does_not_belong_here_is_refused_and_not_counted(
     with_broker(tmp_path, scenario, **BROKER)
 
 
-def test_a_follower_whose_log_parts_from_the_leaders_is_told_where_and_not_counted(
+def test_a_follower_whose_log_diverged_gets_the_diverging_epoch_and_makes_no_progress(
     tmp_path: Path,
 ) -> None:
     async def scenario(insight: Insight) -> None:

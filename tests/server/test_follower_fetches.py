@@ -65,7 +65,7 @@ def test_the_high_watermark_goes_with_the_followers_that_are_in_sync(setting: Se
     [(BrokerId(9), 5, 0, -1), (F2, 6, 0, -1), (F2, 5, 1, -1), (F2, 5, 0, 3)],
     ids=["not assigned", "beyond the end", "another epoch", "another past"],
 )
-def test_what_will_be_refused_tells_nothing(
+def test_a_refused_fetch_makes_no_progress(
     setting: Setting, replica: BrokerId, offset: int, epoch: int, last_epoch: int
 ) -> None:
     setting.fetch(replica, offset, epoch, last_epoch)

@@ -396,7 +396,7 @@ def test_damaged_requests_among_whole_ones_hurt_only_their_own_connection(
     victim.bear(sent)
 
 
-def test_what_brokers_tell_each_other_is_obeyed_whoever_says_it(obedient: Victim) -> None:
+def test_requests_among_brokers_are_obeyed_from_any_client(obedient: Victim) -> None:
     for sent in CORPUS_AMONG_BROKERS:
         obedient.obey(sent)
 

@@ -123,7 +123,9 @@ def test_an_assignment_is_given_in_every_version(shared: Running, group: str, ve
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
-def test_a_heartbeat_is_heard_in_every_version(shared: Running, group: str, version: int) -> None:
+def test_a_heartbeat_is_accepted_in_every_version(
+    shared: Running, group: str, version: int
+) -> None:
     with ClassicMember(shared, group) as member:
         member.enter()
         assert member.heartbeat(version) == 0
@@ -151,7 +153,7 @@ def test_a_static_member_comes_back_to_what_it_had(shared: Running, group: str) 
         assert before.heartbeat() == 82  # FENCED_INSTANCE_ID
 
 
-def test_a_member_that_is_not_heard_of_is_out(shared: Running, group: str) -> None:
+def test_a_member_without_heartbeats_is_removed(shared: Running, group: str) -> None:
     with ClassicMember(shared, group) as member:
         member.join(session_timeout=timedelta(milliseconds=100))
         member.sync({member.member_id: b"mine"})

@@ -54,7 +54,7 @@ def test_groups_and_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
         assert committed(client, coordinated(client, simple)) == {("t", 1): 9}
 
 
-def test_prometheus_is_told_of_groups_by_their_state(tmp_path: Path) -> None:
+def test_prometheus_counts_groups_by_state(tmp_path: Path) -> None:
     with (
         group_broker(tmp_path, barnabas_metrics_listener="127.0.0.1:0") as running,
         running.client() as client,
@@ -108,7 +108,7 @@ def test_a_coordinator_that_still_reads_its_log_says_so(tmp_path: Path) -> None:
         assert committed(client, group) == {("t", 0): 5}
 
 
-def test_a_broker_that_stops_tells_whoever_waits_in_a_group(tmp_path: Path) -> None:
+def test_a_stopping_broker_answers_pending_group_requests(tmp_path: Path) -> None:
     with group_broker(tmp_path, group_initial_rebalance_delay_ms="60000") as running:
         with running.client() as client:
             group = coordinated(client, new_group())

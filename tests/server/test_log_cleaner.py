@@ -266,7 +266,7 @@ async def test_a_log_with_both_policies_is_cut_by_retention_before_it_is_compact
 
 
 @on_a_loop
-async def test_a_disk_that_fails_is_told_to_its_owner(tmp_path: Path) -> None:
+async def test_a_failed_disk_is_reported_on_the_failure_channel(tmp_path: Path) -> None:
     here = Setting(tmp_path)
 
     def fail() -> None:

@@ -26,7 +26,7 @@ def test_the_ports_to_scrape_are_those_that_a_cluster_takes_by_itself() -> None:
     assert [int(port) - METRICS_PORTS_ABOVE for port in ports] == [9092, 9093, 9094]
 
 
-def test_every_metric_says_what_it_tells_by_the_conventions_of_prometheus() -> None:
+def test_every_metric_is_described_by_the_conventions_of_prometheus() -> None:
     for name, metric in METRICS.items():
         assert metric.kind in ("gauge", "counter", "histogram"), name
         assert name.endswith("_total") == (metric.kind == "counter"), name

@@ -60,9 +60,7 @@ def end(insight: Insight, topic: str, partition: int = 0) -> int:
 
 
 @every_path
-def test_every_version_is_told_where_its_batch_went(
-    tmp_path: Path, configs: dict[str, Any]
-) -> None:
+def test_every_version_gets_the_base_offset(tmp_path: Path, configs: dict[str, Any]) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", **configs)
         client = await insight.connect()
@@ -79,7 +77,9 @@ def test_every_version_is_told_where_its_batch_went(
     with_broker(tmp_path, scenario)
 
 
-def test_log_append_time_replaces_the_producers_and_both_are_told_the_same(tmp_path: Path) -> None:
+def test_log_append_time_replaces_the_producers_timestamp_in_log_and_response(
+    tmp_path: Path,
+) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", message_timestamp_type="LogAppendTime")
         client = await insight.connect()
@@ -130,7 +130,7 @@ def test_a_topic_of_one_replica_is_not_asked_for_more_in_sync(
 
 
 @every_path
-def test_whoever_wants_no_answer_gets_none_and_stays_connected(
+def test_acks_0_gets_no_response_and_stays_connected(
     tmp_path: Path, configs: dict[str, Any]
 ) -> None:
     async def scenario(insight: Insight) -> None:
@@ -146,7 +146,7 @@ def test_whoever_wants_no_answer_gets_none_and_stays_connected(
 
 
 @every_path
-def test_whoever_wants_no_answer_learns_of_a_failure_by_the_connection_closing(
+def test_a_failed_produce_with_acks_0_closes_the_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, configs: dict[str, Any]
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -283,7 +283,7 @@ async def told(client: RawClient, records: bytes) -> tuple[ErrorCode, int]:
 
 
 @every_path
-def test_a_batch_sent_again_is_told_its_first_offset_and_is_not_written(
+def test_a_duplicate_batch_gets_its_first_offset_and_is_not_appended(
     tmp_path: Path, configs: dict[str, Any]
 ) -> None:
     async def scenario(insight: Insight) -> None:

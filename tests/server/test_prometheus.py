@@ -365,7 +365,7 @@ def test_there_are_places_for_so_many_and_those_that_leave_make_room() -> None:
     on_uvloop(scenario())
 
 
-def test_a_port_that_is_taken_keeps_the_broker_from_starting(tmp_path: Path) -> None:
+def test_a_port_in_use_keeps_the_broker_from_starting(tmp_path: Path) -> None:
     async def scenario() -> None:
         taken = MetricsListener(lambda: b"")
         address = await taken.open(Address("127.0.0.1", 0))

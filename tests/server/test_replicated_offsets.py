@@ -135,7 +135,7 @@ def test_records_are_deleted_when_they_are_gone_on_all_replicas(tmp_path: Path) 
     with_broker(tmp_path, scenario, **BROKER)
 
 
-def test_whoever_waits_too_long_or_for_a_leader_that_is_gone_is_told_so(tmp_path: Path) -> None:
+def test_a_wait_that_expires_or_whose_leader_resigned_is_an_error(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         lead(insight, "orders")

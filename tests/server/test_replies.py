@@ -76,7 +76,7 @@ def test_a_request_that_is_over_is_gone_at_once_without_the_collector(
     assert seen() is None
 
 
-def test_whoever_works_on_an_answer_that_was_given_is_not_told_that_nobody_waits() -> None:
+def test_work_on_a_sent_response_is_not_cancelled_by_a_disconnect() -> None:
     waiting = Waiting()
     waiting.pending.answer(b"here")
     waiting.pending.abandon()

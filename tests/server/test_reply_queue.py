@@ -205,7 +205,7 @@ def test_there_is_an_end_to_the_line_and_all_get_through(tmp_path: Path) -> None
     with_broker(tmp_path, scenario, **BROKER)
 
 
-def test_those_behind_one_that_failed_are_told_how_they_fared(tmp_path: Path) -> None:
+def test_responses_behind_a_failed_one_are_sent(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", min_insync_replicas="2")
         leader = lead(insight, "orders")
@@ -236,7 +236,7 @@ def test_a_leader_that_becomes_alone_within_a_row_answers_all_in_order(tmp_path:
 
 
 @pytest.mark.parametrize("leave", ["close", "vanish"])
-def test_whoever_goes_away_leaves_none_of_them_waiting(tmp_path: Path, leave: str) -> None:
+def test_a_disconnect_leaves_no_response_waiting(tmp_path: Path, leave: str) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         lead(insight, "orders", (ME, F2))

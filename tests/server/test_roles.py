@@ -115,7 +115,7 @@ def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
 
 
-def test_a_request_that_waits_for_many_partitions_is_looked_at_once_when_all_are_told_of(
+def test_a_request_that_waits_for_many_partitions_is_checked_once_for_all_of_them(
     tmp_path: Path,
 ) -> None:
     async def scenario(insight: Insight) -> None:

@@ -72,7 +72,7 @@ def test_a_log_is_the_same_whether_batches_come_together_or_not(tmp_path: Path, 
     with_broker(tmp_path, scenario)
 
 
-def test_when_the_disk_is_full_all_that_came_together_are_told(tmp_path: Path) -> None:
+def test_when_the_disk_is_full_every_batch_of_the_run_gets_the_error(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         client = await insight.connect()

@@ -149,7 +149,7 @@ def test_an_override_for_an_unknown_host_is_refused_at_start(tmp_path: Path) -> 
     on_uvloop(scenario())
 
 
-def test_an_address_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         host, port = insight.address
         with pytest.raises(ConfigError, match=f"cannot listen on .*{port}"):

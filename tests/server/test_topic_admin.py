@@ -44,7 +44,9 @@ def test_a_topic_deleted_by_its_id_is_that_one_and_no_other_of_its_name(tmp_path
     with_broker(tmp_path, scenario)
 
 
-def test_a_topic_that_several_want_deleted_goes_once_and_all_are_told(tmp_path: Path) -> None:
+def test_a_topic_that_several_clients_delete_is_deleted_once_and_all_get_a_response(
+    tmp_path: Path,
+) -> None:
     async def scenario(insight: Insight) -> None:
         topic_id = await insight.create("orders")
         topics = insight.running.broker.topics

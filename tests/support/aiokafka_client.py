@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import aiokafka
@@ -24,6 +24,8 @@ from tests.support.clients import (
     NextMessage,
     Refused,
     Stored,
+    refusals_of,
+    stored,
 )
 
 library: Any = aiokafka
@@ -206,23 +208,5 @@ def check(code: int, message: str | None = None) -> None:
         raise Refused(code, message or library.errors.for_code(code).__name__)
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    try:
-        yield
-    except library.errors.BrokerResponseError as error:
-        raise Refused(error.errno, str(error)) from None
-
-
-def stored(record: Any) -> Stored:
-    return Stored(
-        record.offset,
-        Message(
-            record.value,
-            record.key,
-            tuple(record.headers),
-            record.timestamp,
-            record.partition,
-        ),
-        log_append_time=record.timestamp_type == 1,
-    )
+def refusals() -> AbstractContextManager[None]:
+    return refusals_of(library.errors.BrokerResponseError)

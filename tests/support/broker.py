@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from barnabas.base.ports import free_port
-from tests.support.suspend import suspend
+from tests.support.waiting import suspend
 
 READY_WITHIN_S: Final = 90.0
 STOPPED_WITHIN_S: Final = 60.0
@@ -72,6 +73,16 @@ class BrokerProcess:
         """Start and return when it serves clients. Raises AssertionError, nothing left running."""
         self.launch()
         self.wait_ready()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start it; at the end of the block it must stop cleanly."""
+        try:
+            self.start()
+            yield
+            self.stop()
+        finally:
+            self.close()
 
     def launch(self) -> None:
         """Start without waiting, so that several can start in parallel."""

@@ -1,10 +1,10 @@
 """One interface for the Kafka clients in tests; each client is used unmodified."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 BEGINNING: Final = -2
 END: Final = -1
@@ -51,6 +51,22 @@ class Stored:
 
 
 NextMessage = Callable[[], Stored]
+
+
+def stored(record: Any) -> Stored:
+    """A consumed record of kafka-python, or of aiokafka, which has the same fields."""
+    headers = tuple(record.headers)
+    message = Message(record.value, record.key, headers, record.timestamp, record.partition)
+    return Stored(record.offset, message, log_append_time=record.timestamp_type == 1)
+
+
+@contextmanager
+def refusals_of(kind: type[Any]) -> Iterator[None]:
+    """Raise Refused for errors of the broker, which are of this kind."""
+    try:
+        yield
+    except kind as error:
+        raise Refused(error.errno, str(error)) from None
 
 
 class Client(ABC):

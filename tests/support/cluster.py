@@ -1,7 +1,6 @@
 """A cluster of broker processes on a real ZooKeeper: killed, paused, restarted."""
 
 import json
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,34 +18,12 @@ from tests.support.agreement import (
 )
 from tests.support.asking import ask
 from tests.support.broker import BrokerProcess
+from tests.support.waiting import WITHIN_S, until
 
 # Short, so that a dead broker is noticed soon.
 SESSION_TIMEOUT_MS: Final = 2_000
-AGREED_WITHIN_S: Final = 60.0
-LOOK_AGAIN_S: Final = 0.05
 
 __all__ = ["Cluster", "read_znodes", "until"]
-
-
-def until(
-    condition: Callable[[], object],
-    what: str | Callable[[], str],
-    within_s: float = AGREED_WITHIN_S,
-) -> None:
-    """Wait for a condition; a failed request counts as not yet.
-
-    A callable `what` is called only when the wait timed out.
-    """
-    deadline = time.monotonic() + within_s
-    while True:
-        try:
-            if condition():
-                return
-        except OSError:
-            pass
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"waited in vain for {what if isinstance(what, str) else what()}")
-        time.sleep(LOOK_AGAIN_S)
 
 
 class Cluster:
@@ -151,11 +128,11 @@ class Cluster:
 
     # -- checks ----------------------------------------------------------------
 
-    def wait_agreed(self, within_s: float = AGREED_WITHIN_S) -> None:
+    def wait_agreed(self, within_s: float = WITHIN_S) -> None:
         """Return when context, znodes, all brokers' metadata and disks agree."""
         self._wait_for_none(self.disagreements, "they do not agree:", within_s)
 
-    def wait_settled(self, within_s: float = AGREED_WITHIN_S) -> None:
+    def wait_settled(self, within_s: float = WITHIN_S) -> None:
         """Return when all agree, no operation is in progress, and running replicas are in sync."""
         self._wait_for_none(self.unrest, "it does not settle:", within_s)
 

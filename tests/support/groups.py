@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.support.suspend import suspend
+from tests.support.waiting import suspend, until
 
 IN_TIME_S = 60.0
 
@@ -144,10 +144,7 @@ class Group:
     # -- waiting ---------------------------------------------------------------
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + IN_TIME_S
-        while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.story()}"
-            time.sleep(0.02)
+        until(condition, lambda: f"{what}: {self.story()}", IN_TIME_S)
 
     def wait_shared(self, partitions: int, members: Iterable[Member]) -> None:
         """Wait until exactly these members own all partitions, each at least one."""

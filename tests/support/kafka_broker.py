@@ -11,7 +11,7 @@ from typing import Final
 from barnabas.base.ports import free_port
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.confluent_client import admin
-from tests.support.suspend import suspend
+from tests.support.waiting import suspend
 
 READY_WITHIN_S: Final = 60.0
 STOPPED_WITHIN_S: Final = 60.0

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 from tests.support.clients import (
@@ -16,8 +16,9 @@ from tests.support.clients import (
     Client,
     Message,
     NextMessage,
-    Refused,
     Stored,
+    refusals_of,
+    stored,
 )
 
 # On import it reads its schemas through a function that Python 3.11 deprecates.
@@ -180,23 +181,5 @@ class KafkaPythonAdmin(Admin):
         return library.admin.ConfigResource(library.admin.ConfigResourceType.TOPIC, name, configs)
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    try:
-        yield
-    except library.errors.BrokerResponseError as error:
-        raise Refused(error.errno, str(error)) from None
-
-
-def stored(record: Any) -> Stored:
-    return Stored(
-        record.offset,
-        Message(
-            record.value,
-            record.key,
-            tuple(record.headers),
-            record.timestamp,
-            record.partition,
-        ),
-        log_append_time=record.timestamp_type == 1,
-    )
+def refusals() -> AbstractContextManager[None]:
+    return refusals_of(library.errors.BrokerResponseError)

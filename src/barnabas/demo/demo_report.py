@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.demo.demo_proof import Claim, Counted
 from barnabas.demo.demo_sales import TICKS_PER_S, Gap, Ledger
 from barnabas.demo.shop import CATEGORIES
-from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_figure
+from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,10 +95,7 @@ def _timeline(ledger: Ledger, events: Events) -> list[tuple[str, str]]:
 
 
 def _plot(draw: "Callable[[Axes], None]", height: float = 2.9) -> Any:
-    figure = new_figure(height)
-    axes = figure.subplots()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    figure, axes = new_plot(height)
     draw(axes)
     return figure
 

@@ -102,10 +102,14 @@ class Page:
         )
 
 
-def new_figure(height: float = _HEIGHT) -> Figure:
-    """A figure as wide as the page, without a window or global state."""
+def new_plot(height: float = _HEIGHT) -> tuple[Figure, Any]:
+    """A figure as wide as the page, without a window or global state, and its axes."""
     with matplotlib.rc_context(_LOOK):
-        return Figure(figsize=(_WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    axes = figure.subplots()
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
 
 
 def _cell(value: object) -> str:

@@ -1,12 +1,14 @@
 """The options that all commands of `barnabas pipeline` share."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 from barnabas.spark.session import SparkPlace
+
+_ONCE: Final = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
 
 Master = Annotated[
     str,
@@ -41,8 +43,11 @@ Every = Annotated[
 ]
 
 
-def spark_place(master: str, remote: str | None, conf: list[str] | None) -> SparkPlace:
-    return SparkPlace(master, remote, parse_pairs(conf, "--conf"))
+def spark_place(
+    master: str, remote: str | None, conf: list[str] | None, *, once: bool = False
+) -> SparkPlace:
+    """Where Spark runs; with `once` it retries no task, so no records are written twice."""
+    return SparkPlace(master, remote, (_ONCE if once else {}) | parse_pairs(conf, "--conf"))
 
 
 def sink_options(options: Mapping[str, str], place: SparkPlace) -> Mapping[str, str]:

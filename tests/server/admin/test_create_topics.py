@@ -68,7 +68,7 @@ def test_the_client_may_say_which_broker_holds_what(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(5, 8))
-def test_the_answer_tells_the_configs_of_the_new_topic(client: Client, version: int) -> None:
+def test_the_response_has_the_configs_of_the_new_topic(client: Client, version: int) -> None:
     topic = create(client, configured(f"configs-{version}", ("retention.ms", "5")), version=version)
     configs = {config.name: config for config in topic[0].configs}
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
@@ -96,7 +96,7 @@ def test_validate_only_refuses_what_creation_would(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_is_there_is_not_made_again(client: Client, version: int) -> None:
+def test_an_existing_topic_is_not_created_again(client: Client, version: int) -> None:
     name = f"again-{version}"
     client.create(name, 3)
     (topic,) = create(client, wanted(name, 1, 1), version=version)

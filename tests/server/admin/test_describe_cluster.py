@@ -16,7 +16,7 @@ from tests.server.admin.running import Running, broker
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_cluster_is_told(client: Client, version: int) -> None:
+def test_the_cluster_is_described(client: Client, version: int) -> None:
     response = client.call(ApiKey.DESCRIBE_CLUSTER, version)
     assert (response.error_code, response.error_message) == (ErrorCode.none, None)
     assert response.cluster_id == client.call(ApiKey.METADATA, topics=()).cluster_id
@@ -27,7 +27,7 @@ def test_the_cluster_is_told(client: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_the_client_may_do_is_told_if_asked_for(client: Client, version: int) -> None:
+def test_authorized_operations_are_returned_on_request(client: Client, version: int) -> None:
     response = client.call(
         ApiKey.DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
     )
@@ -46,7 +46,7 @@ def test_what_the_client_may_do_is_told_if_asked_for(client: Client, version: in
         (7, ErrorCode.unsupported_endpoint_type, "Unsupported endpoint type 7"),
     ],
 )
-def test_only_brokers_are_told_of(
+def test_only_brokers_are_listed(
     client: Client, endpoint_type: int, code: ErrorCode, message: str
 ) -> None:
     response = client.call(ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=endpoint_type)

@@ -35,7 +35,7 @@ def by_name(result: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_tells_what_is_set_on_it_and_what_is_not(client: Client, version: int) -> None:
+def test_a_topic_returns_its_configs_and_defaults(client: Client, version: int) -> None:
     name = f"t-{version}"
     client.create(name, 1, retention_ms="123")
     result = describe(client, TOPIC, name, version=version)
@@ -66,13 +66,13 @@ def test_synonyms_come_in_order_of_precedence(tmp_path: Path, version: int) -> N
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_documentation_is_told_if_asked_for(client: Client, version: int) -> None:
+def test_documentation_is_returned_on_request(client: Client, version: int) -> None:
     client.create(f"doc-{version}")
     asked = describe(client, TOPIC, f"doc-{version}", version=version, include_documentation=True)
     assert all(config.documentation for config in asked.configs)
 
 
-def test_only_the_keys_asked_for_are_told(client: Client) -> None:
+def test_only_the_requested_configs_are_returned(client: Client) -> None:
     client.create("filtered")
     wanted = ["retention.ms", "cleanup.policy", "nonsense"]
     assert set(by_name(describe(client, TOPIC, "filtered", wanted))) == set(wanted[:2])
@@ -80,7 +80,7 @@ def test_only_the_keys_asked_for_are_told(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_tells_all_of_its_keys(client: Client, version: int) -> None:
+def test_a_broker_returns_all_of_its_configs(client: Client, version: int) -> None:
     configs = by_name(describe(client, BROKER, "0", version=version))
     assert len(configs) > 150
     assert (configs["broker.id"].value, configs["broker.id"].config_source) == ("0", STATIC_SOURCE)
@@ -111,7 +111,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "name", "code", "message"), REFUSED)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_not_there_is_told(
+def test_an_unknown_resource_is_an_error(
     client: Client, version: int, kind: int, name: str, code: ErrorCode, message: str
 ) -> None:
     result = describe(client, kind, name, version=version)

@@ -265,7 +265,9 @@ def test_changes_are_refused_when_the_disk_of_the_tree_is_dead(folders: tuple[Pa
         assert len(metadata(client)) == 2
 
 
-def test_a_folder_that_cannot_be_made_is_offline_and_the_others_are_served(tmp_path: Path) -> None:
+def test_a_log_directory_that_cannot_be_created_is_offline_and_the_others_are_served(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").touch()
     with broker(tmp_path / "one", tmp_path / "file" / "two") as running, running.client() as client:
         client.create("t", 2)
@@ -293,7 +295,7 @@ def mount(folder: Path, *options: str) -> bool:
 
 
 @pytest.mark.parametrize("value_size", [50_000, 100])
-def test_a_full_disk_is_told_to_the_producer_and_loses_nothing_acknowledged(
+def test_a_full_disk_is_an_error_to_the_producer_and_loses_nothing_acknowledged(
     tmp_path: Path, small_folder: Path, value_size: int
 ) -> None:
     """Large batches fill it with data, small ones at last with the indexes of their data."""
@@ -328,7 +330,7 @@ def read_all_records(data: bytes) -> Iterator[Record]:
         yield from read_records(data[position : position + header.size])
 
 
-def test_the_process_of_a_broker_whose_folder_cannot_be_used_ends_with_a_failure(
+def test_a_broker_whose_only_log_directory_is_unusable_exits_with_a_failure(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "file"

@@ -99,7 +99,7 @@ def test_a_partition_asked_for_twice_is_refused_twice(client: Client, topic: str
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_a_client_that_knows_another_epoch_is_told(
+def test_a_client_with_another_leader_epoch_gets_an_error(
     client: Client, topic: str, version: int
 ) -> None:
     assert client.list_offsets(topic, LATEST, version, epoch=0).error_code == ErrorCode.none
@@ -148,7 +148,7 @@ def test_where_epochs_ended(tmp_path: Path, version: int) -> None:
                 assert fenced.error_code == ErrorCode.fenced_leader_epoch
 
 
-def test_what_latest_told_before_a_restart_is_no_truncation_after_it(tmp_path: Path) -> None:
+def test_the_latest_offset_before_a_restart_is_no_truncation_after_it(tmp_path: Path) -> None:
     with broker(tmp_path) as running, running.client() as client:
         client.create("t")
         client.produce("t")

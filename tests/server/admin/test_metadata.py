@@ -35,7 +35,7 @@ def created(client: Client, version: int, names: Sequence[str]) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_is_told_with_its_partitions(client: Client, version: int) -> None:
+def test_a_topic_is_returned_with_its_partitions(client: Client, version: int) -> None:
     name = f"told-{version}"
     topic_id = client.create(name, 3)
     response = metadata(client, version, [name], allow_auto_topic_creation=False)
@@ -52,13 +52,15 @@ def test_a_topic_is_told_with_its_partitions(client: Client, version: int) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_broker_is_told_by_where_the_client_reached_it(client: Client, version: int) -> None:
+def test_the_broker_is_returned_with_the_address_of_the_clients_listener(
+    client: Client, version: int
+) -> None:
     (told,) = metadata(client, version, []).brokers
     assert (told.node_id, told.host, told.port) == (0, "127.0.0.1", client.port)
 
 
 @pytest.mark.parametrize("version", range(1, 13))
-def test_controller_and_cluster_are_told(client: Client, version: int) -> None:
+def test_controller_and_cluster_id_are_returned(client: Client, version: int) -> None:
     response = metadata(client, version, [])
     assert response.controller_id == 0
     if version >= 2:
@@ -76,7 +78,7 @@ def test_all_topics_are_asked_for_by_none_in_version_0_and_by_null_later(
         assert metadata(client, version, []).topics == ()
 
 
-def test_a_topic_named_twice_is_told_once(client: Client) -> None:
+def test_a_topic_named_twice_is_returned_once(client: Client) -> None:
     client.create("twice")
     assert len(metadata(client, 12, ["twice", "twice"]).topics) == 1
 
@@ -113,7 +115,7 @@ def test_created_topics_get_the_brokers_defaults(tmp_path: Path) -> None:
         assert len(topic.partitions) == 4
 
 
-def test_a_default_that_cannot_be_is_told_as_the_reason(tmp_path: Path) -> None:
+def test_an_invalid_default_is_reported_as_the_reason(tmp_path: Path) -> None:
     with (
         broker(tmp_path, default_replication_factor="3") as running,
         running.client() as client,
@@ -168,7 +170,7 @@ def test_ids_are_refused_before_version_12(client: Client, version: int) -> None
 
 
 @pytest.mark.parametrize("version", range(8, 13))
-def test_what_the_client_may_do_is_told_if_asked_for(client: Client, version: int) -> None:
+def test_authorized_operations_are_returned_on_request(client: Client, version: int) -> None:
     client.create(f"may-{version}")
     asked = metadata(client, version, [f"may-{version}"], include_topic_authorized_operations=True)
     assert asked.topics[0].topic_authorized_operations == 0b110111111000
@@ -177,7 +179,7 @@ def test_what_the_client_may_do_is_told_if_asked_for(client: Client, version: in
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_what_the_client_may_do_in_the_cluster_is_told_if_asked_for(
+def test_authorized_cluster_operations_are_returned_on_request(
     client: Client, version: int
 ) -> None:
     asked = metadata(client, version, [], include_cluster_authorized_operations=True)
@@ -185,7 +187,7 @@ def test_what_the_client_may_do_in_the_cluster_is_told_if_asked_for(
     assert metadata(client, version, []).cluster_authorized_operations == -(2**31)
 
 
-def test_the_advertised_host_is_told(tmp_path: Path) -> None:
+def test_the_advertised_host_is_returned(tmp_path: Path) -> None:
     with (
         broker(
             tmp_path, advertised_listeners="PLAINTEXT://kafka.example:1234", broker_rack="r1"
@@ -196,7 +198,7 @@ def test_the_advertised_host_is_told(tmp_path: Path) -> None:
         assert (told.host, told.port, told.rack) == ("kafka.example", 1234, "r1")
 
 
-def test_each_listener_tells_its_own_address(tmp_path: Path) -> None:
+def test_each_listener_returns_its_own_address(tmp_path: Path) -> None:
     with broker(
         tmp_path,
         listeners="INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",

@@ -34,7 +34,7 @@ def test_many_partitions_are_there_soon_after_a_clean_stop(tmp_path: Path) -> No
         assert time.monotonic() - began < LIMIT_S
 
 
-def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_kill(tmp_path: Path) -> None:
     command = "from barnabas.cli.main import main; main()"
     options = ["--listen", "127.0.0.1:0", "--data", str(tmp_path)]
     process = subprocess.Popen(

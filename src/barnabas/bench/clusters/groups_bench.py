@@ -1,9 +1,9 @@
 """Consumer groups: the duration of a rebalance, and commits per second."""
 
 import asyncio
-import struct
 import time
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 from types import SimpleNamespace
 from typing import Final
@@ -21,9 +21,8 @@ from barnabas.bench.clusters.group_members import (
     demand,
     until_coordinated,
 )
-from barnabas.bench.limits.load_messages import CLIENT_ID, TOPIC
+from barnabas.bench.limits.load_messages import CLIENT_ID, TOPIC, numbered
 from barnabas.bench.server_processes import broker
-from barnabas.client.connection import AsyncConnection
 from barnabas.client.requests import read_response, write_request
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message
@@ -31,7 +30,6 @@ from barnabas.wire.schema import Message
 # Long enough for all members to join a new group.
 OVERRIDES: Final = ("group.initial.rebalance.delay.ms=500",)
 COMMITTED: Final = 1_000
-CORRELATION_AT: Final = 8
 
 
 def groups_section(bench: Bench) -> Section:
@@ -137,16 +135,12 @@ async def _rate(members: Sequence[BenchMember], key: ApiKey, seconds: float) -> 
 async def _repeat(member: BenchMember, key: ApiKey, deadline: float) -> int:
     """Send one request after the other until the deadline; all responses must be equal."""
     frame = write_request(key, APIS[key].highest, 0, CLIENT_ID.decode(), _message(member, key))
-    head, tail = frame[:CORRELATION_AT], frame[CORRELATION_AT + 4 :]
-
-    async def once(peer: AsyncConnection) -> memoryview:
-        return await peer.exchange(lambda n: head + struct.pack(">i", n) + tail, PATIENCE_S)
-
-    good = await once(member.peer)
+    once = partial(member.peer.exchange, numbered(frame), PATIENCE_S)
+    good = await once()
     _check(key, read_response(key, APIS[key].highest, good))
     count = 1
     while time.perf_counter() < deadline:
-        if await once(member.peer) != good:
+        if await once() != good:
             raise GroupFailed(f"{key.name} was answered otherwise than before")
         count += 1
     return count

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.bench.clusters.bench_topics import client_settings
 from barnabas.bench.clusters.group_members import connected
-from barnabas.bench.clusters.waiting import CORRELATION_AT, until
+from barnabas.bench.clusters.waiting import until
 from barnabas.bench.limits.clients_bench import RecordsMissing
-from barnabas.bench.limits.load_messages import batch_of, produce
+from barnabas.bench.limits.load_messages import CORRELATION_AT, batch_of, numbered, produce
 from barnabas.bench.limits.session_consumer import PATIENCE_S, SessionConsumer
 from barnabas.bench.server_processes import Server
 from barnabas.client.connection import AsyncConnection
@@ -122,12 +122,9 @@ class PacedProducer:
 
     async def _send(self) -> tuple[int, float]:
         """The offset of one message, and its send time."""
-        request = self._exchange.request_for(self._partition)
-        head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
+        request = numbered(self._exchange.request_for(self._partition))
         at = time.perf_counter()
-        answer = await self._peer.exchange(
-            lambda number: head + struct.pack(">i", number) + tail, PATIENCE_S
-        )
+        answer = await self._peer.exchange(request, PATIENCE_S)
         error, offset = _PRODUCED.unpack_from(answer, self._exchange.error_at - CORRELATION_AT)
         if error:
             raise RecordsMissing(f"Produce was answered with error code {error}")

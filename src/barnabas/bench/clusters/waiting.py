@@ -9,14 +9,19 @@ from typing import Final
 from barnabas.base.errors import PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.bench.clusters.bench_cluster import BenchCluster, state_of
-from barnabas.bench.limits.load_messages import CLIENT_ID, batch_of, produce
+from barnabas.bench.limits.load_messages import (
+    CLIENT_ID,
+    CORRELATION_AT,
+    batch_of,
+    numbered,
+    produce,
+)
 from barnabas.client.connection import AsyncConnection
 from barnabas.znodes.tree import Coordination
 
 LOOKS_EVERY_S: Final = 0.002
 PATIENCE_S: Final = 60.0
 ANSWERED_WITHIN_S: Final = 1.0
-CORRELATION_AT: Final = 8  # in a request; an answer is given from behind its own on
 PROBE: Final = batch_of(200)
 
 
@@ -42,8 +47,6 @@ async def until(
 async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
     """Whether this broker soon acknowledges a record with acks=all."""
     exchange = produce(PROBE, topic, acks=-1)
-    request = exchange.request_for(partition)
-    head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
     try:
         peer = await AsyncConnection.connect(
             "127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=ANSWERED_WITHIN_S
@@ -51,9 +54,8 @@ async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
     except PeerGone:
         return False
     try:
-        answer = await peer.exchange(
-            lambda number: head + struct.pack(">i", number) + tail, ANSWERED_WITHIN_S
-        )
+        request = numbered(exchange.request_for(partition))
+        answer = await peer.exchange(request, ANSWERED_WITHIN_S)
     except PeerGone:
         return False
     finally:

@@ -1,15 +1,15 @@
-"""Programs in other languages, built on first use and kept in the user's cache directory."""
+"""Programs in other languages, built on first use."""
 
 import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from barnabas.bench.build_cache import kept
 from barnabas.bench.compare.client_driver import Unavailable
 
 SOURCES: Final = Path(__file__).parents[1] / "drivers"
@@ -17,28 +17,20 @@ BUILT_WITHIN_S: Final = 300.0
 _REASON_WIDTH: Final = 160
 
 
-def kept(name: str, toolchain: str, build: Callable[[Path], None]) -> Path:
+def built(name: str, toolchain: str, build: Callable[[Path], None]) -> Path:
     """The directory with the files of `drivers/NAME` and what `build` adds to a copy of them.
 
     Built once for each content of these files and each `toolchain`. Raises Unavailable, nothing
     kept, if `build` does.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    base = Path(home) / "barnabas"
-    found = base / f"{name}-{_content_hash(SOURCES / name, toolchain)}"
-    if found.exists():
-        return found
-    base.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=base, prefix="building-") as work:
-        copy = Path(work) / name
+
+    def make(work: Path) -> Path:
+        copy = work / name
         shutil.copytree(SOURCES / name, copy)
         build(copy)
-        try:
-            os.rename(copy, found)
-        except OSError:
-            if not found.exists():  # otherwise another process was faster
-                raise
-    return found
+        return copy
+
+    return kept(f"{name}-{_content_hash(SOURCES / name, toolchain)}", make)
 
 
 def output(

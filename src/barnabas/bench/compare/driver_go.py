@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.bench.compare.client_driver import Driver, Unavailable
-from barnabas.bench.compare.driver_cache import SOURCES, found_tool, kept, output
+from barnabas.bench.compare.driver_cache import SOURCES, built, found_tool, output
 
 _NAME: Final = "franz_go"
 _PROGRAM: Final = "driver"
@@ -20,7 +20,7 @@ def franz_go() -> Driver | Unavailable:
     try:
         go = found_tool("go")
         toolchain = output([go, "version"], _reason, SOURCES / _NAME, GOWORK="off")
-        folder = kept(_NAME, toolchain, lambda copy: _build(go, copy))
+        folder = built(_NAME, toolchain, lambda copy: _build(go, copy))
     except Unavailable as reason:
         return reason
     protocols = frozenset({"classic", "consumer"})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.bench.compare.client_driver import Driver, Unavailable
-from barnabas.bench.compare.driver_cache import SOURCES, found_tool, kept, output
+from barnabas.bench.compare.driver_cache import SOURCES, built, found_tool, output
 
 _NAME: Final = "kafkajs"
 _MIN_NODE: Final = 18
@@ -24,7 +24,7 @@ def kafkajs() -> Driver | Unavailable:
     try:
         node, npm = found_tool("node"), found_tool("npm")
         _check_version(output([node, "--version"], str.strip, SOURCES))
-        folder = kept(_NAME, "", lambda copy: _install(npm, copy))
+        folder = built(_NAME, "", lambda copy: _install(npm, copy))
     except Unavailable as reason:
         return reason
     return Driver("kafkajs", (node, str(folder / "main.js")), _version())

@@ -1,13 +1,13 @@
 """Artifacts from Maven Central, fetched once and kept in the user's cache directory."""
 
-import os
 import shutil
 import subprocess
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from barnabas.bench.build_cache import kept
 
 FETCHED_WITHIN_S: Final = 120.0
 _POM: Final = """<project>
@@ -44,21 +44,14 @@ def fetched(
 
     Uses the network only on the first call. Raises Unavailable, nothing kept.
     """
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    folder = base / name
-    if folder.exists():
-        return folder
-    base.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=base, prefix="fetching-") as work:
-        libraries = _fetch(Path(work), artifacts)
+
+    def make(work: Path) -> Path:
+        libraries = _fetch(work, artifacts)
         for file, content in (beside or {}).items():
             (libraries / file).write_text(content)
-        try:
-            os.rename(libraries, folder)
-        except OSError:
-            if not folder.exists():  # else someone else was faster
-                raise
-    return folder
+        return libraries
+
+    return kept(name, make)
 
 
 def _fetch(work: Path, artifacts: Sequence[Artifact]) -> Path:

@@ -7,15 +7,18 @@ instead of parsing. Positions count from the first byte of a frame's length pref
 
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.checksum import crc32c
+from barnabas.wire.varint import uvarint
 
 TOPIC: Final = "bench"
 RECORD_BYTES: Final = 100
 BATCH_OVERHEAD: Final = 61
 CLIENT_ID: Final = b"bench"
+CORRELATION_AT: Final = 8  # in a request; a response is given from behind its own on
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,8 @@ class LoadBatch:
         return struct.pack(">q", base_offset) + self.content[8:12] + bytes(4) + self.content[16:]
 
 
-def unsigned_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def varint(value: int) -> bytes:
-    return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+    return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def record(offset_delta: int, value: bytes) -> bytes:
@@ -95,12 +89,18 @@ def batch_of(size: int) -> LoadBatch:
 
 
 def compact_string(text: str) -> bytes:
-    return unsigned_varint(len(text) + 1) + text.encode()
+    return uvarint(len(text) + 1) + text.encode()
 
 
 def request_head(api_key: int, version: int) -> bytes:
     """Request header v2; the correlation id is patched by the generator."""
     return struct.pack(">hhih", api_key, version, 0, len(CLIENT_ID)) + CLIENT_ID + b"\0"
+
+
+def numbered(request: bytes) -> Callable[[int], bytes]:
+    """The same request with any correlation id."""
+    head, tail = request[:CORRELATION_AT], request[CORRELATION_AT + 4 :]
+    return lambda number: head + struct.pack(">i", number) + tail
 
 
 def framed(content: bytes, size: int | None = None) -> bytes:
@@ -111,7 +111,7 @@ def produce(batch: LoadBatch, topic_name: str = TOPIC, acks: int = 1) -> Exchang
     """Produce of one batch to one partition."""
     head = request_head(0, 9) + b"\0" + struct.pack(">hi", acks, 30_000)
     topic = b"\2" + compact_string(topic_name) + b"\2"
-    before = head + topic + bytes(4) + unsigned_varint(len(batch.content) + 1)
+    before = head + topic + bytes(4) + uvarint(len(batch.content) + 1)
     reply_head = bytes(5) + b"\2" + compact_string(topic_name) + b"\2" + bytes(4)
     reply = reply_head + struct.pack(">hqqq", 0, 0, -1, 0) + b"\1\0\0" + b"\0" + bytes(4) + b"\0"
     return Exchange(
@@ -137,7 +137,7 @@ def fetch(batch: LoadBatch) -> Exchange:
     before_error = bytes(5) + struct.pack(">ihi", 0, 0, 0) + b"\2" + compact_string(TOPIC) + b"\2"
     before_error += bytes(4)
     reply = before_error + struct.pack(">hqqq", 0, 0, 0, 0) + b"\0" + struct.pack(">i", -1)
-    reply += unsigned_varint(size + 1)
+    reply += uvarint(size + 1)
     return Exchange(
         request=framed(request),
         reply=framed(reply + b"\0\0\0", len(reply) + 3 + size),

@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import Final, Self
 
 from barnabas.base.errors import ErrorCode
-from barnabas.bench.clusters.group_members import ask
+from barnabas.bench.clusters.group_members import ask, connected
 from barnabas.bench.limits.clients_bench import RecordsMissing
-from barnabas.bench.limits.load_messages import CLIENT_ID
 from barnabas.client.connection import AsyncConnection
 from barnabas.client.fetch import (
     NEWEST,
@@ -58,10 +57,7 @@ class SessionConsumer:
 
     @classmethod
     async def open(cls, port: int, topics: Mapping[str, int], arrived: Arrived) -> Self:
-        peer = await AsyncConnection.connect(
-            "127.0.0.1", port, client_id=CLIENT_ID.decode(), timeout_s=PATIENCE_S
-        )
-        consumer = cls(peer, topics, arrived)
+        consumer = cls(await connected(port), topics, arrived)
         await consumer._find_topics()
         consumer._task = asyncio.create_task(consumer._run())
         return consumer

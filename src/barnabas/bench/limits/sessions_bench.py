@@ -7,7 +7,6 @@ only the drained ones, waits for `fetch.max.wait.ms`, and the ratio falls below 
 
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ PATIENCE_S: Final = 60.0
 # Less than Java's 500 ms: near the end one partition may by chance be drained before the others,
 # whatever the broker, and that one wait must not outweigh a run of some 20 ms.
 LIMITS: Final = FetchLimits(max_wait_ms=20)
-_SIZE = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +80,16 @@ def fill(server: Server, topic: str, partitions: int, batches: int) -> None:
     create_topic(server.bootstrap, topic, partitions)
     batch = batch_of(BATCH_BYTES)
     exchange = produce(batch, topic)
-    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
+    with (
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection,
+        connection.makefile("rb") as answers,
+    ):
         for partition in range(partitions):
             request = exchange.request_for(partition)
             for _ in range(batches):
                 connection.sendall(request)
-                _read(connection, _SIZE.unpack(_read(connection, _SIZE.size))[0])
+                if len(answers.read(len(exchange.reply))) < len(exchange.reply):
+                    raise LoadFailed("the broker closed the connection")
     end = log_end_offset(server.bootstrap, topic, partitions)
     if end != partitions * batches * batch.records:
         raise LoadFailed(f"{partitions * batches * batch.records} records sent, {end} in the log")
@@ -149,13 +151,3 @@ class _Frames:
                 raise LoadFailed("the broker closed the connection")
             self._buffer.received(received)
         return frame
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        received = connection.recv(size - len(data))
-        if not received:
-            raise LoadFailed("the broker closed the connection")
-        data += received
-    return data

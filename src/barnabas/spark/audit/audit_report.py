@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.show import counted, show_bytes
 from barnabas.spark.audit.audit_findings import AuditCheck, AuditResult
-from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_figure
+from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_plot
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 _MOST_ROWS: Final = 500
 _MOST_BARS: Final = 60
@@ -92,14 +92,6 @@ def _row(audited: AuditResult, number: int) -> tuple[object, ...]:
     )
 
 
-def _plot(height: float) -> "tuple[Any, Axes]":
-    figure = new_figure(height)
-    axes = figure.subplots()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return figure, axes
-
-
 def _extents(audited: AuditResult) -> Any:
     """A bar per replica; if there are too many, those with findings are kept."""
     wrong = {(finding.broker, finding.partition) for finding in audited.findings}
@@ -107,7 +99,7 @@ def _extents(audited: AuditResult) -> Any:
         :_MOST_BARS
     ]
     chosen.sort(key=lambda each: (each.partition, each.broker), reverse=True)
-    figure, axes = _plot(0.8 + 0.2 * len(chosen))
+    figure, axes = new_plot(0.8 + 0.2 * len(chosen))
     for row, replica in enumerate(chosen):
         ends = [
             audited.totals_of(e).end for e in audited.replicas if e.partition == replica.partition
@@ -140,7 +132,7 @@ def _bytes(audited: AuditResult) -> Any:
     for topic in largest[len(COLOURS) - 1 :]:
         others = shown.setdefault("others", [0] * len(brokers))
         shown["others"] = [a + b for a, b in zip(others, sizes[topic], strict=True)]
-    figure, axes = _plot(2.6)
+    figure, axes = new_plot(2.6)
     below = [0.0] * len(brokers)
     for (topic, totals), colour in zip(shown.items(), COLOURS, strict=False):
         megabytes = [size / 1e6 for size in totals]
@@ -153,7 +145,7 @@ def _bytes(audited: AuditResult) -> Any:
 
 def _history(audited: AuditResult) -> Any:
     dates: Any = import_module("matplotlib.dates")
-    figure, axes = _plot(2.6)
+    figure, axes = new_plot(2.6)
     for broker in sorted({broker for _, broker, _ in audited.history}):
         points = [(at, records) for at, who, records in audited.history if who == broker]
         times = [dates.date2num(datetime.fromtimestamp(at / _MS_PER_S, UTC)) for at, _ in points]

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from barnabas.cli.exit_codes import Misused
-from barnabas.cli.options import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    Properties,
-    check_topics,
-    parse_pairs,
-)
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, check_topics
 from barnabas.cli.show import counted, show_json, show_table
 from barnabas.spark.pipeline_options import (
     Conf,
@@ -23,8 +16,9 @@ from barnabas.spark.pipeline_options import (
     Remote,
     sink_options,
     source_options,
+    spark_place,
 )
-from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
+from barnabas.spark.session import EMBEDDED, spark_session
 from barnabas.spark.terminal import PipelineProgress, Rate, ShowProgress, show_progress
 
 if TYPE_CHECKING:
@@ -35,8 +29,6 @@ if TYPE_CHECKING:
     from barnabas.spark.mirror.mirror_groups import GroupTranslation
     from barnabas.spark.mirror.mirror_state import MirrorState
 
-# A task that Spark retries would copy some records twice; we resume at what is missing.
-_ONCE: Final = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
 _ATTEMPTS: Final = 3
 
 
@@ -97,7 +89,7 @@ def mirror(
     from barnabas.spark.mirror.mirror_state import MirrorState
 
     source, target = ClusterClients(bootstrap, properties), ClusterClients(to, to_properties)
-    place = SparkPlace(master, remote, {**_ONCE, **parse_pairs(conf, "--conf")})
+    place = spark_place(master, remote, conf, once=True)  # we resume at what is missing
     wanted = MirrorSpec(
         {name: prefix + name for name in topics},
         source_options(bootstrap, properties),

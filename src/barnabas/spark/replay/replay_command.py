@@ -14,11 +14,17 @@ from barnabas.cli.options import (
     Properties,
     Topic,
     parse_moment,
-    parse_pairs,
 )
 from barnabas.cli.show import counted, show_json, show_table
-from barnabas.spark.pipeline_options import Conf, Master, Remote, sink_options, source_options
-from barnabas.spark.session import EMBEDDED, SparkPlace, spark_session
+from barnabas.spark.pipeline_options import (
+    Conf,
+    Master,
+    Remote,
+    sink_options,
+    source_options,
+    spark_place,
+)
+from barnabas.spark.session import EMBEDDED, spark_session
 from barnabas.spark.spark_errors import unless_late
 from barnabas.spark.terminal import PipelineProgress, Rate, show_progress
 
@@ -85,9 +91,7 @@ def replay(
     if topic not in manifest.topics:
         known = ", ".join(sorted(manifest.topics)) or "nothing"
         raise CommandFailed(f"{folder} has no topic {topic}; it has {known}")
-    # A task that Spark retries would write some records twice; we resume at what is missing.
-    once = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
-    place = SparkPlace(master, remote, {**once, **parse_pairs(conf, "--conf")})
+    place = spark_place(master, remote, conf, once=True)  # we resume at what is missing
     options = sink_options(source_options(bootstrap, properties), place)
     wanted = ReplaySpec(selection, to or topic, options, step)
     target_id = ensure_target(cluster, manifest, wanted)
