@@ -88,3 +88,21 @@ def test_a_whole_cluster_that_starts_never_says_that_a_topic_does_not_exist(
     for asker in (one, other):
         assert ErrorCode.none in asker.codes
         assert set(asker.codes) <= {ErrorCode.none, ErrorCode.leader_not_available}
+
+
+def test_a_restart_logs_no_line_for_each_partition(
+    fresh_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = fresh_cluster(brokers=2)
+    cluster.start()
+    create(cluster, "orders", partitions=100, replicas=2)
+    cluster.wait_settled()
+    before = {number: len(broker.log()) for number, broker in cluster.brokers.items()}
+    for broker in cluster.brokers.values():
+        broker.kill()
+        broker.start()
+        cluster.wait_settled()
+    for number, broker in cluster.brokers.items():
+        lines = broker.log()[before[number] :].splitlines()
+        assert len(lines) < 60, "\n".join(lines)
+        assert not [line for line in lines if "truncat" in line]
