@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.server.server_run import gather_properties, server
+from barnabas.config.broker_config import BrokerConfig
 from tests.cli.conftest import Barnabas
 
 
@@ -47,10 +48,11 @@ def test_a_port_out_of_range_is_rejected() -> None:
 def test_a_port_in_use_is_reported_with_a_remedy(tmp_path: Path, offline: Barnabas) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = offline("server", "--listen", address, "--data", tmp_path)
+        ended = offline("server", "--listen", address, "--data", tmp_path / "data")
     assert ended.code == 1
     assert f"{address}: address already in use; " in ended.err
     assert "use another port with --listen" in ended.err
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_unreachable_zookeeper_is_reported_after_a_wait(
@@ -82,7 +84,7 @@ def test_the_directory_of_a_cluster_is_not_used_as_a_log_directory(tmp_path: Pat
 @pytest.mark.parametrize(
     ("override", "error"),
     [
-        ("authorizer.class.name=kafka.Authorizer", "authorization is not supported yet"),
+        ("process.roles=broker,controller", "process.roles: KRaft is not supported"),
         ("listeners=SASL_SSL://:9093", "TLS and SASL are not supported yet"),
         ("listeners=PLAINTEXT://:9092,SSL://:9093", "TLS and SASL are not supported yet"),
     ],
@@ -90,6 +92,46 @@ def test_the_directory_of_a_cluster_is_not_used_as_a_log_directory(tmp_path: Pat
 def test_unsupported_security_configs_are_rejected(override: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         gathered(override)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "authorizer.class.name=kafka.Authorizer",
+        "sasl.enabled.mechanisms=SCRAM-SHA-256",
+        "ssl.keystore.location=/etc/keys.jks",
+        "ssl.client.auth=required",
+        "listener.name.plaintext.ssl.keystore.location=/etc/keys.jks",
+        "zookeeper.ssl.client.enable=true",
+        "zookeeper.set.acl=true",
+        "ssl.something.new=1",
+    ],
+)
+def test_a_broker_does_not_run_without_the_security_it_is_asked_for(
+    tmp_path: Path, offline: Barnabas, override: str
+) -> None:
+    data = tmp_path / "data"
+    ended = offline("server", "--listen", "127.0.0.1:0", "--data", data, "-o", override)
+    assert ended.code == 2
+    name = override.partition("=")[0]
+    assert f"{name}: TLS, SASL and authorization are not supported yet; remove" in ended.err
+    assert not data.exists()
+
+
+def test_a_listener_name_cannot_hide_another_security_protocol(
+    tmp_path: Path, offline: Barnabas
+) -> None:
+    options = ["-o", "listeners=PLAINTEXT://127.0.0.1:0,OUT://127.0.0.1:0"]
+    options += ["-o", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUT:SSL"]
+    ended = offline("server", "--data", tmp_path / "data", *options)
+    assert ended.code == 2
+    assert "OUT://127.0.0.1:0 asks for SSL; only PLAINTEXT is served yet" in ended.err
+
+
+def test_security_properties_with_their_defaults_ask_for_nothing() -> None:
+    harmless = {"ssl.client.auth": "none", "sasl.enabled.mechanisms": "GSSAPI"}
+    harmless |= {"authorizer.class.name": "", "zookeeper.set.acl": "false"}
+    assert BrokerConfig.from_properties(harmless).unserved_security() == []
 
 
 def test_options_override_the_file_and_overrides_override_both(tmp_path: Path) -> None:

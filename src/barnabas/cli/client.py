@@ -96,7 +96,7 @@ class ClusterClients:
         raise CommandFailed(
             f"no Kafka broker answers at {self.bootstrap}{self._reason()};"
             " start one with `barnabas server`, or name others with -b HOST:PORT[,...] or in"
-            " BARNABAS_BOOTSTRAP: of a cluster best all, since any of them may be down"
+            " BARNABAS_BOOTSTRAP; name several brokers of a cluster, as any of them may be down"
         )
 
     def _reason(self) -> str:

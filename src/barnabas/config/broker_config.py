@@ -45,6 +45,17 @@ _SYNONYMS: Final = {
     for name in group
 } | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
 
+# Without any of these a broker or its ZooKeeper would be open to more people than intended.
+_SECURITY: Final = (
+    "authorizer.class.name",
+    "delegation.token.master.key",
+    "delegation.token.secret.key",
+    "sasl.",
+    "ssl.",
+    "zookeeper.set.acl",
+    "zookeeper.ssl.",
+)
+
 _DEFAULTS: Final[dict[str, Value]] = {name: key.default for name, key in BROKER_KEYS.items()}
 
 
@@ -184,6 +195,16 @@ class BrokerConfig:
         """The known keys in the properties file that this broker accepts and ignores."""
         known = ((name, broker_key(name)) for name in self._static)
         return sorted(name for name, key in known if key is not None and not key.served)
+
+    def unserved_security(self) -> builtins.list[builtins.str]:
+        """The properties in the file that ask for security which this broker lacks."""
+        return sorted(
+            name
+            for name in self._static
+            for key in [broker_key(name)]
+            if (key.name if key else name).startswith(_SECURITY)
+            and (key is None or (not key.served and self._values[name] != key.default))
+        )
 
     # DescribeConfigs
 

@@ -24,7 +24,7 @@ from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, 
 from barnabas.server.environment import Environment
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
-from barnabas.server.settings import check_protocols, metrics_address
+from barnabas.server.settings import check_security, metrics_address
 
 __all__ = ["Environment", "RunningBroker", "start"]
 
@@ -70,7 +70,7 @@ def _machine(ending: AsyncExitStack) -> Environment:
 async def _start(
     config: BrokerConfig, environment: Environment, ending: AsyncExitStack
 ) -> RunningBroker:
-    check_protocols(config)
+    check_security(config)
     metrics_at = metrics_address(config)
     failures = FailureChannel(asyncio.get_running_loop())
     failed = failures.fatal_error

@@ -18,7 +18,14 @@ from barnabas.server.network.connection_quotas import Limits
 FLUSH_CHECK_MS: Final = 1_000
 
 
-def check_protocols(config: BrokerConfig) -> None:
+def check_security(config: BrokerConfig) -> None:
+    """Raises ConfigError for security that is configured and not served: it must not be lacking
+    without anybody's knowledge."""
+    if unserved := config.unserved_security():
+        raise ConfigError(
+            f"{', '.join(unserved)}: TLS, SASL and authorization are not supported yet; "
+            "remove the property to run a broker that is open to everyone"
+        )
     for listener in config.listeners():
         if listener.protocol != "PLAINTEXT":
             raise ConfigError(

@@ -15,12 +15,13 @@ from importlib import import_module
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ports import bind_and_close
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.config.properties import read_properties
 from barnabas.server.compose import start
 from barnabas.server.requests import api_handlers
-from barnabas.server.settings import metrics_address
+from barnabas.server.settings import check_security, metrics_address
 from barnabas.znodes.tree import ZnodeError
 
 log = logging.getLogger("barnabas.server")
@@ -45,6 +46,7 @@ def server(
     """Run a broker; return the exit code. Raises ConfigError for an invalid config."""
     properties = gather_properties(config, listen, data, node_id, zookeeper, overrides, metrics)
     broker_config = BrokerConfig.from_properties(properties)
+    check_security(broker_config)
     metrics_address(broker_config)  # raises ConfigError before anything starts
     _log_to_stderr()
     for warning in broker_config.warnings:
@@ -129,11 +131,11 @@ def _listeners(listen: str) -> str:
 
 
 def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
-    """Raises ConfigError for security configs without effect: a broker must not look secured."""
-    if properties.get("authorizer.class.name"):
+    """Raises ConfigError for KRaft, and for listeners that would not be secured."""
+    if "process.roles" in properties:
         raise ConfigError(
-            "authorizer.class.name is set, but authorization is not supported yet: "
-            "remove it to run a broker that is open to everyone"
+            "process.roles: KRaft is not supported; remove it, and set zookeeper.connect for a"
+            " cluster or nothing for a single broker"
         )
     for listener in properties.get("listeners", "").split(","):
         if listener.strip().startswith(("SSL://", "SASL_SSL://", "SASL_PLAINTEXT://")):
@@ -148,6 +150,16 @@ def _raise_open_files_limit() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _check_ports(config: BrokerConfig) -> None:
+    """Raises ConfigError if a port is taken, before anything is written to disk."""
+    for listener in (each for each in config.listeners() if each.port):
+        try:
+            bind_and_close(listener.host, listener.port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigError(f"cannot listen on {listener}: address already in use") from error
 
 
 def _shown(listener: Listener) -> str:
@@ -194,6 +206,7 @@ async def _run(config: BrokerConfig) -> int:
     sys.setswitchinterval(0.001)
     waiting = _log_if_slow(config)
     try:
+        _check_ports(config)
         running = await start(config)
     except (BarnabasError, OSError) as e:
         print(f"barnabas: {_explain(e)}", file=sys.stderr)

@@ -124,7 +124,7 @@ class PartitionRoles:
                         await asyncio.sleep(0)
                         check()
             log.info(
-                "roles set controller=%d epoch=%d partitions=%d new_leaders=%d new_followers=%d",
+                "LeaderAndIsr applied controller=%d epoch=%d partitions=%d leaders=%d followers=%d",
                 request.controller_id,
                 request.controller_epoch,
                 len(codes),
@@ -298,7 +298,7 @@ class PartitionRoles:
                 s.delete_partition for t in request.topic_states for s in t.partition_states
             )
             log.info(
-                "replicas stopped controller=%d epoch=%d partitions=%d to_delete=%d",
+                "StopReplica applied controller=%d epoch=%d partitions=%d deleted=%d",
                 request.controller_id,
                 request.controller_epoch,
                 len(codes),

@@ -101,7 +101,7 @@ log_bytes gauge - Log.Size
     Bytes of records in all logs of this broker.
 log_segments gauge - Log.NumLogSegments
     Segments of all logs of this broker.
-offline_log_folders gauge - LogManager.OfflineLogDirectoryCount
+offline_log_directories gauge - LogManager.OfflineLogDirectoryCount
     Log directories that failed.
 brokers gauge - -
     Brokers in the metadata that clients receive.

@@ -129,7 +129,7 @@ def _broker(of: Observed) -> dict[str, float]:
         "groups_loading": of.groups.loading,
         "log_bytes": sum(log.size_bytes for log in logs),
         "log_segments": sum(len(log.segments) for log in logs),
-        "offline_log_folders": len(of.logs.offline),
+        "offline_log_directories": len(of.logs.offline),
         "brokers": len(of.metadata.brokers),
         "topics": sum(1 for _ in of.metadata.topics()),
     }

@@ -50,7 +50,7 @@ groups:
         expr: sum(barnabas_under_replicated_partitions) > 0
         for: 5m
       - alert: LogDirectoryFailed
-        expr: barnabas_offline_log_folders > 0
+        expr: barnabas_offline_log_directories > 0
 ```
 
 The time that the slowest hundredth of Produce requests waits for the other replicas, in seconds:
