@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
-from barnabas.wire.records.compression import Codec, compress, decompress, parse_compression_type
+from barnabas.wire.records.compression import (
+    SMALL_RECORDS,
+    Codec,
+    RecordsTooLarge,
+    compress,
+    decompress,
+    decompress_produced,
+    parse_compression_type,
+)
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b'{"some": "data", "that": "compresses"}' * 5000
@@ -111,3 +119,60 @@ def test_compression_types_have_kafkas_names() -> None:
     assert parse_compression_type("ZSTD") is Codec.ZSTD
     with pytest.raises(ConfigError, match=r"compression\.type=none: must be one of producer"):
         parse_compression_type("none")
+
+
+# What producers send
+
+
+@given(
+    codec=st.sampled_from(COMPRESSING),
+    data=st.binary(max_size=200),
+    times=st.integers(1, 2000),
+    limit=st.sampled_from([SMALL_RECORDS, 1_000_000]),
+)
+def test_what_a_producer_compresses_is_decompressed_up_to_the_limit(
+    codec: Codec, data: bytes, times: int, limit: int
+) -> None:
+    compressed = memoryview(compress(codec, data * times))
+    if len(data) * times > limit:
+        with pytest.raises(RecordsTooLarge):
+            decompress_produced(codec, compressed, limit)
+    else:
+        assert decompress_produced(codec, compressed, limit) == data * times
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_a_second_member_that_librdkafka_would_not_read_is_refused(codec: Codec) -> None:
+    twice = compress(codec, b"one") + compress(codec, b"two")
+    with pytest.raises(BrokerError):
+        decompress_produced(codec, memoryview(twice), 1000)
+
+
+def test_lz4_blocks_that_depend_on_each_other_are_refused() -> None:
+    linked = cramjam.lz4.Compressor(content_checksum=False, block_linked=True)
+    linked.compress(TEXT)
+    with pytest.raises(BrokerError, match="independent"):
+        decompress_produced(Codec.LZ4, memoryview(bytes(linked.finish())), 1_000_000)
+
+
+@pytest.mark.parametrize("flags", [{}, {"content_checksum": True}, {"block_linked": False}])
+def test_lz4_frames_may_have_checksums(flags: dict[str, bool]) -> None:
+    options = {"content_checksum": False, "block_linked": False} | flags
+    compressor = cramjam.lz4.Compressor(**options)
+    compressor.compress(TEXT)
+    framed = memoryview(bytes(compressor.finish()))
+    assert decompress_produced(Codec.LZ4, framed, 1_000_000) == TEXT
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@given(data=st.data())
+def test_broken_data_of_a_producer_is_a_broker_error_or_nothing(
+    codec: Codec, data: st.DataObject
+) -> None:
+    whole = bytearray(compress(codec, TEXT[:300]))
+    start = data.draw(st.integers(0, len(whole)))
+    whole[start : start + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=20))
+    with suppress(BrokerError):
+        decompress_produced(codec, memoryview(whole)[: data.draw(st.integers(0, 400))], 10_000)
+    with suppress(BrokerError):
+        decompress_produced(codec, memoryview(data.draw(st.binary(max_size=30))), 10_000)

@@ -1,9 +1,11 @@
 """The checks of a follower on the batches that its leader sent."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.wire.records.batch import MAGIC, BatchHeader, check_crc, headers
+from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.unreadable_batches import why_unreadable
 
 
 class UnexpectedOffset(BrokerError):
@@ -33,10 +35,17 @@ def check_order(
         next_offset, epoch = header.next_offset, header.leader_epoch
 
 
-def checked_batches(records: memoryview, leader_epoch: int, at_most: int) -> Iterator[memoryview]:
+def checked_batches(
+    records: memoryview,
+    leader_epoch: int,
+    at_most: int,
+    on_unreadable: Callable[[BatchHeader, str], None] = lambda header, why: None,
+) -> Iterator[memoryview]:
     """Whole batches in a row whose CRCs are right, about `at_most` bytes at a time.
 
-    The loop thus never appends ten megabytes at once. A cut last batch is left out.
+    The loop thus never appends ten megabytes at once. A cut last batch is left out. A batch that
+    consumers cannot read is reported and yielded: an older leader has acknowledged it. Compressed
+    ones are not looked into.
 
     Raises  BrokerError(corrupt_message) at the first that is damaged, or of an epoch that the
             leader of `leader_epoch` cannot have; after yielding those before it
@@ -45,10 +54,15 @@ def checked_batches(records: memoryview, leader_epoch: int, at_most: int) -> Ite
     try:
         for position, header in headers(records):
             size = header.size
-            if header.magic != MAGIC or not check_crc(records[position : position + size]):
+            batch = records[position : position + size]
+            if header.magic != MAGIC or not check_crc(batch):
                 raise _corrupt(f"the batch at offset {header.base_offset} is damaged")
             if header.leader_epoch > leader_epoch:
                 raise _corrupt(f"a batch of epoch {header.leader_epoch}, beyond {leader_epoch}")
+            if header.codec == Codec.NONE:
+                why = why_unreadable(batch, header)
+                if why is not None:
+                    on_unreadable(header, why)
             if position + size - start > at_most and end > start:
                 yield records[start:end]
                 start = end

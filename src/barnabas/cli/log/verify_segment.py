@@ -7,13 +7,12 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from barnabas.base.errors import BrokerError
 from barnabas.cli.log.dump_result import Damage
 from barnabas.cli.log.segment_dump import SegmentBatch, read_batches
 from barnabas.cli.log.verify_report import VerifyReport
 from barnabas.log.segment.index import OffsetIndex, TimeIndex
 from barnabas.wire.records.batch import BatchHeader, check_crc
-from barnabas.wire.records.records import read_records
+from barnabas.wire.records.unreadable_batches import judge_stored
 
 REBUILT: Final = "to rebuild it, remove it while the broker is stopped"
 _CUT: Final = "recovery truncates the log here"
@@ -85,8 +84,8 @@ def _check_batch(path: Path, batch: SegmentBatch, scanned: Scanned, verified: Ve
         what = f"wrong CRC of the batch at offset {header.base_offset}"
         verified.report(path, position, what, _LOST)
     elif verified.deep:
-        for what in _wrong_inside(header, data):
-            verified.report(path, position, what, _LOST)
+        for what, meaning in _wrong_inside(header, data):
+            verified.report(path, position, what, meaning)
     if header.base_offset < scanned.next_offset or header.last_offset_delta < 0:
         what = f"base offset {header.base_offset}, expected {scanned.next_offset} or more"
         verified.report(path, position, what, _CUT)
@@ -95,18 +94,14 @@ def _check_batch(path: Path, batch: SegmentBatch, scanned: Scanned, verified: Ve
         verified.report(path, position, what, "followers may truncate to the wrong offset")
 
 
-def _wrong_inside(header: BatchHeader, data: bytes) -> Iterator[str]:
-    try:
-        records = read_records(data)
-    except BrokerError as error:
-        yield str(error)
-        return
-    offsets = [header.base_offset - 1, *(record.offset for record in records)]
-    if offsets != sorted(set(offsets)) or offsets[-1] > header.last_offset:
-        yield (f"record offsets do not increase from {header.base_offset} to {header.last_offset}")
-    latest = max((record.timestamp for record in records), default=header.max_timestamp)
-    if latest > header.max_timestamp:
-        yield f"record timestamp {latest} is above the batch's maximum {header.max_timestamp}"
+def _wrong_inside(header: BatchHeader, data: bytes) -> Iterator[tuple[str, str]]:
+    """What is wrong with the records, and what that means."""
+    why, latest = judge_stored(memoryview(data), header)
+    if why is not None:
+        yield f"{why}, of the batch at offset {header.base_offset}", _LOST
+    elif header.record_count and not header.log_append_time and latest != header.max_timestamp:
+        what = f"greatest record timestamp is {latest}, not {header.max_timestamp}"
+        yield what, "retention and lookups by time are misled"
 
 
 # Indexes

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
@@ -17,6 +18,7 @@ from barnabas.replication.follower.fetch_state import Following, Followings
 from barnabas.replication.follower.fetcher_ports import FetcherPorts
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.follower.leader_offsets import EARLIEST, LATEST, ask_offset
+from barnabas.wire.records.batch import BatchHeader
 
 log = logging.getLogger("barnabas.fetcher")
 
@@ -79,8 +81,10 @@ class FetchResponses:
 
     async def _append(self, following: Following, answer: FetchedPartition) -> None:
         taken = 0
+        epoch = following.follower.epoch
+        report = partial(_log_unreadable, following)
         with self._alone(following):
-            for batches in checked_batches(answer.records, following.follower.epoch, AT_ONCE):
+            for batches in checked_batches(answer.records, epoch, AT_ONCE, report):
                 self._append_some(following.follower, batches, answer)
                 taken += len(batches)
                 if await self._gave_way(len(batches)) and not self._followings.holds(following):
@@ -276,6 +280,19 @@ class FetchResponses:
                     code.name,
                 )
         self._troubled.clear()
+
+
+def _log_unreadable(following: Following, header: BatchHeader, why: str) -> None:
+    """Log the first such batch of a partition: an older leader, or Kafka's, acknowledged it."""
+    if not following.has_unreadable:
+        following.has_unreadable = True
+        log.warning(
+            "consumers cannot read a batch partition=%s leader=%d offset=%d why=%s",
+            following.follower.topic_partition,
+            following.follower.leadership.leader,
+            header.base_offset,
+            why,
+        )
 
 
 def _log_trouble(level: int, follower: FollowerReplica, error: BrokerError) -> None:

@@ -30,7 +30,15 @@ class Following:
     After an `await` the caller compares this object with the one that is followed then.
     """
 
-    __slots__ = ("_backoff_s", "asked", "follower", "key", "not_before", "trouble")
+    __slots__ = (
+        "_backoff_s",
+        "asked",
+        "follower",
+        "has_unreadable",
+        "key",
+        "not_before",
+        "trouble",
+    )
 
     def __init__(self, follower: FollowerReplica) -> None:
         self.follower = follower
@@ -42,6 +50,8 @@ class Following:
         self.not_before = 0.0
         # The error that was logged last, so that it is logged once.
         self.trouble: ErrorCode | None = None
+        # A batch that consumers cannot read was logged; one line for a partition is enough.
+        self.has_unreadable = False
         self._backoff_s = 0.0  # the last one, after an error
 
     def is_as_asked(self) -> bool:

@@ -27,6 +27,7 @@ SMALL_RECORDS: Final = 256 * 1024
 
 _GZIP_WINDOW: Final = 31  # the format of gzip, and no other that zlib knows
 _LZ4_MAGIC: Final = 0x184D2204
+_LZ4_HEADER = Struct("<IB")  # magic and flags
 _LZ4_BLOCK_SIZE = Struct("<I")
 _TOO_SMALL: Final = ("failed to write whole buffer", "is smaller than required")
 
@@ -226,7 +227,7 @@ def _decompress_gzip(data: memoryview, max_size: int) -> memoryview:
 
 def _check_lz4_frame(data: memoryview) -> None:
     """Check that `data` is one frame of independent blocks; what is in them is not looked at."""
-    magic, flags = *_LZ4_BLOCK_SIZE.unpack_from(data), data[4]
+    magic, flags = _LZ4_HEADER.unpack_from(data)
     if magic != _LZ4_MAGIC or not flags & 0x20:
         raise DecompressionError("it is no frame of independent blocks")
     position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
