@@ -88,16 +88,17 @@ def attacked(
         hold_s = min(attack.hold_s, QUICK_HOLD_S) if effort.quick else attack.hold_s
         target = Target(site, count, hold_s, say)
         if attack.is_probed:
-            return _probed(attack, target, effort)
+            create_topic(site.bootstrap, PROBED, 1)
+            settle(Server(target.broker.pid, target.port, 0.0), effort.settle_s)
+            return watched(attack, target, effort)
         with watching_memory(target.broker) as memory:
             before = memory.now
             happened = attack.perform(target)
             return Attacked(happened, before, memory.most, memory.now, None, None, None)
 
 
-def _probed(attack: Attack, target: Target, effort: AttackEffort) -> Attacked:
-    create_topic(target.site.bootstrap, PROBED, 1)
-    settle(Server(target.broker.pid, target.port, 0.0), effort.settle_s)
+def watched(attack: Attack, target: Target, effort: AttackEffort) -> Attacked:
+    """Perform the attack on a broker that has the topic PROBED, and wait for its recovery."""
     with (
         watching_memory(target.broker) as memory,
         probing([target.port], PROBED) as others,
