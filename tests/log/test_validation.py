@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.config.topic_config import TopicConfig
-from barnabas.log.validation import InvalidRecords, looks_at_records, validate
+from barnabas.log.validation import InvalidRecords, must_recompress, validate
 from barnabas.wire.records.batch import HEADER, BatchHeader, check_crc, read_header, set_crc
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import (
@@ -62,7 +62,7 @@ def test_a_common_batch_is_passed_on_as_it_is(codec: Codec) -> None:
     result, _ = accept(batch)
     assert result.obj is batch
     assert bytes(batch) == before
-    assert not looks_at_records(read_header(batch), PLAIN)
+    assert not must_recompress(read_header(batch), PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -202,14 +202,15 @@ def test_malformed_records_under_a_right_crc_are_invalid_and_not_worth_a_retry()
     batch = build_batch(RECORDS)
     batch[61] ^= 2
     set_crc(batch)
-    assert refuse(batch, COMPACTED).code is ErrorCode.invalid_record
+    assert refuse(batch).code is ErrorCode.invalid_record
     batch = changed(build_batch(RECORDS), attributes=int(Codec.GZIP))
-    assert refuse(batch, COMPACTED).code is ErrorCode.invalid_record
+    assert refuse(batch).code is ErrorCode.invalid_record
 
 
-def test_a_false_max_timestamp_is_put_right_where_records_are_looked_at() -> None:
-    batch = changed(build_batch(RECORDS), max_timestamp=5)
-    assert accept(batch, COMPACTED)[1].max_timestamp == NOW_MS + 3
+@pytest.mark.parametrize("codec", Codec)
+def test_a_false_max_timestamp_is_put_right(codec: Codec) -> None:
+    batch = changed(build_batch(RECORDS, codec=codec), max_timestamp=5)
+    assert accept(batch)[1].max_timestamp == NOW_MS + 3
 
 
 @pytest.mark.parametrize("source", Codec)
@@ -232,7 +233,7 @@ def test_a_topic_may_store_with_a_codec_of_its_own(
     result, header = accept(batch, config)
     kept = source.name.lower() == target or (target == "uncompressed" and source == Codec.NONE)
     assert (result.obj is batch) is kept
-    assert looks_at_records(before, config) is not kept
+    assert must_recompress(before, config) is not kept
     assert header.codec == (Codec.NONE if target == "uncompressed" else Codec[target.upper()])
     assert header[6:8] == before[6:8]
     assert header[9:] == before[9:]

@@ -38,6 +38,7 @@ PATHS: dict[str, dict[str, Any]] = {
     "own time": {"message_timestamp_type": "LogAppendTime"},
     "compacted": {"cleanup_policy": "compact"},
     "flushed": {"flush_messages": "1"},
+    "recompressed": {"compression_type": "lz4"},
 }
 every_path = pytest.mark.parametrize("configs", PATHS.values(), ids=list(PATHS))
 
@@ -414,10 +415,10 @@ def test_a_stopping_broker_finishes_what_it_has_begun(
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(*args: Any) -> Any:
+    def slowly(*args: Any, **limits: int) -> Any:
         begun.set()
         assert go_on.wait(SOON)
-        return validate(*args)
+        return validate(*args, **limits)
 
     async def scenario() -> None:
         async with broker(tmp_path) as insight:

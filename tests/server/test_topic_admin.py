@@ -9,7 +9,6 @@ from typing import cast
 from unittest.mock import patch
 
 import pytest
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
@@ -18,7 +17,7 @@ from barnabas.server.cluster.config_admin import NOTIFICATIONS_KEPT, Alteration,
 from barnabas.server.cluster.metadata_cache import NO_LEADER, BrokerImage
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.topic_creation import NewTopic
-from barnabas.server.handlers import create_topics, delete_topics
+from barnabas.server.handlers import delete_topics
 from barnabas.server.requests.dispatch import Call
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, until, with_broker
@@ -147,7 +146,7 @@ def test_properties_that_are_left_of_a_topic_are_not_the_next_ones(tmp_path: Pat
     with_broker(tmp_path, scenario)
 
 
-def test_topics_of_one_request_are_awaited_together_not_one_after_the_other(tmp_path: Path) -> None:
+def test_topics_deleted_by_one_request_are_awaited_together(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         names = ("orders", "users", "payments")
         all_wait = asyncio.Barrier(len(names))
@@ -157,18 +156,8 @@ def test_topics_of_one_request_are_awaited_together_not_one_after_the_other(tmp_
                 await all_wait.wait()
 
         broker, call = insight.running.broker, cast(Call, SimpleNamespace(version=6))
-        new = tuple(
-            CreatableTopic(
-                name=n, num_partitions=1, replication_factor=1, assignments=(), configs=()
-            )
-            for n in names
-        )
-        with patch.object(Topics, "led", awaited):
-            asked = CreateTopicsRequest(topics=new, validate_only=False)
-            made = await create_topics.handle(broker, asked, call)
-        assert [topic.error_code for topic in made.topics] == [ErrorCode.none] * 3
         for name in names:
-            await broker.topics.led(name, 1, timeout_ms=10_000)
+            await insight.create(name)
         with patch.object(Topics, "gone", awaited):
             states = tuple(DeleteTopicState(name=name, topic_id=None) for name in names)
             request = DeleteTopicsRequest(topics=states, timeout=timedelta(seconds=10))

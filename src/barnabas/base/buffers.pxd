@@ -84,6 +84,25 @@ cdef inline int put_long(view, Py_ssize_t at, int64_t value) except -1:
     return 0
 
 
+cdef (int64_t, int64_t) long_varint_at(
+    const uint8_t *memory, int64_t position, int64_t end, int64_t bits
+) noexcept
+
+
+cdef inline (int64_t, int64_t) varint_at(
+    const uint8_t *memory, int64_t position, int64_t end, int64_t bits
+) noexcept:
+    cdef uint64_t byte
+    if position < end:
+        byte = memory[position]
+        if byte < 0x80:
+            return <int64_t>((byte >> 1) ^ (0 - (byte & 1))), position + 1
+        if position + 1 < end and memory[position + 1] < 0x80:
+            byte = (byte & 0x7F) | (<uint64_t>memory[position + 1] << 7)
+            return <int64_t>((byte >> 1) ^ (0 - (byte & 1))), position + 2
+    return long_varint_at(memory, position, end, bits)
+
+
 cpdef bytes bytes_at(view, Py_ssize_t start, Py_ssize_t end)
 cpdef bint are_equal(view, Py_ssize_t one, Py_ssize_t other, Py_ssize_t size) except -1
 cpdef bint is_at(view, Py_ssize_t start, Py_ssize_t end, bytes expected) except -1

@@ -27,6 +27,13 @@ class BufferSlice:
     size: int
 
 
+def memory(view: memoryview, at: int, size: int) -> memoryview:
+    """`size` bytes of the view from `at` on, to be indexed; in C a pointer to the first."""
+    if at < 0 or size < 0 or at + size > len(view):
+        raise StructError(f"{len(view)} bytes have no {size} at {at}")
+    return view[at : at + size]
+
+
 def byte_at(view: memoryview, at: int) -> int:
     if at >= len(view):
         raise StructError(f"{len(view)} bytes have none at {at}")
@@ -82,6 +89,24 @@ def is_at(view: memoryview, start: int, end: int, expected: bytes) -> bool:
 def crc_of(view: memoryview, start: int, end: int) -> int:
     """The CRC-32C of the bytes from `start` up to `end`."""
     return crc32c(view[start:end])
+
+
+def varint_at(memory: memoryview, position: int, end: int, bits: int) -> tuple[int, int]:
+    """The zigzag varint of so many bits at `position`, and the position after it.
+
+    That position is -1 if the varint is too long or reaches beyond `end`.
+    """
+    value = shift = 0
+    while position < end and shift < bits:
+        byte = memory[position]
+        if shift + 7 > bits and byte >> (bits - shift):
+            return 0, -1
+        value |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    return 0, -1
 
 
 def uvarint(value: int) -> bytes:

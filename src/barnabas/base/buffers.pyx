@@ -9,7 +9,7 @@ from barnabas.base.checksum import crc32c
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 @cython.no_gc
@@ -31,8 +31,15 @@ cdef int refuse_int(int64_t value) except -1:
     raise struct.error(f"{value} is no int32")
 
 
+def slice_of(view, Py_ssize_t at, Py_ssize_t size):
+    memory(view, at, size)
+    return view[at : at + size]
+
+
 # The inline functions of `buffers.pxd`, for callers that are not compiled.
 globals().update(
+    memory=slice_of,
+    varint_at=lambda view, at, end, bits: varint_at(memory(view, 0, end), at, end, bits),
     byte_at=lambda view, at: byte_at(view, at),
     short_at=lambda view, at: short_at(view, at),
     int_at=lambda view, at: int_at(view, at),
@@ -77,6 +84,23 @@ cpdef uint32_t crc_of(view, Py_ssize_t start, Py_ssize_t end) except? 1:
     covered.at = memory(view, start, end - start)
     covered.size = end - start
     return crc32c(covered)
+
+
+cdef (int64_t, int64_t) long_varint_at(
+    const uint8_t *memory, int64_t position, int64_t end, int64_t bits
+) noexcept:
+    cdef uint64_t byte, value = 0
+    cdef int64_t shift = 0
+    while position < end and shift < bits:
+        byte = memory[position]
+        if shift + 7 > bits and byte >> (bits - shift):
+            return 0, -1
+        value |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return <int64_t>((value >> 1) ^ (0 - (value & 1))), position
+        shift += 7
+    return 0, -1
 
 
 cpdef bytes uvarint(uint32_t value):

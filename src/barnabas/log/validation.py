@@ -1,8 +1,8 @@
 """The leader's validation of a produced batch, and the changes it makes before the append.
 
-The common batch (codec kept, time given by the producer without limits, topic not compacted) is
-judged by its header and CRC alone. Its records are decoded only where the topic's configuration
-asks about them: see `looks_at_records`, for those who would rather do that off the loop.
+Nothing is appended that a consumer could not read: every record of every batch is walked over. The
+common batch never comes here: `judge_plain` has walked over its records. See `must_recompress` and
+`RecordsTooLarge` for what is better done off the loop.
 """
 
 from typing import Final
@@ -11,20 +11,33 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.config.topic_config import TopicConfig
 from barnabas.wire.produce.plain_batch import SMALLEST_RECORD
 from barnabas.wire.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
     BatchHeader,
     check_crc,
     read_header,
+    set_crc,
     set_create_time,
     set_log_append_time,
 )
-from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec, parse_compression_type
-from barnabas.wire.records.records import Record, build_batch, read_records
+from barnabas.wire.records.compression import (
+    MAX_DECOMPRESSED_SIZE,
+    Codec,
+    RecordsTooLarge,
+    compress,
+    decompress_produced,
+    parse_compression_type,
+)
+from barnabas.wire.records.record_walk import FAULTS, MOST_REFUSED, walk_records
 
 NO_LIMIT: Final = 2**63 - 1
+_MIN_LONG: Final = -(2**63)
 _RECORDS_SHOWN: Final = 3
 
 
@@ -45,18 +58,21 @@ def validate(
     now_ms: int,
     *,
     from_client: bool = True,
+    max_decompressed: int = MAX_DECOMPRESSED_SIZE,
 ) -> tuple[memoryview, BatchHeader]:
     """The batch that may be appended for `batch`, and its header.
 
     `batch` is all that a producer sent for a partition, `header` what read_header finds in it.
     The result is the same memory, changed in place where the topic sets the time, or new memory
     if the topic wants another codec. Coordinators (not `from_client`) may write control batches.
-    Offsets, sequences and epochs against the log's state are not judged here. Does not suspend.
+    A maximum timestamp that is not the records' is corrected, as Kafka does. Offsets, sequences and
+    epochs against the log's state are not judged here. Does not suspend.
 
-    Raises  InvalidRecords, batch unchanged:
-              invalid_record      not one batch of magic 2, or its header contradicts itself,
-                                  or a record is malformed, or lacks the key that a compacted
-                                  topic needs
+    Raises  RecordsTooLarge, batch unchanged, beyond `max_decompressed` bytes of records
+            InvalidRecords, batch unchanged:
+              invalid_record      not one batch of magic 2, or its header contradicts itself, or
+                                  it does not decompress, or a record is malformed, has an offset
+                                  delta out of order, or lacks the key that a compacted topic needs
               corrupt_message     a length or CRC is wrong
               message_too_large   beyond max.message.bytes
               record_list_too_large   beyond segment.bytes
@@ -77,25 +93,23 @@ def validate(
         _check_client_header(header)
     if header.log_append_time:
         _check_timestamp_type(header, config)
-    if looks_at_records(header, config):
-        batch, header = _validate_records(batch, header, config, now_ms)
+    records = _decompressed(batch, header, max_decompressed)
+    max_timestamp = _check_records(records, header, config, now_ms)
+    if must_recompress(header, config):
+        batch = _recompress(records, header, config)
+        header = read_header(batch)
     if config.message_timestamp_type == "LogAppendTime":
         set_log_append_time(batch, now_ms)
-    elif header.log_append_time:
-        set_create_time(batch, header.max_timestamp)
+    elif header.log_append_time or header.max_timestamp != max_timestamp:
+        set_create_time(batch, max_timestamp)
     else:
         return batch, header
     return batch, read_header(batch)
 
 
-def looks_at_records(header: BatchHeader, config: TopicConfig) -> bool:
-    """Whether `validate` has to decompress and decode this batch, which is slow."""
-    return (
-        "compact" in config.cleanup_policy
-        or config.message_timestamp_before_max_ms != NO_LIMIT
-        or config.message_timestamp_after_max_ms != NO_LIMIT
-        or (config.compression_type != "producer" and _target_codec(header, config) != header.codec)
-    )
+def must_recompress(header: BatchHeader, config: TopicConfig) -> bool:
+    """Whether the topic wants another codec than the batch has: `validate` is slow then."""
+    return config.compression_type != "producer" and _target_codec(header, config) != header.codec
 
 
 def _only_batch(batch: memoryview, header: BatchHeader) -> memoryview:
@@ -167,44 +181,59 @@ def _check_timestamp_type(header: BatchHeader, config: TopicConfig) -> None:
         raise InvalidRecords(ErrorCode.invalid_timestamp, what, ((0, what),))
 
 
-def _validate_records(
-    batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int
-) -> tuple[memoryview, BatchHeader]:
+def _decompressed(batch: memoryview, header: BatchHeader, max_size: int) -> memoryview:
+    records = batch[HEADER_SIZE:]
+    if header.codec == Codec.NONE:
+        return records
     try:
-        records = read_records(batch)
+        return decompress_produced(header.codec, records, max_size)
+    except RecordsTooLarge:
+        raise
     except BrokerError as error:
         # The CRC was right, so the producer built it so: sending it again cannot help.
         raise InvalidRecords(ErrorCode.invalid_record, str(error)) from None
-    _check_records(records, config, now_ms)
-    if _target_codec(header, config) != header.codec:
-        return _recompress(records, header, config)
-    max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
-    if max_timestamp != header.max_timestamp:
-        set_create_time(batch, max_timestamp)
-        header = read_header(batch)
-    return batch, header
 
 
-def _check_records(records: list[Record], config: TopicConfig, now_ms: int) -> None:
-    code = ErrorCode.invalid_record
-    errors: list[tuple[int, str]] = []
-    needs_key = "compact" in config.cleanup_policy
-    judges_time = config.message_timestamp_type == "CreateTime"
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    for index, record in enumerate(records):
-        if needs_key and record.key is None:
-            errors.append((index, "a compacted topic accepts no record without a key"))
-        elif (
-            judges_time
-            and not earliest <= record.timestamp <= latest
-            and record.timestamp != NO_TIMESTAMP
-        ):
-            code = ErrorCode.invalid_timestamp
-            errors.append((index, f"timestamp {record.timestamp} not in {earliest}..{latest}"))
-    if errors:
-        shown = "; ".join(f"record {index}: {what}" for index, what in errors[:_RECORDS_SHOWN])
-        raise InvalidRecords(code, f"{len(errors)} records are refused: {shown}", tuple(errors))
+def _check_records(
+    records: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int
+) -> int:
+    """Walk over the records, and return their greatest timestamp."""
+    earliest, latest = _MIN_LONG, NO_LIMIT
+    if config.message_timestamp_type == "CreateTime":
+        earliest = max(earliest, now_ms - config.message_timestamp_before_max_ms)
+        latest = min(latest, now_ms + config.message_timestamp_after_max_ms)
+    refused: list[tuple[int, bool, int]] = []
+    fault, index, max_timestamp = walk_records(
+        records,
+        0,
+        len(records),
+        header.record_count,
+        header.last_offset_delta,
+        header.base_timestamp,
+        config.compacts,
+        earliest,
+        latest,
+        refused,
+    )
+    if fault:
+        what = FAULTS[fault]
+        raise InvalidRecords(ErrorCode.invalid_record, f"record {index}: {what}", ((index, what),))
+    if refused:
+        raise _refusal(refused, earliest, latest)
+    return max_timestamp
+
+
+def _refusal(refused: list[tuple[int, bool, int]], earliest: int, latest: int) -> InvalidRecords:
+    keyless = "a compacted topic accepts no record without a key"
+    errors = tuple(
+        (index, keyless if no_key else f"timestamp {timestamp} not in {earliest}..{latest}")
+        for index, no_key, timestamp in refused
+    )
+    all_keyless = all(no_key for _, no_key, _ in refused)
+    code = ErrorCode.invalid_record if all_keyless else ErrorCode.invalid_timestamp
+    shown = "; ".join(f"record {index}: {what}" for index, what in errors[:_RECORDS_SHOWN])
+    count = f"{len(errors)}{' or more' if len(errors) == MOST_REFUSED else ''}"
+    return InvalidRecords(code, f"{count} records are refused: {shown}", errors)
 
 
 def _target_codec(header: BatchHeader, config: TopicConfig) -> int:
@@ -215,24 +244,19 @@ def _target_codec(header: BatchHeader, config: TopicConfig) -> int:
     return codec
 
 
-def _recompress(
-    records: list[Record], header: BatchHeader, config: TopicConfig
-) -> tuple[memoryview, BatchHeader]:
+def _recompress(records: memoryview, header: BatchHeader, config: TopicConfig) -> memoryview:
+    """The batch in the topic's codec; the records stay as they are."""
     codec = Codec(_target_codec(header, config))
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    batch = build_batch(
-        [record._replace(offset=offset) for offset, record in enumerate(records)],
-        codec=codec,
-        level=levels.get(codec),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
-    )
+    batch = bytearray(HEADER_SIZE)
+    batch += compress(codec, bytes(records), levels.get(codec))
     _check_size(len(batch), config)
-    return memoryview(batch), read_header(batch)
+    attributes = header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME | DELETE_HORIZON) | codec
+    length = len(batch) - LOG_OVERHEAD
+    HEADER.pack_into(batch, 0, *header._replace(attributes=attributes, batch_length=length))
+    set_crc(batch)
+    return memoryview(batch)

@@ -321,6 +321,7 @@ class Node:
             self._failures,
             self.work,
             self._statistics.by_api[ApiKey.PRODUCE].errors,
+            self.config.int("barnabas.message.max.decompressed.bytes"),
         )
 
     def _fetch(self) -> Fetch:

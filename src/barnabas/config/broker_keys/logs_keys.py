@@ -20,6 +20,10 @@ delete.topic.enable boolean true - high acts
     Whether topics may be deleted.
 message.max.bytes int 1048588 >=0 high cluster-wide acts
     The largest record batch a topic accepts.
+barnabas.message.max.decompressed.bytes int 32000000 >=1048576 low internal acts
+    The most bytes that the records of a compressed batch may have, if that is more than the
+    largest batch that the topic accepts; MESSAGE_TOO_LARGE beyond. With its default settings
+    librdkafka may fail to read more than 33 MB of zstd. A key of Barnabas, not of Kafka.
 compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer high cluster-wide acts
     How batches are stored: as the producer sent them, or always with one codec.
 compression.gzip.level int -1 gzip-level medium cluster-wide acts

@@ -15,7 +15,7 @@ from barnabas.base.laws import law
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.log import Appended, Log
-from barnabas.log.validation import NO_LIMIT, looks_at_records, validate
+from barnabas.log.validation import NO_LIMIT, must_recompress, validate
 from barnabas.replication.leader.follower_progress import (
     UNKNOWN,
     Follower,
@@ -26,8 +26,10 @@ from barnabas.replication.leader.in_sync import InSyncReplicas
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.reading import Reading, last_stable_offset
 from barnabas.wire.produce.plain_batch import PlainBatch, judge_plain
-from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.wire.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, read_header
+from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, SMALL_BATCH
 
+_CODEC_AT: Final = 22  # the low byte of a batch's attributes
 MAX_LAG_MS: Final = 30_000  # what `replica.lag.time.max.ms` is by default
 
 
@@ -268,7 +270,7 @@ class LeaderReplica:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a batch's header is enough to validate it under the topic's configuration."""
+        """Whether a batch needs nothing but the append once it is found plain."""
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
@@ -289,15 +291,23 @@ class LeaderReplica:
 
     def must_block(self, records: memoryview | None) -> bool:
         """Whether appending these needs work that would block the loop: see `Produce`."""
-        if self.is_plain or records is None or len(records) < HEADER_SIZE:
+        if records is None or len(records) < HEADER_SIZE:
+            return False
+        if len(records) > SMALL_BATCH and records[_CODEC_AT] & CODEC_MASK:
+            return True
+        if self.is_plain:
             return False
         config = self.log.config
         header = read_header(records)
         unflushed = self.log.unflushed_messages + header.record_count
-        return unflushed >= config.flush_messages or looks_at_records(header, config)
+        return unflushed >= config.flush_messages or must_recompress(header, config)
 
     def append(
-        self, records: memoryview, now_ms: int, header: BatchHeader | None = None
+        self,
+        records: memoryview,
+        now_ms: int,
+        header: BatchHeader | None = None,
+        max_decompressed: int = MAX_DECOMPRESSED_SIZE,
     ) -> Appended:
         """Append one batch from a producer; validate it first, unless there is a `header`.
 
@@ -306,7 +316,8 @@ class LeaderReplica:
         before is not written again: the return value says where it is. Does not suspend.
 
         Keeps   REP-2
-        Raises  BrokerError, log unchanged, for a batch that the topic does not accept
+        Raises  BrokerError, log unchanged, for a batch that the topic does not accept; it is
+                RecordsTooLarge beyond `max_decompressed` bytes of records
                 DiskFault, nothing appended
         """
         if header is None:
@@ -317,7 +328,13 @@ class LeaderReplica:
                     return Appended(given, self.log.log_end_offset)
             if len(records) < HEADER_SIZE:
                 raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
-            records, header = validate(records, read_header(records), self.log.config, now_ms)
+            records, header = validate(
+                records,
+                read_header(records),
+                self.log.config,
+                now_ms,
+                max_decompressed=max_decompressed,
+            )
         return self._append_validated(records, header, now_ms)
 
     def append_plain(self, batches: list[PlainBatch], now_ms: int) -> Offset | None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
@@ -40,11 +41,12 @@ from barnabas.wire.produce.produce_codec import (
     write_produce,
 )
 from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
-from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.compression import SMALL_RECORDS, Codec, RecordsTooLarge
 
 log = logging.getLogger("barnabas.produce")
 
 ZSTD_SINCE: Final = 7
+LARGE_AT_ONCE: Final = 2
 # The number of partitions whose responses are kept ready.
 REMEMBERED: Final = 10_000
 
@@ -68,8 +70,9 @@ class Done(NamedTuple):
 class Produce:
     """Appends as leader; checks the operations in `delayed` for every partition that grew.
 
-    A thread does work that would block the loop (decompressing a batch to look at its records, an
-    fsync that `flush.messages` demands), and the connection waits.
+    A thread does work that would block the loop (decompressing or recompressing a large batch, an
+    fsync that `flush.messages` demands), and the connection waits. Only so many large batches are
+    decompressed at a time, since each may take as much memory as the limit allows.
     """
 
     def __init__(
@@ -81,8 +84,12 @@ class Produce:
         failures: FailureChannel,
         work: Work,
         errors: Counter[int],
+        max_decompressed: int,
     ) -> None:
-        """`errors` counts what partitions are refused for, by its code."""
+        """`errors` counts what partitions are refused for, by its code.
+
+        A batch's records may take `max_decompressed` bytes, or `max.message.bytes` if that is more.
+        """
         self._replicas = replicas
         self._clock = clock
         self._offload = offload
@@ -91,6 +98,8 @@ class Produce:
         self._successes: dict[tuple[int, str, int], PlainAnswer] = {}
         self._work = work
         self._errors = errors
+        self._max_decompressed = max_decompressed
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def __call__(
         self,
@@ -103,15 +112,26 @@ class Produce:
         single = read_single(version, frame, position)
         if single is not None and -1 <= single.acks <= 1 and not is_internal(single.topic):
             leader = self._replicas.find(single.topic, single.partition)
-            if leader is not None and leader.is_plain and version >= ZSTD_SINCE:
-                return self._single(version, correlation_id, single, leader, frame, connection)
+            if (
+                leader is not None
+                and leader.is_plain
+                and version >= ZSTD_SINCE
+                and not leader.must_block(single.records)
+            ):
+                with suppress(RecordsTooLarge):
+                    return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
+        done: list[Done] = []
         for batches in request.partitions:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
-                return self._in_thread(version, correlation_id, request, connection)
-        done = [self._partition(version, request.acks, batches) for batches in request.partitions]
+                return self._in_thread(version, correlation_id, request, connection, done)
+        for batches in request.partitions:
+            try:
+                done.append(self._partition(version, request.acks, batches))
+            except RecordsTooLarge:
+                return self._in_thread(version, correlation_id, request, connection, done)
         return self._finish(version, correlation_id, request, done)
 
     def _single(
@@ -123,12 +143,18 @@ class Produce:
         frame: memoryview,
         connection: Connection,
     ) -> bytes | Pending | None:
-        """One batch for one partition that asks for nothing special: the case to be fast in."""
+        """One batch for one partition that asks for nothing special: the case to be fast in.
+
+        Raises  RecordsTooLarge, nothing appended, for records that a thread should look at
+        """
         acks, topic, partition, records, _, timeout_ms = single
         try:
             if acks == ALL and not leader.is_sole:
                 leader.check_in_sync()
-            appended = leader.append(records, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            appended = leader.append(records, now_ms, max_decompressed=SMALL_RECORDS)
+        except RecordsTooLarge:
+            raise
         except (BrokerError, DiskFault) as e:
             refused = self._refused(partition, e)
             return self._reply(version, correlation_id, acks, [(topic, [refused])])
@@ -245,6 +271,7 @@ class Produce:
     def _partition(
         self, version: int, acks: int, batches: PartitionBatches, validated: Validated | None = None
     ) -> Done:
+        """Append a partition's batch. Raises RecordsTooLarge as `_single` does."""
         topic, partition, records = batches
         leader = self._replicas.find(topic, partition)
         if leader is None:
@@ -257,7 +284,10 @@ class Produce:
                 appended = leader.append(records, self._clock.now_ms(), header)
             else:
                 whole = _checked(version, acks, records, leader)
-                appended = leader.append(whole, self._clock.now_ms())
+                now_ms = self._clock.now_ms()
+                appended = leader.append(whole, now_ms, max_decompressed=SMALL_RECORDS)
+        except RecordsTooLarge:
+            raise
         except (BrokerError, DiskFault) as e:
             return Done(self._refused(partition, e))
         self._delayed.on_append(leader)
@@ -290,8 +320,14 @@ class Produce:
     # -- the slow path -------------------------------------------------------
 
     def _in_thread(
-        self, version: int, correlation_id: int, request: ProduceRequest, connection: Connection
+        self,
+        version: int,
+        correlation_id: int,
+        request: ProduceRequest,
+        connection: Connection,
+        done: list[Done],
     ) -> Pending:
+        """Serve the partitions that are not `done` yet, one after the other."""
         # The receive buffer may be used for what comes next: keep what lies in it.
         kept = request._replace(
             partitions=[
@@ -301,10 +337,12 @@ class Produce:
         )
 
         async def produce() -> Answer | Refusal:
-            done = [
-                await self._slow_partition(version, kept.acks, batches)
-                for batches in kept.partitions
-            ]
+            done.extend(
+                [
+                    await self._slow_partition(version, kept.acks, batches)
+                    for batches in kept.partitions[len(done) :]
+                ]
+            )
             try:
                 reply = self._finish(version, correlation_id, kept, done)
             except SilentFailure as e:
@@ -322,7 +360,11 @@ class Produce:
             whole = _checked(version, acks, records, leader)
             header = read_header(whole)
             config, now_ms = leader.log.config, self._clock.now_ms()
-            validated = await self._offload(lambda: validate(whole, header, config, now_ms))
+            most = max(self._max_decompressed, config.max_message_bytes)
+            async with self._large:
+                validated = await self._offload(
+                    lambda: validate(whole, header, config, now_ms, max_decompressed=most)
+                )
         except BrokerError as e:
             return Done(self._refused(partition, e))
         done = self._partition(version, acks, batches, validated)

@@ -1,10 +1,11 @@
 cimport cython
 from barnabas.base cimport buffers
+from barnabas.wire.records cimport record_walk
 from libc.stdint cimport int32_t, int64_t
 
 cdef int64_t _FLEXIBLE, _HEADER_SIZE, _LOG_OVERHEAD, _MAGIC, _CRC_START
 cdef bytes _NO_TAGS
-cdef int64_t _LAST_CODEC, _MAX_DECOMPRESSED, _SMALLEST_RECORD
+cdef int64_t _LAST_CODEC, _MAX_DECOMPRESSED, _SMALLEST_RECORD, _SMALL_BATCH
 
 
 @cython.final
@@ -22,7 +23,8 @@ cpdef (Py_ssize_t, Py_ssize_t) find_records(
 )
 @cython.locals(
     size=int64_t, length=int64_t, codec=int64_t, count=int64_t, producer_id=int64_t,
-    base_sequence=int64_t, found=PlainBatch,
+    base_sequence=int64_t, max_timestamp=int64_t, first=Py_ssize_t, last=Py_ssize_t,
+    fault=int64_t, greatest=int64_t, found=PlainBatch,
 )
 cpdef PlainBatch judge_plain(view, Py_ssize_t start, Py_ssize_t end, int64_t largest)
 @cython.locals(found=PlainBatch)

@@ -1,14 +1,23 @@
-"""Plain batches: found in their request and judged by their headers; and the response to them.
+"""Plain batches: found in their request and validated; and the response to them.
 
-Nearly every batch is plain: of magic 2, whole, alone, in no transaction, with a known codec and
-the right CRC. Compiled as it is: `plain_batch.pxd` has the types.
+Nearly every batch is plain: of magic 2, whole, alone, in no transaction, with the right CRC, and
+with records that consumers can read and its header describes. Compiled as it is:
+`plain_batch.pxd` has the types.
 """
 
 from typing import Final
 
 from barnabas.base import buffers
+from barnabas.base.errors import BrokerError
 from barnabas.wire.records import batch as batches
-from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec
+from barnabas.wire.records import record_walk
+from barnabas.wire.records.compression import (
+    MAX_DECOMPRESSED_SIZE,
+    SMALL_BATCH,
+    SMALL_RECORDS,
+    Codec,
+    decompress_produced,
+)
 
 FLEXIBLE: Final = 9
 
@@ -19,6 +28,7 @@ _MAGIC = batches.MAGIC
 _CRC_START = batches.CRC_START
 _LAST_CODEC = int(Codec.ZSTD)
 _MAX_DECOMPRESSED = MAX_DECOMPRESSED_SIZE
+_SMALL_BATCH = SMALL_BATCH
 SMALLEST_RECORD: Final = 7  # one byte each: length, attributes, two differences, three counts
 _SMALLEST_RECORD = SMALLEST_RECORD
 _NO_TAGS = b"\0\0\0"
@@ -76,13 +86,18 @@ def find_records(
 
 
 def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBatch | None:
-    """The batch from `start` to `end`, if it is plain and not larger than `largest`."""
+    """The batch from `start` to `end`, if it is plain and not larger than `largest`.
+
+    None leaves it to `validate`, which refuses it or, if it is compressed and large, may do so in
+    a thread.
+    """
     size = end - start
     if size < _HEADER_SIZE or size > largest:
         return None
     length = buffers.int_at(view, start + 8)
     codec = buffers.short_at(view, start + 21)
     count = buffers.int_at(view, start + 57)
+    max_timestamp = buffers.long_at(view, start + 35)
     producer_id = buffers.long_at(view, start + 43)
     base_sequence = buffers.int_at(view, start + 53)
     if (
@@ -92,11 +107,21 @@ def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBa
         or length + _LOG_OVERHEAD != size
         or codec < 0
         or codec > _LAST_CODEC  # and no other attribute
+        or (codec and size > _SMALL_BATCH)
         or count <= 0
         or count - 1 != buffers.int_at(view, start + 23)
         or count * _SMALLEST_RECORD > (_MAX_DECOMPRESSED if codec else length)
         or buffers.crc_of(view, start + _CRC_START, end) != buffers.uint_at(view, start + 17)
     ):
+        return None
+    records, first, last = view, start + _HEADER_SIZE, end
+    if codec:
+        records = _decompressed(codec, view[first:last])
+        first, last = 0, len(records)
+    fault, _, greatest = record_walk.walk_records(
+        records, first, last, count, count - 1, buffers.long_at(view, start + 27)
+    )
+    if fault or greatest != max_timestamp:
         return None
     found = PlainBatch.__new__(PlainBatch)  # in C, without a call of the type
     found.view = view
@@ -104,11 +129,19 @@ def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBa
     found.size = size
     found.length = length
     found.record_count = count
-    found.max_timestamp = buffers.long_at(view, start + 35)
+    found.max_timestamp = max_timestamp
     found.producer_id = producer_id
     found.producer_epoch = buffers.short_at(view, start + 51)
     found.base_sequence = base_sequence
     return found
+
+
+def _decompressed(codec: int, data: memoryview) -> memoryview:
+    """The records, or no bytes if they are too large for the loop, or do not decompress."""
+    try:
+        return decompress_produced(codec, data, SMALL_RECORDS)
+    except BrokerError:
+        return memoryview(b"")
 
 
 def as_plain(records: memoryview, header: batches.BatchHeader) -> PlainBatch:

@@ -5,6 +5,8 @@ blocks, the only kind that the Java client reads. snappy is the framing of snapp
 then blocks each behind its length; bare snappy, which some clients send, is read too.
 """
 
+import threading
+import zlib
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from mmap import mmap
@@ -19,6 +21,15 @@ from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 # No producer can have had more in one request: it is Kafka's socket.request.max.bytes.
 MAX_DECOMPRESSED_SIZE: Final = 104_857_600
 
+# Batches of this size decompress, to no more than the second, without holding the loop for long.
+SMALL_BATCH: Final = 64 * 1024
+SMALL_RECORDS: Final = 256 * 1024
+
+_GZIP_WINDOW: Final = 31  # the format of gzip, and no other that zlib knows
+_LZ4_MAGIC: Final = 0x184D2204
+_LZ4_BLOCK_SIZE = Struct("<I")
+_TOO_SMALL: Final = ("failed to write whole buffer", "is smaller than required")
+
 _SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2
 _SNAPPY_MAGIC: Final = _SNAPPY_HEADER[:8]
 _SNAPPY_BLOCK_SIZE: Final = 32 * 1024
@@ -26,6 +37,14 @@ _BLOCK_LENGTH = Struct(">i")
 
 _LZ4_DEFAULT_LEVEL: Final = 9
 _LZ4_FAST: Final = 0
+
+
+class RecordsTooLarge(BrokerError):
+    """The records of a batch take more bytes than they may."""
+
+    def __init__(self, max_size: int) -> None:
+        what = f"the records decompress to more than {max_size} bytes"
+        super().__init__(ErrorCode.message_too_large, what)
 
 
 class Codec(IntEnum):
@@ -148,3 +167,85 @@ _DECOMPRESS_INTO: Final[Mapping[int, Callable[[bytes | memoryview, mmap], int]]]
     Codec.LZ4: lz4.decompress_into,
     Codec.ZSTD: zstd.decompress_into,
 }
+
+
+# What a producer sends
+
+
+def decompress_produced(codec: int, data: memoryview, max_size: int) -> memoryview:
+    """The records that a producer compressed, if every client can decompress them.
+
+    Stricter than `decompress`: librdkafka reads one member of gzip and one frame of lz4, and the
+    Java client no lz4 block that depends on another. The result of up to SMALL_RECORDS lasts until
+    this thread's next call.
+
+    Raises  RecordsTooLarge, BrokerError as `decompress` does
+    """
+    if codec == Codec.GZIP:
+        return _decompress_gzip(data, max_size)
+    decompress_into = _DECOMPRESS_INTO.get(codec)
+    if decompress_into is None:
+        raise BrokerError(
+            ErrorCode.unsupported_compression_type, f"there is no compression codec {codec}"
+        )
+    output = _window.memory if max_size <= SMALL_RECORDS else mmap(-1, max_size)
+    try:
+        if codec == Codec.LZ4:
+            _check_lz4_frame(data)
+        elif codec == Codec.SNAPPY:
+            _check_snappy_version(data)
+        return memoryview(output)[: decompress_into(data, output)]
+    except (DecompressionError, StructError) as error:
+        if any(words in str(error) for words in _TOO_SMALL):
+            raise RecordsTooLarge(max_size) from None
+        raise _undecompressed(codec, error) from None
+
+
+class _Window(threading.local):
+    """Memory of each thread for the records that it looks at."""
+
+    def __init__(self) -> None:
+        self.memory = mmap(-1, SMALL_RECORDS)
+
+
+_window: Final = _Window()
+
+
+def _decompress_gzip(data: memoryview, max_size: int) -> memoryview:
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        records = member.decompress(data, max_size + 1)
+    except zlib.error as error:
+        raise _undecompressed(Codec.GZIP, error) from None
+    if len(records) > max_size:
+        raise RecordsTooLarge(max_size)
+    if not member.eof or member.unused_data:
+        raise _undecompressed(Codec.GZIP, "it is not one whole member")
+    return memoryview(records)
+
+
+def _check_lz4_frame(data: memoryview) -> None:
+    """Check that `data` is one frame of independent blocks; what is in them is not looked at."""
+    magic, flags = *_LZ4_BLOCK_SIZE.unpack_from(data), data[4]
+    if magic != _LZ4_MAGIC or not flags & 0x20:
+        raise DecompressionError("it is no frame of independent blocks")
+    position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    checksum = 4 if flags & 0x10 else 0
+    while True:
+        (size,) = _LZ4_BLOCK_SIZE.unpack_from(data, position)
+        position += 4
+        if not size:
+            break
+        position += (size & 0x7FFFFFFF) + checksum
+    if position + (4 if flags & 0x04 else 0) != len(data):
+        raise DecompressionError("bytes follow the frame")
+
+
+def _check_snappy_version(data: memoryview) -> None:
+    if data[:8] == _SNAPPY_MAGIC and _BLOCK_LENGTH.unpack_from(data, 8)[0] < 1:
+        raise DecompressionError("no reader is compatible with this version of the framing")
+
+
+def _undecompressed(codec: int, why: object) -> BrokerError:
+    name = Codec(codec).name.lower()
+    return BrokerError(ErrorCode.corrupt_message, f"the records do not decompress as {name}: {why}")

@@ -1,0 +1,29 @@
+cimport cython
+from barnabas.base cimport buffers
+from libc.stdint cimport int64_t, uint8_t
+
+cdef int64_t _LENGTH, _NUMBER, _TIMESTAMP, _OFFSET, _FIELD, _REST, _LEFT
+cdef int64_t _MOST_REFUSED, _NO_TIMESTAMP, _MIN_LONG, _MAX_LONG, _INT, _LONG, _SMALLEST_BODY
+
+
+@cython.locals(
+    size=int64_t, data="const uint8_t *", position=int64_t, previous=int64_t, greatest=int64_t,
+    index=int64_t, length=int64_t, record_end=int64_t, delta=int64_t, timestamp=int64_t,
+    key_length=int64_t, header_count=int64_t,
+)
+cpdef (int64_t, int64_t, int64_t) walk_records(
+    view,
+    Py_ssize_t start,
+    Py_ssize_t end,
+    int64_t count,
+    int64_t last_delta,
+    int64_t base_timestamp,
+    bint needs_key=*,
+    int64_t earliest=*,
+    int64_t latest=*,
+    list refused=*,
+)
+@cython.locals(length=int64_t)
+cdef int64_t _after_headers(
+    const uint8_t *data, int64_t position, int64_t end, int64_t count
+) noexcept

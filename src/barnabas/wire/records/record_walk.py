@@ -1,0 +1,124 @@
+"""The walk over the decompressed records of a batch: consumers can read what passes it.
+
+It reads every length and number of every record, and copies nothing. Compiled as it is:
+`record_walk.pxd` has the types.
+"""
+
+from typing import Final
+
+from barnabas.base import buffers
+
+# Why a walk ended early; the number is what `walk_records` returns.
+FAULTS: Final = (
+    "",
+    "its length does not fit the batch",
+    "a number in it is malformed",
+    "its timestamp does not fit 64 bits",
+    "its offset delta does not follow the one before",
+    "a key, value or header does not fit it",
+    "bytes are left after its last header",
+    "bytes follow it, and it is the last",
+)
+MOST_REFUSED: Final = 1_000
+
+_LENGTH, _NUMBER, _TIMESTAMP, _OFFSET, _FIELD, _REST, _LEFT = range(1, 8)
+_MOST_REFUSED = MOST_REFUSED
+_NO_TIMESTAMP = -1
+_MIN_LONG = -(2**63)
+_MAX_LONG = 2**63 - 1
+_INT = 32
+_LONG = 64
+_SMALLEST_BODY = 6  # one byte each: attributes, two deltas, three counts
+
+
+def walk_records(
+    view: memoryview,
+    start: int,
+    end: int,
+    count: int,
+    last_delta: int,
+    base_timestamp: int,
+    needs_key: bool = False,
+    earliest: int = _MIN_LONG,
+    latest: int = _MAX_LONG,
+    refused: list[tuple[int, bool, int]] | None = None,
+) -> tuple[int, int, int]:
+    """Walk over `count` records from `start` to `end`.
+
+    Offset deltas must rise, and none be above `last_delta`: those of a producer rise one by one,
+    since its count is `last_delta` + 1. Return a fault (an index of FAULTS, 0 for none), the
+    record that has it, and the greatest timestamp.
+
+    Records without a key where `needs_key`, or with a timestamp not within `earliest` and `latest`,
+    are no fault: the first MOST_REFUSED of them are added to `refused`, as the record's number,
+    whether it is the key that is missing, and the timestamp.
+    """
+    size = end - start
+    data = buffers.memory(view, start, size)
+    position = 0
+    previous = -1
+    greatest = _NO_TIMESTAMP
+    for index in range(count):
+        length, position = buffers.varint_at(data, position, size, _INT)
+        if position < 0 or length < _SMALLEST_BODY or length > size - position:
+            return _LENGTH, index, greatest
+        record_end = position + length
+        delta, position = buffers.varint_at(data, position + 1, record_end, _LONG)
+        if position < 0:
+            return _NUMBER, index, greatest
+        if base_timestamp > _MAX_LONG - delta if delta > 0 else base_timestamp < _MIN_LONG - delta:
+            return _TIMESTAMP, index, greatest
+        timestamp = base_timestamp + delta
+        if timestamp > greatest:
+            greatest = timestamp
+        delta, position = buffers.varint_at(data, position, record_end, _INT)
+        if position < 0:
+            return _NUMBER, index, greatest
+        if delta <= previous or delta > last_delta:
+            return _OFFSET, index, greatest
+        previous = delta
+        key_length, position = buffers.varint_at(data, position, record_end, _INT)
+        if position < 0 or key_length < -1:
+            return _FIELD, index, greatest
+        if key_length > 0:
+            position += key_length
+        length, position = buffers.varint_at(data, position, record_end, _INT)
+        if position < 0 or length < -1:
+            return _FIELD, index, greatest
+        if length > 0:
+            position += length
+        header_count, position = buffers.varint_at(data, position, record_end, _INT)
+        if header_count and position >= 0:
+            position = _after_headers(data, position, record_end, header_count)
+        if position < 0:
+            return _FIELD, index, greatest
+        if position != record_end:
+            return _REST, index, greatest
+        if (
+            refused is not None
+            and (
+                (needs_key and key_length < 0)
+                or ((timestamp < earliest or timestamp > latest) and timestamp != _NO_TIMESTAMP)
+            )
+            and len(refused) < _MOST_REFUSED
+        ):
+            refused.append((index, needs_key and key_length < 0, timestamp))
+    if position != size:
+        return _LEFT, count - 1, greatest
+    return 0, 0, greatest
+
+
+def _after_headers(data: memoryview, position: int, end: int, count: int) -> int:
+    """The position after `count` headers; -1 if one is malformed, or has no key."""
+    if count < 0:
+        return -1
+    for _ in range(count):
+        length, position = buffers.varint_at(data, position, end, _INT)
+        if position < 0 or length < 0:
+            return -1
+        length, position = buffers.varint_at(data, position + length, end, _INT)
+        if position < 0 or length < -1:
+            return -1
+        if length > 0:
+            position += length
+    return position
