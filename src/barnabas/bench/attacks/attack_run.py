@@ -24,6 +24,7 @@ KEPT_BYTES: Final = 24 * MB
 SLOWER: Final = 2.0
 SLOWER_S: Final = 0.002
 _WINDOW_S: Final = 1.0
+_SHORTEST_S: Final = 0.5  # so that others are seen during the shortest attack, too
 _LOOKS_EVERY_S: Final = 0.25
 
 Systems = Callable[[Mapping[str, str]], System]
@@ -107,6 +108,7 @@ def watched(attack: Attack, target: Target, effort: AttackEffort) -> Attacked:
         begun, before_bytes = time.perf_counter(), memory.now
         before = others.latency(begun - effort.quiet_s, begun)
         happened = attack.perform(target)
+        time.sleep(max(0.0, begun + _SHORTEST_S - time.perf_counter()))
         ended = time.perf_counter()
         after = _until_recovered(others, memory, before, before_bytes, effort.recovery_s)
         return Attacked(
