@@ -47,10 +47,11 @@ def test_a_port_out_of_range_is_rejected() -> None:
 def test_a_port_in_use_is_reported_with_a_remedy(tmp_path: Path, offline: Barnabas) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = offline("server", "--listen", address, "--data", tmp_path)
+        ended = offline("server", "--listen", address, "--data", tmp_path / "data")
     assert ended.code == 1
     assert f"{address}: address already in use; " in ended.err
     assert "use another port with --listen" in ended.err
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_unreachable_zookeeper_is_reported_after_a_wait(

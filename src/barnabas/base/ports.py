@@ -45,3 +45,15 @@ def is_free(host: str, port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def bind_and_close(host: str, port: int) -> None:
+    """Bind an address, every interface if `host` is empty. Raises OSError if that is impossible."""
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)

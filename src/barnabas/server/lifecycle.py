@@ -23,6 +23,8 @@ log = logging.getLogger("barnabas.broker")
 FINISHED_WITHIN_S: Final = 5.0
 # How long a starting broker waits for a controller before it serves without one.
 SYNCED_WITHIN_S: Final = 30.0
+# How long clients wait for a starting broker to know its cluster.
+HELD_WITHIN_S: Final = 5.0
 
 
 async def load(node: Node) -> None:
@@ -36,24 +38,33 @@ async def load(node: Node) -> None:
 async def serve(node: Node) -> list[Listener]:
     """Open the listeners, register, and return when the controller has sent all roles."""
     config = node.config
-    endpoints = [
-        await node.listeners.open(listener, accept=False) for listener in config.listeners()
-    ]
     await node.quotas.follow(limits(node.configs.broker))
+    await node.registration.outlive()
+    endpoints = [await node.listeners.open(listener) for listener in config.listeners()]
     image = BrokerImage(
         node.broker_id, advertised(config, endpoints), config.optional_str("broker.rack")
     )
     await node.session.enter(image)
+    node.gate.admit_controller()
     node.controller.start()
-    await node.listeners.accept()
-    try:
-        async with asyncio.timeout(SYNCED_WITHIN_S):
-            await node.startup_sync.complete()
-    except TimeoutError:
-        log.warning("no LeaderAndIsr from a controller yet; starting without it")
-    else:
-        node.partitions.remove_strays()
+    await _synchronise(node)
     return endpoints
+
+
+async def _synchronise(node: Node) -> None:
+    """Return when the metadata is complete, or after a while without it.
+
+    Clients wait so long, too, but never for many seconds: other brokers may serve them.
+    """
+    syncing = node.startup_sync.begin()
+    await asyncio.wait([syncing], timeout=HELD_WITHIN_S)
+    node.gate.open()
+    await asyncio.wait([syncing], timeout=SYNCED_WITHIN_S - HELD_WITHIN_S)
+    if syncing.done():
+        syncing.result()
+        node.partitions.remove_strays()
+    else:
+        log.warning("no LeaderAndIsr from a controller yet; starting without it")
 
 
 async def hand_over(node: Node) -> None:
@@ -85,6 +96,8 @@ async def leave(node: Node) -> None:
 async def finish(node: Node) -> None:
     """Finish the requests at hand; those that wait for other replicas, which cannot reach this
     broker any more, wait no longer."""
+    node.gate.open()
+    await node.startup_sync.stop()
     finishing = asyncio.ensure_future(node.work.finished())
     await asyncio.wait([finishing], timeout=FINISHED_WITHIN_S)
     node.partitions.stop_leading()

@@ -57,6 +57,7 @@ from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
+from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.settings import BrokerSettings, intervals, limits
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
@@ -100,6 +101,7 @@ class Node:
         self._time = LoopTime(loop)
         self.timer = Timer(loop, self._failures)
         self.work = Work(self._failures)
+        self.gate = StartupGate()
         self._delayed = Delayed(self.timer)
         self.metadata = MetadataCache(cluster_id)
         self.replicas = Replicas(self.metadata)
@@ -310,6 +312,7 @@ class Node:
             self.work,
             self._statistics,
             self.environment.offload,
+            self.gate,
         )
 
     def _produce(self) -> Produce:

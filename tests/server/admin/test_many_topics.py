@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,11 +16,15 @@ from barnabas.server.requests import dispatch
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import paths
 from tests.server.admin.client import Client, parts
-from tests.server.admin.running import broker, until
+from tests.server.admin.running import Running, broker, until
 from tests.server.raw import Insight, RawClient, api_versions, frame, with_broker
 
 NAMES = [f"topic-{number:03d}" for number in range(120)]
-LIMIT = {"barnabas_auto_create_topics_max_per_request": "50"}
+LIMIT = "50"
+
+
+def limited(folder: Path) -> AbstractContextManager[Running]:
+    return broker(folder, barnabas_auto_create_topics_max_per_request=LIMIT)
 
 
 def metadata(client: Client, names: list[str]) -> Any:
@@ -47,7 +52,7 @@ def test_a_metadata_request_creates_no_more_topics_than_its_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with broker(tmp_path, **LIMIT) as running, running.client() as client:
+    with limited(tmp_path) as running, running.client() as client:
         response = metadata(client, NAMES)
         assert [topic.name for topic in response.topics] == NAMES
         assert set(codes(response)) <= {ErrorCode.none, ErrorCode.leader_not_available}
@@ -59,7 +64,7 @@ def test_a_metadata_request_creates_no_more_topics_than_its_limit(
 
 
 def test_a_client_that_asks_again_gets_all_its_topics(tmp_path: Path) -> None:
-    with broker(tmp_path, **LIMIT) as running, running.client() as client:
+    with limited(tmp_path) as running, running.client() as client:
         until(lambda: codes(metadata(client, NAMES)) == {ErrorCode.none: len(NAMES)})
         response = client.call(ApiKey.METADATA, 12, topics=None)
         assert [topic.name for topic in response.topics] == NAMES

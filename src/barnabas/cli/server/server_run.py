@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ports import bind_and_close
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.config.properties import read_properties
@@ -150,6 +151,18 @@ def _raise_open_files_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _check_ports(config: BrokerConfig) -> None:
+    """Raises ConfigError if a port is taken, before anything is written to disk."""
+    for listener in (each for each in config.listeners() if each.port):
+        try:
+            bind_and_close(listener.host, listener.port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigError(
+                    f"cannot listen on {listener}: address already in use"
+                ) from error
+
+
 def _shown(listener: Listener) -> str:
     """The address as a client's bootstrap server."""
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
@@ -194,6 +207,7 @@ async def _run(config: BrokerConfig) -> int:
     sys.setswitchinterval(0.001)
     waiting = _log_if_slow(config)
     try:
+        _check_ports(config)
         running = await start(config)
     except (BarnabasError, OSError) as e:
         print(f"barnabas: {_explain(e)}", file=sys.stderr)

@@ -45,6 +45,8 @@ class FetchResponses:
         self._since_turn = 0
         # Partitions whose passing error has lasted, to be logged together.
         self._troubled: dict[ErrorCode, list[Following]] = {}
+        # Replicas whose logs lost records, and where those ended, to be logged together.
+        self._truncated: list[tuple[FollowerReplica, Offset]] = []
 
     # Answers
 
@@ -72,6 +74,7 @@ class FetchResponses:
         await self._settle(cut)
         for following in out_of_range:
             await self._start_over(following, peer)
+        self._report_truncated()
         self._report_troubled()
 
     async def _append(self, following: Following, answer: FetchedPartition) -> None:
@@ -150,8 +153,11 @@ class FetchResponses:
         self._report_troubled()
 
     def _truncate(self, follower: FollowerReplica, leader: EpochEnd) -> None:
+        end = follower.log.log_end_offset
         self._on_cut(follower, follower.truncate_to_epoch(leader, self._ports.clock.now_ms()))
         self._ports.statistics.truncations += 1
+        if follower.log.log_end_offset < end:
+            self._truncated.append((follower, end))
 
     async def _start_over(self, following: Following, peer: AsyncConnection) -> None:
         """Handle OFFSET_OUT_OF_RANGE: the leader's log ends before our end, or begins behind it.
@@ -239,6 +245,21 @@ class FetchResponses:
                 self._troubled.setdefault(code, []).append(following)
             else:
                 _log_trouble(logging.ERROR, following.follower, error)
+
+    def _report_truncated(self) -> None:
+        """Log one line for all logs that lost records."""
+        if self._truncated:
+            first, end = self._truncated[0]
+            log.info(
+                "logs truncated count=%d first=%s from=%d to=%d leader=%d epoch=%d",
+                len(self._truncated),
+                first.topic_partition,
+                end,
+                first.log.log_end_offset,
+                first.leadership.leader,
+                first.epoch,
+            )
+        self._truncated.clear()
 
     def _report_troubled(self) -> None:
         """Log one line for all partitions with the same error: a restart concerns most of them."""

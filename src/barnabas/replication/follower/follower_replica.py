@@ -129,7 +129,7 @@ class FollowerReplica:
     def truncate_to_epoch(self, leader: EpochEnd, now_ms: int) -> Removal | None:
         """Truncate what the leader does not have, as its response says. Raises DiskFault."""
         offset = decide_truncation(self.log, leader)
-        log.info(
+        log.debug(
             "truncating partition=%s to=%d end=%d own_epoch=%d leader_epoch=%d leader_end=%d",
             self.topic_partition,
             offset,

@@ -72,6 +72,7 @@ class IsrTracker:
         self._safeguards = safeguards
         self._tasks: set[asyncio.Task[None]] = set()
         self._unannounced: dict[TopicPartition, None] = {}
+        self._unlogged: dict[str, list[str]] = {}  # written changes by kind
         self._to_announce = asyncio.Event()
         self._stopping = asyncio.Event()
         self.shrinks = 0
@@ -181,15 +182,11 @@ class IsrTracker:
             self.shrinks += 1
         else:
             self.expands += 1
-        log.info(
-            "isr %s partition=%s from=%s to=%s partition_epoch=%d high_watermark=%d end=%d",
-            "taken over" if isr != change.isr else "shrunk" if change.is_shrink else "expanded",
-            change.topic_partition,
-            _listed(change.before),
-            _listed(isr),
-            version,
-            leader.high_watermark,
-            leader.log.log_end_offset,
+        kind = "taken over" if isr != change.isr else "shrunk" if change.is_shrink else "expanded"
+        self._unlogged.setdefault(kind, []).append(
+            f"partition={change.topic_partition} from={_listed(change.before)} to={_listed(isr)} "
+            f"partition_epoch={version} high_watermark={leader.high_watermark} "
+            f"end={leader.log.log_end_offset}"
         )
         leader.apply_isr(isr, version)
         self._unannounced[change.topic_partition] = None
@@ -203,10 +200,22 @@ class IsrTracker:
             await self._to_announce.wait()
             await asyncio.sleep(GATHER_S)
             self._to_announce.clear()
+            self._log_changes()
             partitions, self._unannounced = list(self._unannounced), {}
             for first in range(0, len(partitions), ANNOUNCED_AT_ONCE):
                 await self._announce(partitions[first : first + ANNOUNCED_AT_ONCE])
             await asyncio.sleep(ANNOUNCE_EVERY_S)
+
+    def _log_changes(self) -> None:
+        """Log one line for all changes of a kind: a restart concerns most partitions."""
+        for kind, changes in self._unlogged.items():
+            if len(changes) == 1:
+                log.info("isr %s %s", kind, changes[0])
+            else:
+                log.info("isrs %s count=%d first: %s", kind, len(changes), changes[0])
+            for change in changes[1:]:
+                log.debug("isr %s %s", kind, change)
+        self._unlogged.clear()
 
     async def _announce(self, partitions: list[TopicPartition]) -> None:
         """Notify the controller; again if the outcome of the first write is unknown."""

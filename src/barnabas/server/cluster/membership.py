@@ -169,6 +169,10 @@ class Registration:
         self._is_lost = True
         self._least += 1  # whether we have read that epoch or only a request to it
 
+    async def outlive(self) -> None:
+        """Wait until our registration of an earlier session is gone. Raises ConfigError."""
+        await self._outlive(paths.broker_path(self._broker_id))
+
     async def register(self, image: BrokerImage) -> None:
         """Create the znode in the session of now, and read its epoch.
 

@@ -27,12 +27,24 @@ class StartupSync:
         self._metadata = metadata
         self._replicas = replicas
         self.received = asyncio.Event()
+        self._syncing: asyncio.Task[None] | None = None
 
-    async def complete(self) -> None:
+    def begin(self) -> "asyncio.Task[None]":
+        """Begin to wait; the task is done when the broker knows its cluster."""
+        self._syncing = asyncio.create_task(self._complete(), name="startup sync")
+        return self._syncing
+
+    async def stop(self) -> None:
+        if self._syncing is not None:
+            self._syncing.cancel()
+            await asyncio.gather(self._syncing, return_exceptions=True)
+
+    async def _complete(self) -> None:
         """Return when the metadata holds every topic, and each replica here has a role."""
         while not (await self._knows_all_topics() and self._knows_its_roles()):
             await self.received.wait()
             self.received.clear()
+        self._metadata.is_complete = True
 
     async def _children(self, path: str) -> list[str]:
         """The names below a znode; repeated until the tree answers."""

@@ -176,6 +176,8 @@ def _lookup(broker: Broker, topic: MetadataRequestTopic, call: Call) -> Metadata
         check_topic_name(topic.name or "")
     except BrokerError as e:
         return _failed(topic, e.code)
+    if not broker.metadata.is_complete:  # it may exist, and a client must not give it up
+        return _failed(topic, ErrorCode.leader_not_available)
     return _failed(topic, ErrorCode.unknown_topic_or_partition)
 
 

@@ -7,7 +7,6 @@ Version notes. Served from 3, the first with record batches of magic 2; zstd nee
 per-record errors and messages from 8.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.repeated_produce import RepeatedProduce
-from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.wire.produce.plain_batch import Answer as PlainAnswer
 from barnabas.wire.produce.produce_codec import (
     PartitionBatches,
@@ -347,7 +346,7 @@ class Produce:
                 reply = self._finish(version, correlation_id, kept, done)
             except SilentFailure as e:
                 return Refusal(str(e))
-            return await _given(reply) if isinstance(reply, Pending) else reply or b""
+            return await given(reply) if isinstance(reply, Pending) else reply or b""
 
         return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
 
@@ -397,13 +396,6 @@ def _checked(
             ErrorCode.unsupported_compression_type, "zstd needs Produce version 7 or newer."
         )
     return records
-
-
-async def _given(pending: Pending) -> Answer | Refusal:
-    """Await another coroutine's response."""
-    answer: asyncio.Future[Answer | Refusal] = asyncio.get_running_loop().create_future()
-    pending.deliver_to(lambda given: None if answer.done() else answer.set_result(given))
-    return await answer
 
 
 def _by_topic(request: ProduceRequest, produced: list[PartitionProduced]) -> Topics:

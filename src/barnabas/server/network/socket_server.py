@@ -36,8 +36,8 @@ class SocketServer:
         self._servers: list[asyncio.Server] = []
         self.connections = OpenConnections(quotas, timer)
 
-    async def open(self, listener: Listener, accept: bool = True) -> Listener:
-        """Bind the address, and serve there at once or only from `accept` on.
+    async def open(self, listener: Listener) -> Listener:
+        """Bind the address and serve there.
 
         Returns the listener with the port that was bound.
 
@@ -63,7 +63,6 @@ class SocketServer:
                 listener.host or None,
                 listener.port,
                 backlog=self._quotas.limits.socket_listen_backlog_size,
-                start_serving=accept,
             )
         except (OSError, socket.gaierror) as e:
             why = os.strerror(e.errno).lower() if e.errno and e.errno > 0 else e.strerror or str(e)
@@ -73,11 +72,6 @@ class SocketServer:
             for option, size in self._quotas.limits.socket_options.items():
                 each.setsockopt(socket.SOL_SOCKET, option, size)
         return listener._replace(port=server.sockets[0].getsockname()[1])
-
-    async def accept(self) -> None:
-        """Begin to accept connections."""
-        for server in self._servers:
-            await server.start_serving()
 
     async def close(self) -> None:
         """Accept no more connections, and end those of now once their last response is sent."""

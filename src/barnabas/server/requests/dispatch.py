@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
-from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
+from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import count_elements
 from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response
@@ -63,6 +64,7 @@ class Dispatch:
         work: Work,
         statistics: RequestStatistics,
         offload: Offload | None = None,
+        gate: StartupGate | None = None,
     ) -> None:
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
@@ -73,6 +75,7 @@ class Dispatch:
         self._work = work
         self._statistics = statistics
         self._offload = offload or InlineOffload()
+        self._gate = gate
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection_ports.Serve`."""
@@ -99,6 +102,11 @@ class Dispatch:
                 position = skip_tags(frame, position)
         if position > len(frame):
             raise Truncated("the client id reaches past the end of the request")
+        if self._gate is not None:
+            if self._gate.holds(key):
+                return self._held(key, frame, connection, self._gate)
+            if not self._gate.is_closed:
+                self._gate = None
         handler = self._frame_handlers.get(key)
         if handler is not None:
             return handler(version, correlation_id, frame, position, connection)
@@ -106,6 +114,25 @@ class Dispatch:
         return self._message(
             ApiKey(key), version, correlation_id, client_id, frame[position:], connection
         )
+
+    def _held(
+        self, key: int, frame: memoryview, connection: Connection, gate: StartupGate
+    ) -> Pending:
+        """Serve a copy of the request when the broker has started that far."""
+        copy = bytearray(frame)
+
+        async def serve() -> Answer | Refusal:
+            await gate.passed(key)
+            try:
+                reply = self(memoryview(copy), connection)
+            except LawBroken:
+                raise
+            except BarnabasError as error:
+                return Refusal(str(error))
+            return await given(reply) if isinstance(reply, Pending) else reply or b""
+
+        what = f"api={ApiKey(key).name} peer={connection.peer}"
+        return self._work.answer(Pending(), what, serve())
 
     def _message(
         self,

@@ -66,6 +66,13 @@ class Pending:
             on_abandoned()
 
 
+async def given(pending: Pending) -> Answer | Refusal:
+    """Await the answer of a pending reply."""
+    answer: asyncio.Future[Answer | Refusal] = asyncio.get_running_loop().create_future()
+    pending.deliver_to(lambda given: None if answer.done() else answer.set_result(given))
+    return await answer
+
+
 class Work:
     """The tasks behind pending answers, whether or not their clients still wait."""
 
