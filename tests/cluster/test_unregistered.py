@@ -212,3 +212,42 @@ def test_a_process_killed_by_its_supervisor_is_unregistered_by_it(tmp_path: Path
         finally:
             process.terminate()
             process.wait(60)
+
+
+BREAKS_A_LAW: Final = """
+import signal
+from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
+begin = FailureChannel.__init__
+def init(self, loop):
+    begin(self, loop)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: self.fatal(LawBroken("broken by the test")))
+FailureChannel.__init__ = init
+"""
+
+
+def test_a_broker_that_broke_a_law_ends_its_session_itself(
+    fresh_cluster: Make, tmp_path: Path, topic: str
+) -> None:
+    cluster = fresh_cluster(NEVER, CONNECTED, brokers=2)
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    cluster.brokers[2] = BrokerProcess(
+        folder,
+        cluster.brokers[0].overrides,
+        node_id=2,
+        zookeeper=cluster.zookeeper,
+        prelude=BREAKS_A_LAW,
+    )
+    cluster.start()
+    create(cluster, topic, 6)
+    cluster.wait_settled()
+    broken = cluster.brokers[2]
+    os.kill(broken.pid, signal.SIGUSR1)
+    until(lambda: not is_registered(cluster, 2), "the end of its session", SOON_S)
+    until(lambda: not broken.is_running, "its end", SOON_S)
+    assert "stopped after failure: broken by the test" in broken.log()
+    assert "Traceback" not in broken.log()
+    assert not (broken.data / SESSION_FILE).exists()
+    broken.reap()
+    cluster.wait_settled()

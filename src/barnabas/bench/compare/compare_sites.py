@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +36,20 @@ _DEATH_SIGNAL, _SIGKILL = 1, 9
 
 
 class BrokerProcess:
-    """One broker of either system; after `kill` it stays down."""
+    """One broker of either system; after `kill` or `crash` it stays down.
 
-    def __init__(self, broker_id: int, command: list[str], port: int, data: Path) -> None:
+    `on_death` is the command that a service manager runs when the process has died.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        command: list[str],
+        port: int,
+        data: Path,
+        on_death: Sequence[str] = (),
+    ) -> None:
+        self._on_death = on_death
         self.broker_id = broker_id
         self.port = port
         self.data = data
@@ -74,6 +85,14 @@ class BrokerProcess:
         self._process.kill()
         self._process.wait()
 
+    def crash(self) -> None:
+        """Kill it, and do what its service manager does then. Raises ServerFailed."""
+        self.kill()
+        if self._on_death:
+            done = subprocess.run(self._on_death, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise ServerFailed(f"{' '.join(self._on_death)}: {done.stderr.strip()}")
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -89,6 +108,7 @@ class Site:
 
 
 Command = Callable[[int, int, Path, Mapping[str, str], str], list[str]]
+OnDeath = Callable[[Path], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +121,8 @@ class System:
 
 
 def barnabas() -> System:
-    """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper.
+    """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper. A broker that
+    crashes is unregistered by `barnabas unregister`, as systemd's ExecStopPost does.
 
     Its modules are byte-compiled first, as in an installed package.
     """
@@ -117,7 +138,12 @@ def barnabas() -> System:
             arguments += ["--override", f"{key}={value}"]
         return arguments
 
-    return System("Barnabas", lambda folder, count: _site(folder, count, command, count > 1))
+    def on_death(data: Path) -> list[str]:
+        return [str(BROKER), "unregister", "--data", str(data)]
+
+    return System(
+        "Barnabas", lambda folder, count: _site(folder, count, command, count > 1, on_death)
+    )
 
 
 def apache_kafka(release: ApacheKafka) -> System:
@@ -161,7 +187,13 @@ def _properties(brokers: int) -> dict[str, str]:
 
 
 @contextmanager
-def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> Iterator[Site]:
+def _site(
+    folder: Path,
+    count: int,
+    command: Command,
+    needs_zookeeper: bool,
+    on_death: OnDeath = lambda data: [],
+) -> Iterator[Site]:
     """Brokers with ids from 0 on, until the end of the block; no process is left.
 
     They are killed: their data is not needed, and the last broker's shutdown takes long in Kafka.
@@ -177,7 +209,7 @@ def _site(folder: Path, count: int, command: Command, needs_zookeeper: bool) -> 
         for number in range(count):
             port, data = free_port(), folder / f"broker-{number}"
             arguments = command(number, port, data, _properties(count), address)
-            brokers.append(BrokerProcess(number, arguments, port, data))
+            brokers.append(BrokerProcess(number, arguments, port, data, on_death(data)))
         for broker in brokers:
             broker.wait_listening()
         bootstrap = ",".join(f"{HOST}:{broker.port}" for broker in brokers)
