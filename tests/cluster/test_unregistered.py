@@ -188,7 +188,7 @@ def is_gone(zookeeper: str, number: int) -> bool:
     return number not in read_znodes(zookeeper)["brokers"]
 
 
-def test_a_killed_broker_of_a_local_cluster_is_unregistered_by_its_supervisors_supervisor(
+def test_a_killed_broker_of_a_local_cluster_is_unregistered_by_its_supervisor(
     tmp_path: Path,
 ) -> None:
     command = [sys.executable, "-m", "barnabas.cli.main", "cluster", "--base-port", "0"]
