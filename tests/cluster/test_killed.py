@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.znodes import paths
+from barnabas.znodes.zookeeper.session_file import SESSION_FILE
 from tests.cluster.conftest import BROKERS, revive
 from tests.cluster.operations import create, delete, next_controller, partitions
 from tests.support.agreement import children, read_znodes
@@ -73,23 +74,28 @@ def test_all_brokers_are_killed_in_any_order_and_restart_in_any_other(
     assert [each.message.value for each in found] == [each.value for each in sent]
 
 
-def test_a_broker_restarted_right_after_a_kill_waits_for_its_old_session_to_expire(
-    cluster: Cluster, topic: str
+@pytest.mark.parametrize("unregisters", [True, False])
+def test_a_broker_restarted_right_after_a_kill_ends_its_old_session_or_waits_for_it(
+    cluster: Cluster, topic: str, unregisters: bool
 ) -> None:
     create(cluster, topic, 6)
     cluster.wait_settled()
     broker = cluster.brokers[next(n for n in BROKERS if n != cluster.controller())]
     broker.stop()
-    broker.overrides.append(f"zookeeper.session.timeout.ms={LONG_SESSION_MS}")
+    broker.overrides += [
+        f"zookeeper.session.timeout.ms={LONG_SESSION_MS}",
+        f"barnabas.unregister.enable={str(unregisters).lower()}",
+    ]
     try:
         broker.start()
         cluster.wait_settled()
         waits = broker.log().count(WAITS)
         broker.kill()
         broker.start()
-        assert broker.log().count(WAITS) == waits + 1
+        assert broker.log().count(WAITS) == waits + (not unregisters)
+        assert (broker.data / SESSION_FILE).exists() is unregisters
     finally:
-        broker.overrides.pop()
+        del broker.overrides[-2:]
     cluster.wait_settled()
     broker.stop()
     broker.start()

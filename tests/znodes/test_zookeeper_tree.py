@@ -19,6 +19,7 @@ from barnabas.znodes.tree import (
     SessionState,
     WatchEvent,
 )
+from barnabas.znodes.zookeeper.dead_session import close_session
 from barnabas.znodes.zookeeper.kazoo_requests import ReadMany
 from barnabas.znodes.zookeeper.zookeeper_tree import ZooKeeperSession, connect
 from tests.znodes.contract import CoordinationContract, Heard, OpenTree
@@ -39,17 +40,10 @@ class ZooKeeperUnderTest:
         assert isinstance(session, ZooKeeperSession)
         states = Heard[SessionState]()
         session.listen(states)
-        await asyncio.get_running_loop().run_in_executor(None, end, session)
+        assert session._connection is not None
+        password = session._connection.password
+        assert await close_session(session.hosts, session.session_id, password, within_s=10)
         await states.until(SessionState.EXPIRED)
-
-
-def end(session: ZooKeeperSession) -> None:
-    assert session._connection is not None
-    untyped: Any = KazooClient
-    thief = untyped(session._hosts, client_id=session._connection.client.client_id)
-    thief.start()
-    thief.stop()
-    thief.close()
 
 
 class TestZooKeeper(CoordinationContract, SessionContract):

@@ -19,6 +19,7 @@ from barnabas.cli.run_until import invoked, signalled
 # Modules outside of `cli` are named as strings only, since `cli` must not import them.
 _COMMANDS: Final[Mapping[str, str]] = {
     "server": "cli.server.server_command",
+    "unregister": "cli.server.unregister_command",
     "cluster": "cli.cluster.cluster_command",
     "topics": "cli.topics.topics_command",
     "produce": "cli.io.produce_command",

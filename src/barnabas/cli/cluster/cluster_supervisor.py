@@ -10,8 +10,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.cluster.cluster_dir import BrokerFiles
 from barnabas.cli.exit_codes import CommandFailed
+from barnabas.znodes.zookeeper.dead_session import unregister
+from barnabas.znodes.zookeeper.session_file import NotProvenDead
 
 STOPPED_WITHIN_S: Final = 60.0
 _TELL_EVERY_S: Final = 5.0
@@ -166,6 +169,7 @@ class Supervisor:
         while True:
             started_s = loop.time()
             pid, how = broker.pid, await broker.ended()
+            await self._unregister(broker)
             if not self._restart:
                 again = f"restart it with: {_by_hand(broker.files)}"
                 self._say(f"{_named(broker)} (pid {pid}) {how}; {again}")
@@ -174,6 +178,15 @@ class Supervisor:
                 back_off_s = _FIRST_BACK_OFF_S
             self._say(f"{_named(broker)} (pid {pid}) {how}; restarting in {back_off_s:.0f} s")
             back_off_s = await self._start_again(broker, back_off_s)
+
+    async def _unregister(self, broker: SupervisedBroker) -> None:
+        """Close the session of a broker that died, so that others lead its partitions."""
+        try:
+            await unregister(broker.files.data)
+        except NotProvenDead:
+            pass  # started again already, by hand: it closes the last session itself
+        except (BarnabasError, OSError) as error:
+            self._say(f"{_named(broker)} stays registered until its session expires: {error}")
 
     async def _start_again(self, broker: SupervisedBroker, back_off_s: float) -> float:
         """Restart the broker until it is ready; return the back-off for its next death."""

@@ -20,6 +20,11 @@ zookeeper.session.timeout.ms int 18000 - high acts
     How long ZooKeeper waits for a silent broker before it declares the broker dead.
 zookeeper.connection.timeout.ms int null - high acts
     How long to wait for ZooKeeper at start; the session timeout when not set.
+barnabas.unregister.enable boolean true - medium internal acts
+    Whether the broker keeps its ZooKeeper session in its first log directory, so that the
+    supervisor of a cluster, barnabas unregister and its own restart can end the session as soon as
+    the process is dead; else all wait for zookeeper.session.timeout.ms. A key of Barnabas, not of
+    Kafka.
 zookeeper.max.in.flight.requests int 10 >=1 high
     How many requests may be on their way to ZooKeeper before the broker waits.
 zookeeper.set.acl boolean false - high

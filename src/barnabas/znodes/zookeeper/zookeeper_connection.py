@@ -47,6 +47,7 @@ class ZooKeeperConnection:
         )
         self.client.add_listener(self._on_kazoo_state)
         self.session_id = 0
+        self.password = b""
         # Set once the session began, or is closed before that.
         self.settled = asyncio.Event()
 
@@ -84,5 +85,5 @@ class ZooKeeperConnection:
         if state == KazooState.LOST:
             self._handler.end()
         elif state == KazooState.CONNECTED:
-            self.session_id = self.client.client_id[0]
+            self.session_id, self.password = self.client.client_id
         self._mailbox.post(partial(self._on_state, self, state))

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState, WatchedEvent
@@ -58,6 +58,8 @@ from barnabas.znodes.zookeeper.zookeeper_connection import ZooKeeperConnection
 
 log = logging.getLogger("barnabas.zookeeper")
 
+Keeper: TypeAlias = Callable[[int, bytes], None]
+
 
 async def connect(
     address: str, *, session_timeout_ms: int, connection_timeout_ms: int
@@ -92,7 +94,7 @@ class ZooKeeperSession:
     """A session with ZooKeeper. It is expired until `connect` renews it for the first time."""
 
     def __init__(self, hosts: str, session_timeout_ms: int) -> None:
-        self._hosts = hosts
+        self.hosts = hosts
         self._session_timeout_ms = session_timeout_ms
         self._chroot = Chroot()
         self._mailbox = Mailbox()
@@ -104,6 +106,8 @@ class ZooKeeperSession:
         self._connection: ZooKeeperConnection | None = None
         self._ending: list[asyncio.Future[None]] = []
         self._reads_many = True
+        self._keeper: Keeper | None = None
+        self.is_closed = False  # by `close`, at the server too
 
     @property
     def session_id(self) -> int:
@@ -115,6 +119,15 @@ class ZooKeeperSession:
 
     def listen(self, listener: StateListener, /) -> None:
         self._listeners.append(listener)
+
+    def keep(self, keeper: Keeper) -> None:
+        """Call `keeper` with the session's id and password, and again when another one begins.
+
+        It is called before any request in that session.
+        """
+        self._keeper = keeper
+        if self._connection is not None and self._state is not SessionState.EXPIRED:
+            keeper(self._id, self._connection.password)
 
     async def enter(self, chroot: str) -> None:
         """Create the node if it is missing; all later paths are below it."""
@@ -250,7 +263,7 @@ class ZooKeeperSession:
             return
         if self._connection is None:
             self._connection = ZooKeeperConnection(
-                self._hosts, self._session_timeout_ms, self._mailbox, self._on_state
+                self.hosts, self._session_timeout_ms, self._mailbox, self._on_state
             )
             self._connection.client.start_async()
         connection = self._connection
@@ -260,7 +273,9 @@ class ZooKeeperSession:
 
     async def close(self) -> None:
         self._listeners.clear()
-        self._end(gently=self._state is SessionState.CONNECTED)
+        is_connected = self._state is SessionState.CONNECTED
+        self.is_closed |= is_connected
+        self._end(gently=is_connected)
         if self._ending:
             await asyncio.wait(self._ending)
 
@@ -319,6 +334,8 @@ class ZooKeeperSession:
             self._end(gently=False)
         elif self._state is SessionState.EXPIRED:
             self._id = connection.session_id
+            if self._keeper is not None:
+                self._keeper(self._id, connection.password)
             self._enter(SessionState.CONNECTED)
             connection.settled.set()
         else:
