@@ -1,6 +1,7 @@
 """Hand-made requests for what no client offers: sending a batch again."""
 
 import socket
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -40,22 +41,24 @@ class RawConnection:
 
     def produce(self, topic: str, batch: bytes | bytearray) -> tuple[int, int]:
         """Send one batch to partition 0 with acks=all; return error code and base offset."""
+        return self.produce_all(topic, [batch])[0]
+
+    def produce_all(
+        self, topic: str, batches: Sequence[bytes | bytearray]
+    ) -> list[tuple[int, int]]:
+        """Send a request for each batch, all at once; as `produce`."""
         name = len(topic).to_bytes(2, "big") + topic.encode()
-        body = self._ask(
-            _PRODUCE,
-            _NULL
-            + _ACKS_AND_TIMEOUT.pack(-1, 30_000)
-            + _SIZE.pack(1)
-            + name
-            + _PARTITION.pack(1, 0, len(batch))
-            + batch,
-        )
-        _, _, error, base_offset = _PRODUCED.unpack_from(body, _SIZE.size + len(name))
-        return error, base_offset
+        head = _NULL + _ACKS_AND_TIMEOUT.pack(-1, 30_000) + _SIZE.pack(1) + name
+        sent = [_frame(_PRODUCE, head + _PARTITION.pack(1, 0, len(b)) + b) for b in batches]
+        self._socket.sendall(b"".join(sent))
+        answers = [self._receive() for _ in batches]
+        return [_PRODUCED.unpack_from(each, _SIZE.size + len(name))[2:4] for each in answers]
 
     def _ask(self, api: tuple[int, int], body: bytes) -> bytes:
-        request = _HEADER.pack(*api, 1, -1) + body
-        self._socket.sendall(_SIZE.pack(len(request)) + request)
+        self._socket.sendall(_frame(api, body))
+        return self._receive()
+
+    def _receive(self) -> bytes:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         return self._read(size)[_SIZE.size :]  # after the correlation id
 
@@ -66,3 +69,8 @@ class RawConnection:
             assert read, "the broker closed the connection"
             data += read
         return data
+
+
+def _frame(api: tuple[int, int], body: bytes) -> bytes:
+    request = _HEADER.pack(*api, 1, -1) + body
+    return _SIZE.pack(len(request)) + request

@@ -89,8 +89,10 @@ HEADED = b"\0\0\0\1\1\2"  # the same, with one header
         (record(HEADED + b"\2k\3"), 1, "key, value or header"),
         (record(HEADED), 1, "key, value or header"),
         (record(b"\0\0\0\1\1" + varint(2**31 - 1)), 1, "key, value or header"),
-        (record(HEADED + b"\0\x04v"), 1, "bytes are left"),
-        (record(PLAIN_BODY + b"?"), 1, "bytes are left"),
+        (record(HEADED + b"\4k\x80\1"), 1, "UTF-8"),
+        (record(HEADED + b"\0\x04v"), 1, "do not end"),
+        (record(HEADED + b"\0\x00v"), 1, "do not end"),
+        (record(PLAIN_BODY + b"?"), 1, "do not end"),
         (record(PLAIN_BODY) + b"?", 1, "bytes follow"),
         (record(PLAIN_BODY) + record(b"\0\0\2\1\1\0"), 1, "bytes follow"),
     ],
@@ -145,6 +147,21 @@ def test_any_bytes_are_judged_alike_in_both_versions(
     twin: ModuleType, data: bytes, count: int, last: int
 ) -> None:
     assert walked(twin, data, count, last=last) == walked(python, data, count, last=last)
+
+
+@given(key=st.binary(max_size=4) | st.text(max_size=3).map(lambda text: text.encode()))
+@example(key=b"\xed\xa0\x80")
+@example(key=b"\xe0\x9f\xbf")
+@example(key=b"\xf0\x8f\xbf\xbf")
+@example(key=b"\xf4\x90\x80\x80")
+def test_the_key_of_a_header_is_text(twin: ModuleType, key: bytes) -> None:
+    try:
+        key.decode()
+        expected = ""
+    except UnicodeDecodeError:
+        expected = "the key of a header is not UTF-8"
+    number, _, _ = walked(twin, record(HEADED + varint(len(key)) + key + b"\1"), 1)
+    assert FAULTS[number] == expected
 
 
 @given(records=record_lists, at=st.integers(0, 400), byte=st.integers(0, 255))

@@ -2,7 +2,8 @@ cimport cython
 from barnabas.base cimport buffers
 from libc.stdint cimport int64_t, uint8_t
 
-cdef int64_t _LENGTH, _NUMBER, _TIMESTAMP, _OFFSET, _FIELD, _REST, _LEFT
+cdef int64_t _LENGTH, _NUMBER, _TIMESTAMP, _OFFSET, _FIELD, _REST, _LEFT, _TEXT
+cdef int64_t _NO_TEXT
 cdef int64_t _MOST_REFUSED, _NO_TIMESTAMP, _MIN_LONG, _MAX_LONG, _INT, _LONG, _SMALLEST_BODY
 
 
@@ -27,3 +28,5 @@ cpdef (int64_t, int64_t, int64_t) walk_records(
 cdef int64_t _after_headers(
     const uint8_t *data, int64_t position, int64_t end, int64_t count
 ) noexcept
+@cython.locals(byte=int64_t, after=int64_t, least=int64_t, most=int64_t)
+cdef bint _is_utf8(const uint8_t *data, int64_t position, int64_t end) noexcept

@@ -16,18 +16,20 @@ FAULTS: Final = (
     "its timestamp does not fit 64 bits",
     "its offset delta does not follow the one before",
     "a key, value or header does not fit it",
-    "bytes are left after its last header",
+    "its fields do not end where it ends",
     "bytes follow it, and it is the last",
+    "the key of a header is not UTF-8",
 )
 MOST_REFUSED: Final = 1_000
 
-_LENGTH, _NUMBER, _TIMESTAMP, _OFFSET, _FIELD, _REST, _LEFT = range(1, 8)
+_LENGTH, _NUMBER, _TIMESTAMP, _OFFSET, _FIELD, _REST, _LEFT, _TEXT = range(1, 9)
 _MOST_REFUSED = MOST_REFUSED
 _NO_TIMESTAMP = -1
 _MIN_LONG = -(2**63)
 _MAX_LONG = 2**63 - 1
 _INT = 32
 _LONG = 64
+_NO_TEXT = -2  # as a position
 _SMALLEST_BODY = 6  # one byte each: attributes, two deltas, three counts
 
 
@@ -91,7 +93,7 @@ def walk_records(
         if header_count and position >= 0:
             position = _after_headers(data, position, record_end, header_count)
         if position < 0:
-            return _FIELD, index, greatest
+            return _TEXT if position == _NO_TEXT else _FIELD, index, greatest
         if position != record_end:
             return _REST, index, greatest
         if (
@@ -109,16 +111,45 @@ def walk_records(
 
 
 def _after_headers(data: memoryview, position: int, end: int, count: int) -> int:
-    """The position after `count` headers; -1 if one is malformed, or has no key."""
+    """The position after `count` headers; negative if one is malformed, or has no UTF-8 key.
+
+    Clients in Python and others decode the keys, and stop at one that they cannot decode.
+    """
     if count < 0:
         return -1
     for _ in range(count):
         length, position = buffers.varint_at(data, position, end, _INT)
-        if position < 0 or length < 0:
+        if position < 0 or length < 0 or length > end - position:
             return -1
+        if not _is_utf8(data, position, position + length):
+            return _NO_TEXT
         length, position = buffers.varint_at(data, position + length, end, _INT)
         if position < 0 or length < -1:
             return -1
         if length > 0:
             position += length
     return position
+
+
+def _is_utf8(data: memoryview, position: int, end: int) -> bool:
+    while position < end:
+        byte = data[position]
+        position += 1
+        if byte < 0x80:
+            continue
+        if byte < 0xC2 or byte > 0xF4:
+            return False
+        after = position + (1 if byte < 0xE0 else 2 if byte < 0xF0 else 3)
+        if after > end:
+            return False
+        # The second byte bounds the code point: no overlong form, no surrogate, at most U+10FFFF.
+        least = 0xA0 if byte == 0xE0 else 0x90 if byte == 0xF0 else 0x80
+        most = 0x9F if byte == 0xED else 0x8F if byte == 0xF4 else 0xBF
+        if data[position] < least or data[position] > most:
+            return False
+        position += 1
+        while position < after:
+            if data[position] & 0xC0 != 0x80:
+                return False
+            position += 1
+    return True
