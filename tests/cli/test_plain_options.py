@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from barnabas.cli.server import server_command
 from barnabas.cli.server.server_entry import OPTIONS, plain_options
+from barnabas.cli.server.unregister_command import unregister
+from barnabas.cli.server.unregister_entry import UNREGISTER_OPTIONS
 
 # Modules that a broker must not load: each takes longer than the broker's own.
 NOT_NEEDED = ("typer", "pydantic", "kazoo", "rich", "confluent_kafka", "pyspark", "hypothesis")
@@ -47,16 +49,22 @@ def test_plain_options_mean_what_they_mean_to_typer(
     assert plain_options(arguments) == as_typer_reads(arguments, monkeypatch)
 
 
-def test_every_option_declared_for_typer_is_known_with_its_type() -> None:
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [(server_command.server, OPTIONS), (unregister, UNREGISTER_OPTIONS)],
+)
+def test_every_option_declared_for_typer_is_known_with_its_type(
+    command: Callable[..., None], options: Mapping[str, tuple[str, type]]
+) -> None:
     known = {}
-    for name, hint in get_type_hints(server_command.server, include_extras=True).items():
+    for name, hint in get_type_hints(command, include_extras=True).items():
         if name != "return":
             annotation, option = get_args(hint)
             (kind,) = (each for each in get_args(annotation) if each is not type(None))
             # In `Annotated`, the first argument of an option is its first flag, not a default.
             for flag in (option.default, *option.param_decls):
                 known[flag] = name, get_origin(kind) or kind
-    assert known == OPTIONS
+    assert known == options
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -183,7 +184,13 @@ def test_the_command_unregisters_a_dead_broker_and_refuses_a_living_one(cluster:
         assert not is_registered(cluster, 0)
 
 
-def test_a_process_killed_by_its_supervisor_is_unregistered_by_it(tmp_path: Path) -> None:
+def is_gone(zookeeper: str, number: int) -> bool:
+    return number not in read_znodes(zookeeper)["brokers"]
+
+
+def test_a_killed_broker_of_a_local_cluster_is_unregistered_by_its_supervisor(
+    tmp_path: Path,
+) -> None:
     command = [sys.executable, "-m", "barnabas.cli.main", "cluster", "--base-port", "0"]
     errors = tmp_path / "stderr"
     with errors.open("w") as stderr:
@@ -200,15 +207,49 @@ def test_a_process_killed_by_its_supervisor_is_unregistered_by_it(tmp_path: Path
             assert ready.startswith("ready"), errors.read_text()
             zookeeper = ready.partition("zookeeper=")[2].split()[0]
             for number in BROKERS[:2]:
-                os.kill(
-                    int((tmp_path / "data" / f"broker-{number}.pid").read_text()), signal.SIGKILL
-                )
-                until(
-                    lambda number=number: number not in read_znodes(zookeeper)["brokers"],
-                    "the supervisor",
-                    SOON_S,
-                )
+                pid = int((tmp_path / "data" / f"broker-{number}.pid").read_text())
+                os.kill(pid, signal.SIGKILL)
+                until(partial(is_gone, zookeeper, number), "the supervisor", SOON_S)
             assert 2 in read_znodes(zookeeper)["brokers"]
         finally:
             process.terminate()
             process.wait(60)
+
+
+BREAKS_A_LAW: Final = """
+import signal
+from barnabas.base.errors import LawBroken
+from barnabas.base.failures import FailureChannel
+begin = FailureChannel.__init__
+def init(self, loop):
+    begin(self, loop)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: self.fatal(LawBroken("broken by the test")))
+FailureChannel.__init__ = init
+"""
+
+
+def test_a_broker_that_broke_a_law_ends_its_session_itself(
+    fresh_cluster: Make, tmp_path: Path, topic: str
+) -> None:
+    cluster = fresh_cluster(NEVER, CONNECTED, brokers=2)
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    cluster.brokers[2] = BrokerProcess(
+        folder,
+        cluster.brokers[0].overrides,
+        node_id=2,
+        zookeeper=cluster.zookeeper,
+        prelude=BREAKS_A_LAW,
+    )
+    cluster.start()
+    create(cluster, topic, 6)
+    cluster.wait_settled()
+    broken = cluster.brokers[2]
+    os.kill(broken.pid, signal.SIGUSR1)
+    until(lambda: not is_registered(cluster, 2), "the end of its session", SOON_S)
+    until(lambda: not broken.is_running, "its end", SOON_S)
+    assert "stopped after failure: broken by the test" in broken.log()
+    assert "Traceback" not in broken.log()
+    assert not (broken.data / SESSION_FILE).exists()
+    broken.reap()
+    cluster.wait_settled()

@@ -191,6 +191,36 @@ def test_a_full_group_takes_nobody_else_but_lets_its_members_join_again() -> Non
     assert {joined(each).generation_id for each in rejoining} == {2}
 
 
+def large(size: int) -> tuple[OfferedProtocol, ...]:
+    return (OfferedProtocol("range", bytes(size)),)
+
+
+def test_a_member_that_brings_too_much_is_refused_and_leaves_nothing() -> None:
+    driver = Driver(max_member_bytes=10_000)
+    joined(driver.join(protocols=large(10_000)), ErrorCode.group_max_size_reached)
+    assert not driver.shard.groups
+    joined(driver.join(protocols=large(5_000)), ErrorCode.member_id_required)
+
+
+def test_members_together_bring_no_more_than_a_group_holds_and_make_room_when_they_leave() -> None:
+    driver = Driver(max_bytes=20_000)
+    first, _ = driver.first_join(protocols=large(8_000))
+    second, _ = driver.first_join(protocols=large(8_000))
+    joined(driver.join(protocols=large(8_000)), ErrorCode.group_max_size_reached)
+    # A member may join again with as much as it brought.
+    assert driver.join(second, protocols=large(8_000)).reply is None
+    driver.leave(LeavingMember(first))
+    joined(driver.join(protocols=large(8_000)), ErrorCode.member_id_required)
+    driver.leave(LeavingMember(second))
+    assert driver.group.size == 0
+
+
+def test_a_long_client_id_gives_a_member_id_that_a_record_can_hold() -> None:
+    driver = Driver()
+    required = joined(driver.join(client_id="c" * 32_767), ErrorCode.member_id_required)
+    assert len(required.member_id) < 2_000
+
+
 def test_of_a_group_that_became_too_large_those_that_join_last_are_dropped() -> None:
     small = Driver(max_size=3)
     ids = small.stable(3)

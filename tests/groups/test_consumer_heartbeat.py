@@ -234,6 +234,21 @@ def test_a_full_group_takes_nobody_else() -> None:
     driver.beat(request("a", 1))
 
 
+def test_members_together_subscribe_to_no_more_than_a_group_holds() -> None:
+    driver = ConsumerDriver(max_bytes=20_000, max_member_bytes=10_000)
+    names = [f"topic-{number:04}-{'x' * 89}" for number in range(100)]  # of 100 bytes
+    long = {"subscribed_topic_names": tuple(names[:80])}
+    driver.beat(
+        first_request("a", subscribed_topic_names=tuple(names)), ErrorCode.group_max_size_reached
+    )
+    driver.beat(first_request("a", **long))
+    driver.beat(first_request("b", **long))
+    driver.beat(first_request("c", **long), ErrorCode.group_max_size_reached)
+    driver.beat(request("a", 1))
+    driver.beat(request("b", -1))
+    driver.beat(first_request("c", **long))
+
+
 def test_other_epochs_are_fenced_but_for_the_last_one_whose_end_may_not_have_been_heard_of() -> (
     None
 ):

@@ -190,7 +190,11 @@ def killed_unclean(kafka: Cluster, broker: int) -> None:
     kafka.kill_unclean(broker)
 
 
-@pytest.mark.parametrize("end", [killed, killed_unclean])
+def killed_and_expired(kafka: Cluster, broker: int) -> None:
+    kafka.kill_unclean(broker, at_once=False)
+
+
+@pytest.mark.parametrize("end", [killed, killed_unclean, killed_and_expired])
 def test_acknowledged_records_survive_their_leader(
     kafka_cluster: Cluster, end: Callable[[Cluster, int], None]
 ) -> None:

@@ -1,23 +1,33 @@
 """The `barnabas` script: runs a command line, and reports a failure as one line and exit code.
 
 Typer dispatches all commands, but takes longer to load than a broker takes to open its log.
-Plain `barnabas server` command lines are therefore parsed here, without typer.
+Plain command lines of `barnabas server` and `barnabas unregister` are therefore parsed here,
+without typer.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from barnabas.cli.exit_codes import MISUSED, CommandFailed, Ended
 from barnabas.cli.run_until import invoked, take_signals
-from barnabas.cli.server.server_entry import plain_options, serve
+from barnabas.cli.server.server_entry import OPTIONS, plain_options, serve
+from barnabas.cli.server.unregister_entry import UNREGISTER_OPTIONS, unregister
+
+# The function and the options of each command that needs no typer.
+_PLAIN: Final[Mapping[str, tuple[Callable[..., int], Mapping[str, tuple[str, type]]]]] = {
+    "server": (serve, OPTIONS),
+    "unregister": (unregister, UNREGISTER_OPTIONS),
+}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; a failure prints one line on stderr."""
     try:
-        options = plain_options(arguments[1:]) if arguments[:1] == ["server"] else None
-        if options is not None:
-            return invoked(serve, **options)
+        if arguments and arguments[0] in _PLAIN:
+            command, known = _PLAIN[arguments[0]]
+            if (options := plain_options(arguments[1:], known)) is not None:
+                return invoked(command, **options)
         return invoked(_run_command, arguments)
     except Ended as ended:
         return ended.exit_code

@@ -62,8 +62,8 @@ def write_report(
         _raster(ledger, events),
         f"A mark for each acknowledgement of a partition (red: led by the killed broker). All were"
         f" silent for up to {gap.seconds:.1f} seconds: acks=all waits for every in-sync replica,"
-        " and the killed broker had a replica of each partition until its session expired. Orders"
-        " of that time waited in the producer.",
+        " and the killed broker had a replica of each partition until the cluster's supervisor"
+        " closed its session. Orders of that time waited in the producer.",
     )
     page.heading("Lag")
     page.figure(

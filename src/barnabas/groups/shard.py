@@ -57,6 +57,7 @@ from barnabas.groups.records.offset_record import OffsetCommit
 from barnabas.groups.shard_group import ConsumerSide, ShardGroup
 
 Reply = TypeVar("Reply")
+LONGEST_NAME_IN_ID: Final = 1_000
 _SESSION: Final = "session"  # the kind of these timers in groups of both kinds
 
 
@@ -92,7 +93,9 @@ class GroupCoordinatorShard:
         if error is not ErrorCode.none:
             return CoordinatorResult(JoinReply(error, request.member_id))
         group = self.groups.get(request.group_id)
-        new_id = f"{request.group_instance_id or request.client_id}-{self._random.uuid()}"
+        # A record holds a member id of 32,767 bytes at most, with more beside it.
+        name = (request.group_instance_id or request.client_id)[:LONGEST_NAME_IN_ID]
+        new_id = f"{name}-{self._random.uuid()}"
         waiter = next(self._waiters)
         if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
             return self._consumer.join(group, request, new_id, waiter, now)

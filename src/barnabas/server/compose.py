@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from typing import Self, TypeAlias
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import LawBroken
@@ -20,11 +20,14 @@ from barnabas.log.logs import Logs
 from barnabas.server import lifecycle
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.kept_session import keep_session
-from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join
+from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join, leave
 from barnabas.server.environment import Environment
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
 from barnabas.server.settings import check_security, metrics_address
+
+Failed: TypeAlias = "asyncio.Future[BaseException]"
+Ending: TypeAlias = Callable[[], Awaitable[None]]
 
 __all__ = ["Environment", "RunningBroker", "start"]
 
@@ -115,6 +118,7 @@ async def _start(
     ending.push_async_callback(lifecycle.leave, node)
     endpoints = await lifecycle.serve(node)
     ending.push_async_callback(_unless_broken, failed, partial(lifecycle.hand_over, node))
+    ending.push_async_callback(_if_broken, failed, partial(leave, coordination))
     return RunningBroker(node.broker, endpoints, failed, metrics_at)
 
 
@@ -128,9 +132,17 @@ async def _serve_metrics(node: Node, at: Address, ending: AsyncExitStack) -> Add
     return opened
 
 
-async def _unless_broken(
-    failed: "asyncio.Future[BaseException]", ending: Callable[[], Awaitable[None]]
-) -> None:
+async def _unless_broken(failed: Failed, ending: Ending) -> None:
     # After a broken law nothing in memory is to be trusted: the next start recovers from disk.
-    if not (failed.done() and isinstance(failed.result(), LawBroken)):
+    if not _is_broken(failed):
         await ending()
+
+
+async def _if_broken(failed: Failed, ending: Ending) -> None:
+    # It hands nothing over: the others elect as soon as its session is gone.
+    if _is_broken(failed):
+        await ending()
+
+
+def _is_broken(failed: Failed) -> bool:
+    return failed.done() and isinstance(failed.result(), LawBroken)

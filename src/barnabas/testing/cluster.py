@@ -194,10 +194,11 @@ class Cluster:
             raise Misuse(f"broker {broker} is paused and cannot stop: resume it first")
         thread.stop()
 
-    def kill_unclean(self, broker: int, *, at_once: bool = False) -> None:
+    def kill_unclean(self, broker: int, *, at_once: bool = True) -> None:
         """End a broker as SIGKILL does: connections break, nothing is flushed or closed.
 
-        The others notice when its session expires; with `at_once` it has expired on return.
+        On return its session is closed, as by the supervisor of `barnabas cluster`. Without
+        `at_once` the others notice when the session expires, as in Apache Kafka.
         """
         self._alive(broker).kill()
         if at_once:

@@ -27,6 +27,7 @@ from barnabas.wire.records.records import Record, build_batch
 EVERY_MS: Final = 20
 ANSWERED_WITHIN_S: Final = 60.0
 RETRIED_AFTER_S: Final = 0.02
+_OVERDUE_S: Final = 1.0
 _CLIENT: Final = "probe"
 _PRODUCE_VERSION: Final = 9
 _FETCH_VERSION: Final = 12
@@ -39,6 +40,10 @@ class Round:
     start: float
     seconds: float
     is_served: bool
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,11 @@ class ProbeRounds:
     rounds: dict[int, list[Round]] = field(default_factory=dict)
 
     def latency(self, since: float, until: float, broker: int = 0) -> Latency:
-        """The rounds that were under way in this period."""
-        some = [
-            each
-            for each in self.rounds.get(broker, ())
-            if each.start < until and each.start + each.seconds > since
-        ]
+        """The rounds under way in this period; one that is not over counts as unserved."""
+        known = self.rounds.get(broker, [])
+        some = [each for each in known if each.start < until and each.end > since]
+        if known and until - known[-1].end > _OVERDUE_S:
+            some.append(Round(known[-1].end, until - known[-1].end, False))
         seconds = [each.seconds for each in some] or [float("nan")]
         unserved = sum(not each.is_served for each in some)
         return Latency(median(seconds), max(seconds), len(some), unserved)

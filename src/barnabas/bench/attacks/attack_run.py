@@ -24,6 +24,7 @@ KEPT_BYTES: Final = 24 * MB
 SLOWER: Final = 2.0
 SLOWER_S: Final = 0.002
 _WINDOW_S: Final = 1.0
+_SHORTEST_S: Final = 0.5  # so that others are seen during the shortest attack, too
 _LOOKS_EVERY_S: Final = 0.25
 
 Systems = Callable[[Mapping[str, str]], System]
@@ -88,16 +89,17 @@ def attacked(
         hold_s = min(attack.hold_s, QUICK_HOLD_S) if effort.quick else attack.hold_s
         target = Target(site, count, hold_s, say)
         if attack.is_probed:
-            return _probed(attack, target, effort)
+            create_topic(site.bootstrap, PROBED, 1)
+            settle(Server(target.broker.pid, target.port, 0.0), effort.settle_s)
+            return watched(attack, target, effort)
         with watching_memory(target.broker) as memory:
             before = memory.now
             happened = attack.perform(target)
             return Attacked(happened, before, memory.most, memory.now, None, None, None)
 
 
-def _probed(attack: Attack, target: Target, effort: AttackEffort) -> Attacked:
-    create_topic(target.site.bootstrap, PROBED, 1)
-    settle(Server(target.broker.pid, target.port, 0.0), effort.settle_s)
+def watched(attack: Attack, target: Target, effort: AttackEffort) -> Attacked:
+    """Perform the attack on a broker that has the topic PROBED, and wait for its recovery."""
     with (
         watching_memory(target.broker) as memory,
         probing([target.port], PROBED) as others,
@@ -106,6 +108,7 @@ def _probed(attack: Attack, target: Target, effort: AttackEffort) -> Attacked:
         begun, before_bytes = time.perf_counter(), memory.now
         before = others.latency(begun - effort.quiet_s, begun)
         happened = attack.perform(target)
+        time.sleep(max(0.0, begun + _SHORTEST_S - time.perf_counter()))
         ended = time.perf_counter()
         after = _until_recovered(others, memory, before, before_bytes, effort.recovery_s)
         return Attacked(

@@ -1,6 +1,7 @@
 """Attacks by batches: each is sent between two good records, then a real consumer reads them."""
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -14,18 +15,18 @@ from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings
 from barnabas.client.blocking_connection import BlockingConnection
 from barnabas.client.produce import Produce, read_produce_response, write_produce_request
 
-TOPIC: Final = "attacked"
+_NUMBERS: Final = count()
 COMPACTED: Final = {"cleanup.policy": "compact"}
 _VERSION: Final = 9
 _ANSWERED_WITHIN_S: Final = 60.0
 
 
-def send_batch(port: int, batch: bytes) -> ErrorCode:
+def send_batch(port: int, topic: str, batch: bytes) -> ErrorCode:
     """Produce one batch with acks=all. Raises PeerGone if there is no answer."""
     peer = BlockingConnection.connect(
         "127.0.0.1", port, client_id="attacker", connect_s=10.0, response_s=_ANSWERED_WITHIN_S
     )
-    produce = Produce(TOPIC, 0, batch, -1, 30_000)
+    produce = Produce(topic, 0, batch, -1, 30_000)
     try:
         answer = peer.exchange(
             lambda number: write_produce_request(_VERSION, number, "attacker", produce)
@@ -35,10 +36,12 @@ def send_batch(port: int, batch: bytes) -> ErrorCode:
         peer.close()
 
 
-def create_topic(bootstrap: str, config: Mapping[str, str]) -> None:
-    topic = NewTopic(TOPIC, num_partitions=1, replication_factor=1, config=dict(config))
+def _create_topic(bootstrap: str, config: Mapping[str, str]) -> str:
+    name = f"attacked-{next(_NUMBERS)}"
+    topic = NewTopic(name, num_partitions=1, replication_factor=1, config=dict(config))
     admin = AdminClient(client_settings(bootstrap))
-    admin.create_topics([topic])[TOPIC].result(PATIENCE_S)
+    admin.create_topics([topic])[name].result(PATIENCE_S)
+    return name
 
 
 def send_between(
@@ -47,16 +50,16 @@ def send_between(
     """The attack by one batch on a topic with this config."""
 
     def perform(target: Target) -> Happened:
-        create_topic(target.site.bootstrap, config)
+        topic = _create_topic(target.site.bootstrap, config)
         batch = make(target.count)
-        send_batch(target.port, bad_batches.good(b"before"))
+        send_batch(target.port, topic, bad_batches.good(b"before"))
         try:
-            answered = send_batch(target.port, batch)
+            answered = send_batch(target.port, topic, batch)
             told = "acknowledged" if answered is ErrorCode.none else answered.name.upper()
         except PeerGone:
             answered, told = ErrorCode.unknown_server_error, "connection closed"
-        send_batch(target.port, bad_batches.good(LAST))
-        reading = read_past(target.site.bootstrap, TOPIC, target.hold_s)
+        send_batch(target.port, topic, bad_batches.good(LAST))
+        reading = read_past(target.site.bootstrap, topic, target.hold_s)
         facts = {
             "acknowledged": float(answered is ErrorCode.none),
             "read_past": float(reading.is_past),

@@ -23,8 +23,11 @@ _NOT_YET: Final = (14, 15, 16)  # the coordinator loads, is not there, or is ano
 
 
 def _join(group: str, metadata: bytes) -> bytes:
-    """JoinGroup version 2, which asks for no member id first."""
-    body = text(group) + struct.pack(">ii", SESSION_MS, SESSION_MS) + text("") + text("consumer")
+    """JoinGroup version 2, which asks for no member id first.
+
+    Not of the type `consumer`: Kafka would parse the metadata, and never answer.
+    """
+    body = text(group) + struct.pack(">ii", SESSION_MS, SESSION_MS) + text("") + text("attack")
     body += struct.pack(">i", 1) + text("range") + struct.pack(">i", len(metadata)) + metadata
     return frame(11, 2, body)
 

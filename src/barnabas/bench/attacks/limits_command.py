@@ -74,13 +74,17 @@ def limits(
     if not console.is_terminal:
         console.width = WIDTH
     is_whole = not only and not quick and kafka
-    table, facts, why = _attack(console, attacks, quick, kafka, folder)
-    if results is not None:
-        _write(console, table, facts, why, results / FIGURES.name, results / DOCUMENT.name)
-    elif is_whole and not table.interrupted:
-        _write(console, table, facts, why, FIGURES, DOCUMENT)
-    else:
-        console.print(INTERRUPTED if table.interrupted else NOTHING_WRITTEN, highlight=False)
+    # Print and write the rows before a signal ends the command, even one that ended the run.
+    with uninterrupted():
+        table, facts, why = _attack(console, attacks, quick, kafka, folder)
+        if table.interrupted:
+            console.print(INTERRUPTED, highlight=False)
+        if results is not None:
+            _write(console, table, facts, why, results / FIGURES.name, results / DOCUMENT.name)
+        elif is_whole and not table.interrupted:
+            _write(console, table, facts, why, FIGURES, DOCUMENT)
+        else:
+            console.print(NOTHING_WRITTEN, highlight=False)
     if table.interrupted:
         raise KeyboardInterrupt
     if table.failures:
@@ -114,9 +118,7 @@ def _attack(
     def show(row: "LimitsRow") -> None:
         console.print(as_text(row), highlight=False, markup=False)
 
-    # Print the rows before a signal ends the command, even one that ended the run.
     with (
-        uninterrupted(),
         TemporaryDirectory(prefix="barnabas-limits-", dir=folder) as data,
         progress(console) as say,
     ):

@@ -76,6 +76,8 @@ def _others(found: Attacked | str | None) -> str:
 def _recovered(found: Attacked | str | None) -> str:
     if not isinstance(found, Attacked) or found.after is None:
         return ""
+    if found.after.unserved:
+        return "no: others are not served"
     if not found.serves_again:
         return f"no: p50 {1e3 * found.after.p50_s:.1f} ms"
     return "yes" if found.gave_back else f"keeps {found.memory_after / MB:,.0f} MB"

@@ -386,7 +386,7 @@ CASES: Final = (
     ),
     Case(
         "leader",
-        (CaseMetric("no writes after a leader's SIGKILL", "s", less=True),),
+        (CaseMetric("no writes after a leader's SIGKILL", "s", less=True, goal=0.2),),
         lambda site, effort: (leaderless_seconds(site),),
         brokers=3,
         fresh=True,

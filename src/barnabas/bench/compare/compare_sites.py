@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +38,20 @@ _DEATH_SIGNAL, _SIGKILL = 1, 9
 
 
 class BrokerProcess:
-    """One broker of either system; after `kill` or `stop` it is down until `launch`."""
+    """One broker of either system; after `kill`, `crash` or `stop` it is down until `launch`.
 
-    def __init__(self, broker_id: int, command: list[str], port: int, data: Path) -> None:
+    `on_death` is the command that a service manager runs when the process has died.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        command: list[str],
+        port: int,
+        data: Path,
+        on_death: Sequence[str] = (),
+    ) -> None:
+        self._on_death = on_death
         self.broker_id = broker_id
         self.port = port
         self.data = data
@@ -92,6 +103,14 @@ class BrokerProcess:
                 f"broker {self.broker_id} did not stop within {STOPPED_WITHIN_S:g} s of SIGTERM"
             ) from None
 
+    def crash(self) -> None:
+        """Kill it, and do what its service manager does then. Raises ServerFailed."""
+        self.kill()
+        if self._on_death:
+            done = subprocess.run(self._on_death, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise ServerFailed(f"{' '.join(self._on_death)}: {done.stderr.strip()}")
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -107,6 +126,7 @@ class Site:
 
 
 Command = Callable[[int, int, Path, Mapping[str, str], str], list[str]]
+OnDeath = Callable[[Path], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +138,8 @@ class System:
 
 
 def barnabas(properties: Mapping[str, str] = NO_PROPERTIES) -> System:
-    """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper.
+    """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper. A broker that
+    crashes is unregistered by `barnabas unregister`, as systemd's ExecStopPost does.
 
     Its modules are byte-compiled first, as in an installed package. `properties` are added to
     those of the comparison.
@@ -135,8 +156,12 @@ def barnabas(properties: Mapping[str, str] = NO_PROPERTIES) -> System:
             arguments += ["--override", f"{key}={value}"]
         return arguments
 
+    def on_death(data: Path) -> list[str]:
+        return [str(BROKER), "unregister", "--data", str(data)]
+
     return System(
-        "Barnabas", lambda folder, count: _site(folder, count, command, count > 1, properties)
+        "Barnabas",
+        lambda folder, count: _site(folder, count, command, count > 1, properties, on_death),
     )
 
 
@@ -189,6 +214,7 @@ def _site(
     command: Command,
     needs_zookeeper: bool,
     properties: Mapping[str, str],
+    on_death: OnDeath = lambda data: [],
 ) -> Iterator[Site]:
     """Brokers with ids from 0 on, until the end of the block; no process is left.
 
@@ -206,7 +232,7 @@ def _site(
         for number in range(count):
             port, data = free_port(), folder / f"broker-{number}"
             arguments = command(number, port, data, written, address)
-            brokers.append(BrokerProcess(number, arguments, port, data))
+            brokers.append(BrokerProcess(number, arguments, port, data, on_death(data)))
         for broker in brokers:
             broker.wait_listening()
         bootstrap = ",".join(f"{HOST}:{broker.port}" for broker in brokers)

@@ -52,15 +52,18 @@ def serve(
         raise Misused(str(error)) from None
 
 
-def plain_options(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The arguments for `serve`; None if typer must parse the command line."""
+def plain_options(
+    arguments: Sequence[str], known: Mapping[str, tuple[str, type]] = OPTIONS
+) -> dict[str, Any] | None:
+    """The arguments for `serve`, or the function of the `known` options; None if typer must parse
+    the command line."""
     if len(arguments) % 2:
         return None
     given: dict[str, Any] = {}
     for flag, value in zip(arguments[::2], arguments[1::2], strict=True):
-        if flag not in OPTIONS or not _is_plain(value):
+        if flag not in known or not _is_plain(value):
             return None
-        name, kind = OPTIONS[flag]
+        name, kind = known[flag]
         if kind is list:
             given.setdefault(name, []).append(value)
         elif name in given or (kind is int and not value.isdecimal()):

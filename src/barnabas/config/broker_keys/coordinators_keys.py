@@ -11,6 +11,12 @@ group.initial.rebalance.delay.ms int 3000 - medium acts
     How long an empty group waits for more members before its first rebalance.
 group.max.size int 2147483647 >=1 medium acts
     How many members a group may have.
+barnabas.group.max.bytes int 134217728 >=1 low internal acts
+    How many bytes the metadata of all members of a group may have; beyond it clients that join get
+    GROUP_MAX_SIZE_REACHED. A key of Barnabas, not of Kafka.
+barnabas.group.max.member.bytes int 4194304 >=1 low internal acts
+    How many bytes the metadata of one member of a group may have, over all protocols that it
+    offers. A key of Barnabas, not of Kafka.
 group.coordinator.rebalance.protocols list classic consumer|classic|share|unknown medium
     The group protocols to offer; ignored: classic and consumer always are.
 group.coordinator.threads int 1 >=1 medium

@@ -52,6 +52,7 @@ class ClassicGroup:
     initial_delay_left_ms: int | None = None  # None unless the first members join
     joined_during_delay: bool = False
     replacement: Member | None = None  # takes a static member's place once that is in the log
+    size: int = 0  # the bytes that members take
     _support: Counter[str] = field(default_factory=Counter)  # of members, by protocol
 
     # -- members ------------------------------------------------------------------------------
@@ -61,6 +62,7 @@ class ClassicGroup:
         self._forget(member.member_id)
         self.members[member.member_id] = member
         self._support.update(member.protocol_names)
+        self.size += member.size
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader_id is None:
@@ -95,6 +97,7 @@ class ClassicGroup:
         """Replace all members; `pending_sync` keeps those that are still members."""
         self.members, self.static_members = {}, {}
         self._support.clear()
+        self.size = 0
         for member in members:
             self.put(member)
         self.pending_sync = {each: None for each in self.pending_sync if each in self.members}
@@ -111,6 +114,7 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if member is not None:
             self._support.subtract(member.protocol_names)
+            self.size -= member.size
         return member
 
     def all_joined(self) -> bool:

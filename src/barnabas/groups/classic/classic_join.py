@@ -12,14 +12,20 @@ from barnabas.base.errors import ErrorCode
 from barnabas.coordinator.result import CoordinatorResult, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
-from barnabas.groups.classic.classic_messages import NO_MEMBER_ID, JoinReply, JoinRequest, SyncReply
+from barnabas.groups.classic.classic_messages import (
+    MEMBER_BYTES,
+    NO_MEMBER_ID,
+    JoinReply,
+    JoinRequest,
+    SyncReply,
+)
 from barnabas.groups.classic.classic_rebalance import (
     complete_join_if_all_joined,
     rebalance_or_complete_join,
 )
 from barnabas.groups.classic.classic_record import replaced_record
 from barnabas.groups.classic.classic_state import GroupState
-from barnabas.groups.classic.classic_turn import Turn
+from barnabas.groups.classic.classic_turn import ClassicSettings, Turn
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +40,8 @@ def on_join(
         turn.remove(member_id, JoinReply(ErrorCode.group_max_size_reached))
         complete_join_if_all_joined(turn)
         return turn.result(JoinReply(ErrorCode.group_max_size_reached))
+    if not _has_bytes(group, request, turn.settings):
+        return turn.result(JoinReply(ErrorCode.group_max_size_reached, member_id))
     if not group.supports(request.protocol_type, request.protocols):
         return turn.result(JoinReply(ErrorCode.inconsistent_group_protocol, member_id))
     if member_id == NO_MEMBER_ID:
@@ -54,6 +62,24 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     if group.state is GroupState.PREPARING_REBALANCE:
         return member_id in group.joining or len(group.joining) < max_size
     return member_id in group.members or len(group.members) < max_size
+
+
+def _has_bytes(group: ClassicGroup, request: JoinRequest, settings: ClassicSettings) -> bool:
+    """Whether the group may hold what the client sends, in place of what it sent before."""
+    member, size = group.members.get(request.member_id), request.size
+    before = 0 if member is None else member.size
+    others = group.size - before + MEMBER_BYTES * len(group.pending_members)
+    is_too_much = size > settings.max_member_bytes or others + size > settings.max_bytes
+    if is_too_much and size > before:
+        log.info(
+            "member refused group=%s member=%s bytes=%d group_bytes=%d",
+            group.group_id,
+            request.member_id,
+            size,
+            others,
+        )
+        return False
+    return True
 
 
 def _join_without_id(

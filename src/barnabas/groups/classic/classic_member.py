@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.groups.classic.classic_messages import OfferedProtocol
+from barnabas.groups.classic.classic_messages import OfferedProtocol, offered_bytes
 
 NO_ASSIGNMENT: Final = b""
 
@@ -26,6 +26,10 @@ class Member:
     @property
     def is_static(self) -> bool:
         return self.group_instance_id is not None
+
+    @property
+    def size(self) -> int:
+        return offered_bytes(self.protocols)
 
     @property
     def protocol_names(self) -> list[str]:

@@ -3,9 +3,9 @@
 A reply's `failed` is the reply that is sent instead if its records cannot be appended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 
@@ -13,11 +13,20 @@ NO_MEMBER_ID = ""
 NO_GENERATION = -1
 
 
+# What a member takes beside the bytes that its client sent, about.
+MEMBER_BYTES: Final = 1_024
+
+
 class OfferedProtocol(NamedTuple):
     """A protocol that a member supports; only members understand the metadata."""
 
     name: str
     metadata: bytes
+
+
+def offered_bytes(protocols: Iterable[OfferedProtocol]) -> int:
+    """The bytes that a member of a classic group takes."""
+    return MEMBER_BYTES + sum(len(each.name) + len(each.metadata) for each in protocols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,10 @@ class JoinRequest:
     must_know_its_id: bool = True  # since version 4: a dynamic member first gets an id
     may_skip_assignment: bool = True  # since version 9
     reason: str | None = None
+
+    @property
+    def size(self) -> int:
+        return offered_bytes(self.protocols)
 
 
 class JoinedMember(NamedTuple):

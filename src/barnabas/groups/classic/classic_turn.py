@@ -24,12 +24,14 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, slots=True)
 class ClassicSettings:
-    """Kafka's properties `group.*`; the last one has no property."""
+    """Kafka's properties `group.*`, those of ours for bytes; the last one has no property."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2_147_483_647
+    max_bytes: int = 128 * 1024 * 1024
+    max_member_bytes: int = 4 * 1024 * 1024
     new_member_join_timeout_ms: int = 300_000
 
 

@@ -43,7 +43,7 @@ def on_join(turn: ConsumerTurn, request: JoinRequest, new_member_id: str) -> Joi
     """Raises  BrokerError, and the turn is to be dropped, if the client may not join."""
     group = turn.group
     member_id = request.member_id or new_member_id
-    check_room(group, member_id, turn.settings)
+    check_room(group, member_id, request.size, turn.settings)
     subscription = _offered_subscription(group, request)
     has_no_id = request.member_id == NO_MEMBER_ID
     if has_no_id and request.must_know_its_id and request.group_instance_id is None:

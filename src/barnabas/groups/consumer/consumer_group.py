@@ -52,6 +52,7 @@ class ConsumerGroup:
     targets: dict[str, Assignment] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)  # those subscribed to that exist
     owners: dict[UUID, dict[int, str]] = field(default_factory=dict)
+    size: int = 0  # the bytes that members take, without their partitions
     _subscribed: Counter[str] = field(default_factory=Counter)  # subscribers by topic
     _regexes: Counter[str] = field(default_factory=Counter)
 
@@ -188,6 +189,7 @@ class ConsumerGroup:
             self._release(before)
             _count(self._subscribed, before.metadata.subscribed_topic_names, -1)
             _count(self._regexes, _regexes(before), -1)
+            self.size -= before.size
             instance_id = before.instance_id
             if instance_id and self.static_members.get(instance_id) == before.member_id:
                 del self.static_members[instance_id]
@@ -200,6 +202,7 @@ class ConsumerGroup:
                 self.owners.setdefault(topic_id, {})[partition] = after.member_id
             _count(self._subscribed, after.metadata.subscribed_topic_names, 1)
             _count(self._regexes, _regexes(after), 1)
+            self.size += after.size
             if after.instance_id:
                 self.static_members[after.instance_id] = after.member_id
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.assignors.assignors import NOTHING, Assignment
 from barnabas.groups.consumer.consumer_group import ConsumerGroup
-from barnabas.groups.consumer.consumer_member import ConsumerMember
+from barnabas.groups.consumer.consumer_member import ConsumerMember, subscription_bytes
 from barnabas.groups.consumer.consumer_messages import (
     JOINING,
     LEAVING,
@@ -99,7 +99,8 @@ def on_heartbeat(
     """
     group = turn.group
     member_id = request.member_id or new_member_id
-    check_room(group, member_id, turn.settings)
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    check_room(group, member_id, subscription_bytes(names or (), regex), turn.settings)
     found = _known_member(group, request, member_id)
     formerly, before, owned = None, found, request.owned
     if found is not None and found.member_id != member_id:
@@ -128,7 +129,18 @@ def on_heartbeat(
     )
 
 
-def check_room(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
+def check_room(group: ConsumerGroup, member_id: str, size: int, settings: ConsumerSettings) -> None:
+    """Raises BrokerError if the group may not hold this member, or `size` bytes of it."""
+    known = group.members.get(member_id)
+    before = 0 if known is None else known.size
+    others = group.size - before
+    is_too_much = size > settings.max_member_bytes or others + size > settings.max_bytes
+    if is_too_much and size > before:
+        raise BrokerError(
+            ErrorCode.group_max_size_reached,
+            f"The consumer group cannot hold {size} bytes of member {member_id}: it has {others}"
+            f" of {settings.max_bytes} bytes, and a member {settings.max_member_bytes} at most.",
+        )
     if len(group.members) >= settings.max_size and member_id not in group.members:
         raise BrokerError(
             ErrorCode.group_max_size_reached,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from barnabas.groups.assignors.assignors import Assignment
+from barnabas.groups.classic.classic_messages import MEMBER_BYTES
 from barnabas.groups.consumer.consumer_messages import LEAVING_FOR_A_WHILE
 from barnabas.groups.records.consumer_group_records import (
     ConsumerGroupMemberMetadataValue,
@@ -45,6 +46,15 @@ class ConsumerMember:
         return self.metadata.classic_member_metadata is not None
 
     @property
+    def size(self) -> int:
+        """The bytes that the member takes, without its partitions."""
+        said = self.metadata
+        names = subscription_bytes(said.subscribed_topic_names, said.subscribed_topic_regex)
+        classic = said.classic_member_metadata
+        protocols = () if classic is None else classic.supported_protocols
+        return names + sum(len(each.name) + len(each.metadata) for each in protocols)
+
+    @property
     def is_away(self) -> bool:
         """Whether it is a static member that left for a while and keeps its partitions."""
         return self.epoch == LEAVING_FOR_A_WHILE
@@ -56,6 +66,11 @@ class ConsumerMember:
     def classic_protocol_names(self) -> tuple[str, ...]:
         classic = self.metadata.classic_member_metadata
         return () if classic is None else tuple(each.name for each in classic.supported_protocols)
+
+
+def subscription_bytes(names: Iterable[str], regex: str | None) -> int:
+    """The bytes that a member of this subscription takes."""
+    return MEMBER_BYTES + sum(map(len, names)) + len(regex or "")
 
 
 def as_assignment(topic_partitions: Iterable[TopicPartitions]) -> Assignment:

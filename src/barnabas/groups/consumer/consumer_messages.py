@@ -45,7 +45,9 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Kafka's properties `group.consumer.*`, and `group.max.size` for downgraded groups."""
+    """Kafka's properties `group.consumer.*`, `group.max.size` for downgraded groups, and those of
+    ours for bytes.
+    """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -53,6 +55,8 @@ class ConsumerSettings:
     assignors: tuple[str, ...] = ("uniform", "range")  # the first is for groups that do not choose
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_max_size: int = 2_147_483_647
+    max_bytes: int = 128 * 1024 * 1024
+    max_member_bytes: int = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

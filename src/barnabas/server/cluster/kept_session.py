@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.znodes.tree import Coordination, SessionState
+from barnabas.znodes.tree import Coordination
 
 if TYPE_CHECKING:
     from barnabas.znodes.zookeeper.session_file import SessionFile
@@ -94,10 +94,9 @@ def _keep(file: "SessionFile", session: "ZooKeeperSession") -> None:
 
 async def _leave(session: "ZooKeeperSession", file: "SessionFile") -> None:
     """Close the session; keep it no longer, unless it could not be closed."""
-    is_connected = session.state is SessionState.CONNECTED
     await session.close()
     try:
-        if is_connected:
+        if session.is_closed:
             file.remove()
     except OSError as error:
         log.warning("%s is not removed: %s", file.path, error)

@@ -52,7 +52,7 @@ async def join(
         coordination = await _connect(config, address)
     else:
         coordination = _open_own(disk, environment.offload, ending)
-    ending.push_async_callback(_leave, coordination)
+    ending.push_async_callback(leave, coordination)
     for path in paths.PERSISTENT_PATHS:
         if await coordination.exists(path) is None:
             with suppress(NodeExists):  # brokers start side by side
@@ -88,7 +88,7 @@ def _open_own(disk: Disk, offload: Offload, ending: AsyncExitStack) -> Coordinat
     return tree.session()
 
 
-async def _leave(coordination: Coordination) -> None:
+async def leave(coordination: Coordination) -> None:
     """End the session; on a dead disk the next start does the rest."""
     try:
         await coordination.close()

@@ -43,6 +43,8 @@ def _classic(config: BrokerConfig) -> ClassicSettings:
         max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
         max_size=config.int("group.max.size"),
+        max_bytes=config.int("barnabas.group.max.bytes"),
+        max_member_bytes=config.int("barnabas.group.max.member.bytes"),
     )
 
 
@@ -53,6 +55,8 @@ def _consumer(config: BrokerConfig) -> ConsumerSettings:
         max_size=config.int("group.consumer.max.size"),
         migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy").lower()),
         classic_max_size=config.int("group.max.size"),
+        max_bytes=config.int("barnabas.group.max.bytes"),
+        max_member_bytes=config.int("barnabas.group.max.member.bytes"),
     )
 
 

@@ -7,6 +7,7 @@ Version notes. Served from 3, the first with record batches of magic 2; zstd nee
 per-record errors and messages from 8.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence

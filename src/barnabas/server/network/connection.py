@@ -369,6 +369,9 @@ class Connection(asyncio.BufferedProtocol):
         pending.since = self._statistics.stopwatch()
         self._queue.append(pending)
         pending.deliver_to(self._answered)
+        if self.taken and not pending.next_may_begin:
+            # Members that join a group wait for minutes, and their requests may be large.
+            self._loop.call_soon(self._give_back, False)
 
     def _answered(self, _: Answer | Refusal) -> None:
         """Send the responses at the head of the queue, unless more are about to come."""

@@ -45,9 +45,29 @@ async def _kill(world: SimWorld, random: Random) -> bool:
         return False
     world.trace.add(victim.name, "is killed")
     victim.kill()
-    await asyncio.sleep(random.choice([0.1, 1.0, random.uniform(0, 12)]))
+    await asyncio.sleep(_down_s(random))
     victim.start()
     return True
+
+
+async def _kill_and_unregister(world: SimWorld, random: Random) -> bool:
+    """A supervisor closes the session of the dead process, at the latest when it starts again."""
+    if (victim := _victim(world, random)) is None:
+        return False
+    down_s = _down_s(random)
+    seen_s = min(down_s, random.choice([0.0, random.uniform(0, 0.5), down_s]))
+    world.trace.add(victim.name, f"is killed, its supervisor sees it after {seen_s:.2f} s")
+    victim.kill()
+    await asyncio.sleep(seen_s)
+    if world.ensemble.servers.reach(victim.name):
+        world.ensemble.expire(victim.name)
+    await asyncio.sleep(down_s - seen_s)
+    victim.start()
+    return True
+
+
+def _down_s(random: Random) -> float:
+    return random.choice([0.1, 1.0, random.uniform(0, 12)])
 
 
 async def _lose_power(world: SimWorld, random: Random, *, rots: bool = False) -> bool:
@@ -277,7 +297,8 @@ async def _jump(world: SimWorld, random: Random) -> bool:
 
 
 KINDS: Final = (
-    Fault("broker killed", 6, _kill),
+    Fault("broker killed", 3, _kill),
+    Fault("broker killed and unregistered", 3, _kill_and_unregister),
     Fault("power lost", 8, _lose_power),
     Fault("broker stopped and started", 4, _restart),
     Fault("broker paused", 5, _pause),

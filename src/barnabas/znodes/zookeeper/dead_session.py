@@ -24,6 +24,9 @@ _LENGTH_BYTES: Final = 4
 _NO_TIMEOUT_MS: Final = 0
 _ANY_TIMEOUT_MS: Final = 10_000
 _SESSION_EXPIRED: Final = -112
+# kazoo has no types.
+_collect_hosts: Final[Any] = collect_hosts
+_Connect: Final[Any] = requests.Connect
 
 
 class Unregistered(enum.Enum):
@@ -79,7 +82,7 @@ async def close_session(hosts: str, session_id: int, password: bytes, *, within_
 
     Raises  ConnectionLoss, if no server answers in time
     """
-    addresses: list[tuple[str, int]] = collect_hosts(hosts)[0]
+    addresses: list[tuple[str, int]] = _collect_hosts(hosts)[0]
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     while True:
@@ -98,9 +101,9 @@ async def _close_at(host: str, port: int, session_id: int, password: bytes) -> b
     """Continue the session on a new connection, and close it there."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        connect: Any = requests.Connect(0, 0, _ANY_TIMEOUT_MS, session_id, password, False)
+        connect = _Connect(0, 0, _ANY_TIMEOUT_MS, session_id, password, False)
         _send(writer, connect.serialize())
-        continued: Any = requests.Connect.deserialize(await _receive(reader), 0)[0]
+        continued = _Connect.deserialize(await _receive(reader), 0)[0]
         if continued.time_out <= _NO_TIMEOUT_MS:
             return False
         _send(writer, requests.int_int_struct.pack(1, requests.Close.type))

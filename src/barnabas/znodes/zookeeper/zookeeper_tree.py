@@ -107,6 +107,7 @@ class ZooKeeperSession:
         self._ending: list[asyncio.Future[None]] = []
         self._reads_many = True
         self._keeper: Keeper | None = None
+        self.is_closed = False  # by `close`, at the server too
 
     @property
     def session_id(self) -> int:
@@ -272,7 +273,9 @@ class ZooKeeperSession:
 
     async def close(self) -> None:
         self._listeners.clear()
-        self._end(gently=self._state is SessionState.CONNECTED)
+        is_connected = self._state is SessionState.CONNECTED
+        self.is_closed |= is_connected
+        self._end(gently=is_connected)
         if self._ending:
             await asyncio.wait(self._ending)
 
