@@ -225,7 +225,9 @@ def test_the_future_log_goes_with_its_topic(client: Client, dirs: tuple[Path, Pa
     assert client.offset("t", LATEST) == 0
 
 
-def test_refused_moves(client: Client, dirs: tuple[Path, Path]) -> None:
+def test_a_move_to_nowhere_or_of_nothing_is_refused(
+    client: Client, dirs: tuple[Path, Path]
+) -> None:
     client.create("t")
     source, target = here(dirs)
     unknown = ErrorCode.unknown_topic_or_partition

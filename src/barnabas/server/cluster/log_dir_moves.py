@@ -8,7 +8,7 @@ from its future log when the replica has a role again.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from barnabas.base.clock import Clock
@@ -134,8 +134,6 @@ class LogDirMoves:
             self._failures.fatal(broken)
         except BrokerError as e:
             log.error("move failed partition=%s why=%s", partition, e)
-        except Exception:
-            log.exception("move failed partition=%s", partition)
         finally:
             self._moving.discard(partition)
 
@@ -148,7 +146,7 @@ class LogDirMoves:
         return _Move(
             replica,
             FollowerReplica(self._broker_id, replica.leadership, future, replica.high_watermark),
-            self._removals.remove_later,
+            self._removals,
         )
 
     def _is_current(self, move: "_Move") -> bool:
@@ -207,12 +205,10 @@ class LogDirMoves:
 class _Move:
     """One replica and its future log, which follows it. Nothing here suspends."""
 
-    def __init__(
-        self, replica: Replica, future: FollowerReplica, remove: Callable[[Removal], None]
-    ) -> None:
+    def __init__(self, replica: Replica, future: FollowerReplica, removals: Removals) -> None:
         self.replica = replica
         self.future = future
-        self._remove = remove
+        self._removals = removals
 
     @property
     def is_caught_up(self) -> bool:
@@ -234,7 +230,7 @@ class _Move:
                 if found is not None:
                     removal = self.future.truncate_to_epoch(EpochEnd(*found), now_ms)
         if removal is not None:
-            self._remove(removal)
+            self._removals.remove_later(removal)
         self.append(memoryview(b""), now_ms)
 
     def next_slice(self) -> FileSlice:
@@ -248,7 +244,7 @@ class _Move:
         for batches in (records,) if not records else self._checked(records):
             appended = self.future.append(batches, committed, start, now_ms)
             if appended.removal is not None:
-                self._remove(appended.removal)
+                self._removals.remove_later(appended.removal)
 
     def _checked(self, records: memoryview) -> Iterable[memoryview]:
         return checked_batches(records, self.replica.epoch, len(records))
