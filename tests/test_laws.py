@@ -156,15 +156,28 @@ def test_a_segment_in_the_middle_of_a_log_cannot_be_deleted(tmp_path: Path) -> N
     assert log.segments == before
 
 
-def test_a_second_log_for_a_partition_is_not_made(tmp_path: Path) -> None:
-    class StoppedClock:
-        def now_ms(self) -> int:
-            return NOW
+class StoppedClock:
+    def now_ms(self) -> int:
+        return NOW
 
+
+def test_a_second_log_for_a_partition_is_not_made(tmp_path: Path) -> None:
     logs = Logs([RealDisk(str(tmp_path))], clock=StoppedClock(), random=Random(1))
     logs.create(PARTITION, None, CONFIG)
     with pytest.raises(LawBroken, match="LOG-4"):
         logs.create(PARTITION, None, CONFIG)
+
+
+def test_a_future_log_that_lacks_records_replaces_nothing(tmp_path: Path) -> None:
+    disks = [RealDisk(str(tmp_path / name)) for name in ("one", "two")]
+    logs = Logs(disks, clock=StoppedClock(), random=Random(1))
+    for disk in disks:
+        disk.make_dir("")
+    current = logs.create(PARTITION, None, CONFIG)
+    logs.create_future(PARTITION, str(tmp_path / "two"))
+    append(current, batch_of(3))
+    with pytest.raises(LawBroken, match="LOG-8"):
+        logs.promote_future(PARTITION)
 
 
 def test_the_high_watermark_of_a_leader_cannot_be_taken_back(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from barnabas.cli.reassign.reassign_plan import (
     Plan,
     format_plan,
     moved,
+    parse_log_dirs,
     parse_partitions,
     parse_plan,
     propose,
@@ -42,6 +43,20 @@ def test_a_plan_of_kafka_reassign_partitions_is_read() -> None:
         '"replicas":[2,0],"log_dirs":["any","any"]}]}'
     )
     assert parse_plan(text, "plan") == {TopicPartition("orders", 1): [2, 0]}
+    assert parse_log_dirs(text, "plan") == {}
+
+
+def test_log_directories_are_read_by_broker() -> None:
+    text = (
+        '{"version":1,"partitions":['
+        '{"topic":"orders","partition":0,"replicas":[2,0],"log_dirs":["/d2","any"]},'
+        '{"topic":"orders","partition":1,"replicas":[2,1],"log_dirs":["/d3","/d1"]},'
+        '{"topic":"orders","partition":2,"replicas":[2,1]}]}'
+    )
+    zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    assert parse_log_dirs(text, "plan") == {2: {zero: "/d2", one: "/d3"}, 1: {one: "/d1"}}
+    with pytest.raises(CommandFailed, match="orders-0 needs one of log_dirs for each replica"):
+        parse_log_dirs(text.replace('"/d2","any"', '"/d2"'), "plan")
 
 
 @pytest.mark.parametrize(
@@ -56,11 +71,6 @@ def test_a_plan_of_kafka_reassign_partitions_is_read() -> None:
         (
             '{"version": 1, "partitions": [{"topic":"a","partition":0,"replicas":[1,1]}]}',
             "a-0 has duplicate replicas",
-        ),
-        (
-            '{"version": 1, "partitions": [{"topic":"a","partition":0,"replicas":[1],'
-            '"log_dirs":["/d"]}]}',
-            "log_dirs",
         ),
     ],
 )

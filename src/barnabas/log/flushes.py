@@ -46,6 +46,12 @@ class Flushes:
         self._pending = pending
         return is_valid
 
+    def on_renamed(self, directory: str) -> None:
+        """The directory has another name: flushes under way do not find its files any more."""
+        self._directory = directory
+        self._pending.clear()
+        self.is_directory_dirty = True
+
     def void(self) -> None:
         """Void the flushes under way: the log was truncated, and they do not cover what follows."""
         self._pending.clear()

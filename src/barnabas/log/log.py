@@ -71,6 +71,7 @@ class Log(LogEnd):
         first_dirty_offset: int | None = None,
         settle: Callable[["Log"], None] = lambda log: log.on_settled(log.cuts),
         announce: Callable[["Log"], None] = lambda _: None,
+        directory: str = "",
     ) -> None:
         """`segments` are in order, at least one; the last one knows its end.
 
@@ -79,7 +80,9 @@ class Log(LogEnd):
         that a recovery point of this log is on disk, even if it is 0; the log calls it before a
         log that may be compacted gets a second segment.
         """
-        super().__init__(str(partition), config, segments[-1], epochs.latest, log_start_offset)
+        super().__init__(
+            directory or str(partition), config, segments[-1], epochs.latest, log_start_offset
+        )
         self.disk = disk
         self.partition = partition
         self.topic_id = topic_id
@@ -418,6 +421,15 @@ class Log(LogEnd):
         self._flushes.is_directory_dirty = True
         paths, delay_ms = self._segments.detach(which), self.config.file_delete_delay_ms
         return Removal(self.disk, paths, delay_ms, self.partition)
+
+    def rename(self, directory: str) -> None:
+        """Rename the directory of the log, which stays open. Raises DiskFault."""
+        with self._writing():
+            self.disk.rename(self.directory, directory)
+        self.directory = directory
+        self._flushes.on_renamed(directory)
+        for segment in self._segments:
+            segment.on_renamed(directory)
 
     # Compacting
 

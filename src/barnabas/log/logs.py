@@ -15,6 +15,7 @@ from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.background_work import Flush, Removal
+from barnabas.log.future_logs import FutureLogs, finish_renames, future_partition
 from barnabas.log.log import Log
 from barnabas.log.log_dir import (
     FIRST_DIRTY_OFFSET,
@@ -60,6 +61,9 @@ class Logs:
         self._producer_expiration_ms = producer_expiration_ms
         self._safeguards = safeguards
         self._logs: dict[TopicPartition, Log] = {}
+        self.futures = FutureLogs(random)
+        # The log directories that logs are to be created in, where somebody has chosen one.
+        self._preferred: dict[TopicPartition, str] = {}
         # Logs whose gaps compaction may have left: a recovery point of 0 would deny that.
         self._of_unknown_origin: set[TopicPartition] = set()
 
@@ -122,6 +126,7 @@ class Logs:
         Raises  ConfigError, none opened, if two log directories may hold the same partition
                 DiskFault, if every log directory failed
         """
+        self._finish_moves()
         removals: list[Removal] = []
         openings: list[tuple[LogDir, Opening]] = []
         watermarks: dict[str, dict[TopicPartition, int]] = {}
@@ -152,7 +157,7 @@ class Logs:
                 self._lower_recovery_points(log_dir)
             except DiskFault as fault:
                 self.take_offline(fault)
-        return removals
+        return removals + self._open_futures()
 
     def _lower_recovery_points(self, log_dir: LogDir) -> None:
         """Lower each recovery point beyond its log's end: records appended there are unflushed."""
@@ -162,7 +167,14 @@ class Logs:
             log_dir.write_offsets(RECOVERY_POINT, points).run()
 
     def _open(self, log_dir: LogDir, opening: Opening) -> Log:
-        log = open_log(
+        log = self._logs[opening.partition] = self._opened(log_dir, opening)
+        self._of_unknown_origin.discard(opening.partition)
+        if opening.recovery_point is None and len(log.segments) > 1:
+            self._of_unknown_origin.add(opening.partition)
+        return log
+
+    def _opened(self, log_dir: LogDir, opening: Opening) -> Log:
+        return open_log(
             log_dir.disk,
             opening,
             producers=ProducerStates(
@@ -173,11 +185,6 @@ class Logs:
             settle=self._settle,
             announce=self._announce,
         )
-        self._logs[opening.partition] = log
-        self._of_unknown_origin.discard(opening.partition)
-        if opening.recovery_point is None and len(log.segments) > 1:
-            self._of_unknown_origin.add(opening.partition)
-        return log
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int = -1) -> None:
         """Close every log; mark each log directory as cleanly shut down if no log in it failed."""
@@ -193,6 +200,7 @@ class Logs:
         self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
     ) -> None:
         logs = self._logs_in(log_dir)
+        logs += (each for each in self.futures if each.disk is log_dir.disk)
         flushes = [(log, log.start_close()) for log in logs if log.failure is None]
         log_dir.disk.sync_all(dict.fromkeys(path for _, flush in flushes for path in flush.paths))
         for log, flush in flushes:
@@ -209,6 +217,7 @@ class Logs:
         """
         self.offline[fault.log_dir] = fault
         self.log_dirs[fault.log_dir].release()
+        self.futures.take_offline(fault.log_dir)
         lost = [log.partition for log in self if log.disk.log_dir == fault.log_dir]
         for partition in lost:
             self._logs.pop(partition).cleaning = None
@@ -243,6 +252,8 @@ class Logs:
         log_dir = online[0]
         if len(online) > 1:
             log_dir = min(online, key=lambda log_dir: len(self._logs_in(log_dir)))
+        preferred = self._preferred.pop(partition, None)
+        log_dir = next((each for each in online if each.disk.log_dir == preferred), log_dir)
         log_dir.forget_deleted(partition, self._logs)
         log_dir.disk.make_dir(str(partition))
         if topic_id is not None:
@@ -274,11 +285,94 @@ class Logs:
         self.high_watermarks.pop(partition, None)
         return self._doom(log.disk, partition, log.config.file_delete_delay_ms)
 
-    def _doom(self, disk: Disk, partition: TopicPartition, delay_ms: int) -> Removal:
+    def _doom(
+        self, disk: Disk, partition: TopicPartition, delay_ms: int, directory: str = ""
+    ) -> Removal:
         suffix = f"-{partition.partition}.{self._random.uuid().hex}{DELETE}"
         name = partition.topic[: _MAX_NAME - len(suffix)] + suffix
-        disk.rename(str(partition), name)
+        disk.rename(directory or str(partition), name)
         return Removal(disk, [name], delay_ms)
+
+    # Between log directories
+
+    def prefer(self, partition: TopicPartition, log_dir: str) -> None:
+        """Create the log of `partition`, which has none yet, in this log directory."""
+        self._preferred[partition] = log_dir
+
+    def create_future(self, partition: TopicPartition, log_dir: str) -> Log:
+        """Create an empty future log, in a log directory other than the current one.
+
+        Raises  BrokerError(kafka_storage_error), nothing changed, while any log directory is
+                offline: it may hold a future log of this partition
+                DiskFault
+        """
+        if self.offline:
+            raise BrokerError(
+                ErrorCode.kafka_storage_error, f"{', '.join(self.offline)} is offline"
+            )
+        into = self.log_dirs[log_dir]
+        into.forget_deleted(partition, [log.partition for log in self._logs_in(into)])
+        return self.futures.create(into, self._logs[partition], self._opened)
+
+    def delete_future(self, partition: TopicPartition) -> Removal | None:
+        """Delete the future log of a partition, if it has one. Raises DiskFault."""
+        future = self.futures.pop(partition)
+        if future is None:
+            return None
+        delay_ms = future.config.file_delete_delay_ms
+        return self._doom(future.disk, partition, delay_ms, future.directory)
+
+    def promote_future(self, partition: TopicPartition) -> Log:
+        """Put the future log in place of the current one, which is returned.
+
+        Its directory is renamed first: if that fails, the current log stays. `delete_replaced`
+        must follow in the same turn of the loop.
+
+        Raises  DiskFault, nothing changed
+        """
+        future, old = self.futures.get(partition), self._logs[partition]
+        law(
+            future is not None and future.log_end_offset == old.log_end_offset,
+            "LOG-8 a future log has all records when it replaces the current one",
+            log=old.directory,
+            end=old.log_end_offset,
+        )
+        assert future is not None
+        future.rename(str(partition))
+        self.futures.pop(partition)
+        self._logs[partition] = future
+        old.cleaning = None
+        return old
+
+    def delete_replaced(self, old: Log) -> Removal:
+        """Delete a log that `promote_future` has replaced. Raises DiskFault."""
+        return self._doom(old.disk, old.partition, old.config.file_delete_delay_ms)
+
+    def _finish_moves(self) -> None:
+        """Finish the renames that a crash has interrupted, if all log directories are there."""
+        if len(self.log_dirs) > 1 and not self.offline:
+            try:
+                finish_renames([log_dir.disk for log_dir in self._online()])
+            except DiskFault as fault:
+                self.take_offline(fault)
+
+    def _open_futures(self) -> list[Removal]:
+        """Open the future logs; those of partitions without a log stay as they are. Blocks."""
+        removals = []
+        for log_dir in self._online() if len(self.log_dirs) > 1 else ():
+            try:
+                for name in log_dir.disk.list():
+                    partition = future_partition(name)
+                    current = None if partition is None else self._logs.get(partition)
+                    if partition is None or current is None:
+                        continue
+                    if current.disk is log_dir.disk or self.futures.get(partition) is not None:
+                        removals.append(self._doom(log_dir.disk, partition, 0, name))
+                    else:
+                        self.futures.open(log_dir, name, current, self._opened)
+            except DiskFault as fault:
+                self.take_offline(fault)
+        return removals
 
     # Periodic work of the server
 

@@ -11,6 +11,7 @@ from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
@@ -43,6 +44,7 @@ class Broker(ControlledParts):
     config_admin: ConfigAdmin
     producer_ids: ProducerIds
     tree_offsets: TreeOffsets
+    moves: LogDirMoves
     controller: Controller
     failures: FailureChannel
 

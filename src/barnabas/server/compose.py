@@ -104,6 +104,7 @@ async def _start(
     ending.push_async_callback(_unless_broken, failed, partial(lifecycle.close_logs, node))
     ending.push_async_callback(node.removals.stop)
     ending.push_async_callback(node.log_dir_failures.stop)
+    ending.push_async_callback(node.moves.stop)
     node.housekeeping.start()
     ending.push_async_callback(node.housekeeping.stop)
     if config.bool("log.cleaner.enable"):

@@ -26,6 +26,7 @@ from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
+from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
@@ -112,6 +113,7 @@ class Node:
         self.quotas = ConnectionQuotas(limits(self.config))
         self._leader_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._follower_throttle = ReplicationThrottle(self.broker_id, loop.time)
+        self._move_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self.removals = DelayedRemovals(self._delayed, self.environment.offload, self._failures)
 
     def _make_cluster(self) -> None:
@@ -142,7 +144,17 @@ class Node:
             self._failures,
         )
         self.groups = self._group_coordinator()
-        self._role_changes = RoleChanges(self._delayed, self.groups)
+        self.moves = LogDirMoves(
+            self.broker_id,
+            self.logs,
+            self.replicas,
+            self._move_throttle,
+            self.removals,
+            self.environment.clock,
+            self.environment.offload,
+            self._failures,
+        )
+        self._role_changes = RoleChanges(self._delayed, self.groups, self.moves)
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -254,6 +266,7 @@ class Node:
             self.quotas,
             self._leader_throttle,
             self._follower_throttle,
+            self._move_throttle,
             self.fetchers,
             self.partitions,
             self.controller,
@@ -288,6 +301,7 @@ class Node:
             tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,
+            moves=self.moves,
             failures=self._failures,
         )
         self._sessions = FetchSessions(

@@ -39,6 +39,7 @@ class ApiKey(enum.IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -101,6 +102,7 @@ APIS: Final = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(0, 4, 4),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(0, 4, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
     ApiKey.DELETE_GROUPS: _api(0, 2, 2),

@@ -8,6 +8,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from kio.schema.alter_replica_log_dirs.v1.request import (
+    AlterReplicaLogDirsRequest as AlterReplicaLogDirsRequest,
+)
+from kio.schema.alter_replica_log_dirs.v1.response import (
+    AlterReplicaLogDirsResponse as AlterReplicaLogDirsResponse,
+)
 from kio.schema.delete_topics.v1.request import DeleteTopicsRequest as DeleteTopicsRequest
 from kio.schema.describe_log_dirs.v1.request import DescribeLogDirsRequest as DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v1.response import (

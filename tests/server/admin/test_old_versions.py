@@ -137,7 +137,7 @@ class TestOffsetsInTheTree:
             assert old.ask(OFFSET_FETCH, 0, fetch("g", "t")) == fetched("t", 7)
             old.close()
 
-    def test_refused_commits(self, old: OldClient, topic: str) -> None:
+    def test_a_commit_that_cannot_be_kept_is_refused(self, old: OldClient, topic: str) -> None:
         assert old.ask(OFFSET_COMMIT, 0, commit_v0("g", "missing", 1)) == committed(
             "missing", UNKNOWN_TOPIC
         )

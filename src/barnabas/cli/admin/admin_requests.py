@@ -9,6 +9,11 @@ from kio.schema.alter_partition_reassignments.v0.request import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_log_dirs.v4.request import (
     DescribableLogDirTopic,
@@ -133,13 +138,7 @@ async def replica_sizes(
     client: RawClient, broker_id: int, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
     """The bytes that a broker has of each of these partitions. Raises PeerGone."""
-    request = DescribeLogDirsRequest(
-        topics=tuple(
-            DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
-            for topic, numbers in by_topic(partitions).items()
-        )
-    )
-    answer = await client.ask(broker_id, ApiKey.DESCRIBE_LOG_DIRS, request)
+    answer = await client.ask(broker_id, ApiKey.DESCRIBE_LOG_DIRS, _described(partitions))
     return {
         Partition(topic.name, each.partition_index): each.partition_size
         for result in answer.results
@@ -147,6 +146,57 @@ async def replica_sizes(
         for each in topic.partitions
         if not each.is_future_key
     }
+
+
+def _described(partitions: Iterable[Partition]) -> DescribeLogDirsRequest:
+    return DescribeLogDirsRequest(
+        topics=tuple(
+            DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
+            for topic, numbers in by_topic(partitions).items()
+        )
+    )
+
+
+async def replica_log_dirs(
+    client: RawClient, broker_id: int, partitions: Iterable[Partition]
+) -> dict[Partition, str]:
+    """The log directory of each of these replicas of a broker. Raises PeerGone."""
+    answer = await client.ask(broker_id, ApiKey.DESCRIBE_LOG_DIRS, _described(partitions))
+    return {
+        Partition(topic.name, each.partition_index): result.log_dir
+        for result in answer.results
+        for topic in result.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+
+
+async def alter_log_dirs(
+    client: RawClient, broker_id: int, log_dirs: Mapping[Partition, str]
+) -> list[Outcome]:
+    """Move replicas of a broker to other log directories of it. Raises PeerGone."""
+    by_path: dict[str, list[Partition]] = {}
+    for partition, path in log_dirs.items():
+        by_path.setdefault(path, []).append(partition)
+    request = AlterReplicaLogDirsRequest(
+        dirs=tuple(
+            AlterReplicaLogDir(
+                path=path,
+                topics=tuple(
+                    AlterReplicaLogDirTopic(name=topic, partitions=tuple(numbers))
+                    for topic, numbers in by_topic(partitions).items()
+                ),
+            )
+            for path, partitions in by_path.items()
+        )
+    )
+    answer = await client.ask(broker_id, ApiKey.ALTER_REPLICA_LOG_DIRS, request)
+    return [
+        Outcome(partition, each.error_code, f"broker {broker_id}, {log_dirs[partition]}")
+        for topic in answer.results
+        for each in topic.partitions
+        for partition in [Partition(topic.topic_name, each.partition_index)]
+    ]
 
 
 async def describe_controller(client: RawClient) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, read_text
 from barnabas.cli.reassign.reassign_plan import (
+    LogDirs,
     Plan,
     format_plan,
     moved,
+    parse_log_dirs,
     parse_partitions,
     parse_plan,
     propose,
@@ -139,7 +141,9 @@ def run(
 ) -> None:
     """Start reassignments, and watch them until they are done. Ctrl-C stops only the watching.
 
-    With --no-wait or after Ctrl-C, remove the throttle with `barnabas reassign watch`.
+    With --no-wait or after Ctrl-C, remove the throttle with `barnabas reassign watch`. A plan file
+    may name a log directory for each replica (log_dirs), as kafka-reassign-partitions has it;
+    replicas also move between log directories of the same broker.
 
     \b
     Examples:
@@ -149,11 +153,12 @@ def run(
     from barnabas.cli.raw_client import ask_cluster
 
     plan = _gather(file, partition)
+    log_dirs = {} if file is None else parse_log_dirs(read_text(file), str(file))
 
     async def work(client: "RawClient") -> None:
-        await _begin(client, plan, throttle)
+        await _begin(client, plan, log_dirs, throttle)
         if wait:
-            await _watch(client, timeout, keep_throttles=keep_throttles)
+            await _watch(client, timeout, log_dirs, keep_throttles=keep_throttles)
 
     ask_cluster(bootstrap, work)
 
@@ -168,8 +173,9 @@ def _read_plan(file: Path) -> Plan:
     return parse_plan(read_text(file), str(file))
 
 
-async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
+async def _begin(client: "RawClient", plan: Plan, log_dirs: LogDirs, throttle: int | None) -> None:
     from barnabas.cli.admin.admin_requests import alter_reassignments, by_topic
+    from barnabas.cli.reassign.reassign_log_dirs import start_moves
     from barnabas.cli.reassign.reassign_throttle import set_throttles
 
     current, _ = await _read(client, list(by_topic(plan)), None)
@@ -179,6 +185,8 @@ async def _begin(client: "RawClient", plan: Plan, throttle: int | None) -> None:
     if throttle is not None:
         await set_throttles(client, current, plan, throttle)
         print(f"throttled to {throttle} bytes per second", file=sys.stderr)
+    # First, so that new replicas are created where they belong.
+    _check(await start_moves(client, log_dirs), "move")
     _check(await alter_reassignments(client, plan), "start")
     copies = counted(moved(current, plan), "replica")
     print(f"started: {counted(len(plan), 'partition')}, {copies} to copy", file=sys.stderr)
@@ -196,12 +204,17 @@ def _check(outcomes: "Sequence[PartitionOutcome]", verb: str) -> None:
         raise CommandFailed(f"failed to {verb} {len(failed)} of {len(outcomes)}")
 
 
-async def _watch(client: "RawClient", timeout_s: float | None, *, keep_throttles: bool) -> None:
+async def _watch(
+    client: "RawClient", timeout_s: float | None, log_dirs: LogDirs, *, keep_throttles: bool
+) -> None:
+    from barnabas.cli.reassign.reassign_log_dirs import watch_moves
     from barnabas.cli.reassign.reassign_progress import watch as until_done
     from barnabas.cli.reassign.reassign_throttle import clear_throttles
 
     count = await until_done(client, timeout_s)
     print(f"done: {counted(count, 'partition')}" if count else "no reassignments in progress")
+    if log_dirs and (in_place := await watch_moves(client, log_dirs, timeout_s)):
+        print(f"in the requested log directories: {counted(in_place, 'replica')}")
     throttled = [] if keep_throttles else await clear_throttles(client)
     if throttled:
         print(f"removed throttles: {', '.join(throttled)}", file=sys.stderr)
@@ -222,7 +235,9 @@ def watch(
     """
     from barnabas.cli.raw_client import ask_cluster
 
-    ask_cluster(bootstrap, lambda client: _watch(client, timeout, keep_throttles=keep_throttles))
+    ask_cluster(
+        bootstrap, lambda client: _watch(client, timeout, {}, keep_throttles=keep_throttles)
+    )
 
 
 @app.command()

@@ -6,7 +6,7 @@ Pure: decides the new replicas from the current ones, moving as little data as b
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
@@ -15,7 +15,10 @@ from barnabas.cli.exit_codes import CommandFailed, Misused
 _ONE: Final = re.compile(r"(?P<topic>[^\s:=]+):(?P<partition>\d{1,9})=(?P<replicas>\d+(,\d+)*)")
 
 
+ANY: Final = "any"  # the broker chooses the log directory
 Plan = dict[TopicPartition, list[int]]
+# By broker: the log directory of each partition that is to be in a certain one.
+LogDirs = dict[int, dict[TopicPartition, str]]
 
 
 def format_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
@@ -28,31 +31,51 @@ def format_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 
 def parse_plan(text: str, source: str) -> Plan:
-    """The plan in a reassignment JSON file; all `log_dirs` must be "any".
+    """The plan in a reassignment JSON file.
 
     Raises  CommandFailed, with `source` and the entry, if the file is invalid
     """
+    plan: Plan = {}
+    for partition, replicas, _ in _entries(text, source):
+        _add(plan, partition, replicas, source)
+    if not plan:
+        raise CommandFailed(f"{source}: no partitions")
+    return plan
+
+
+def parse_log_dirs(text: str, source: str) -> LogDirs:
+    """The log directories in a reassignment JSON file, but for those that are "any".
+
+    Raises  CommandFailed, with `source` and the entry, if the file is invalid
+    """
+    found: LogDirs = {}
+    for partition, replicas, log_dirs in _entries(text, source):
+        if log_dirs and len(log_dirs) != len(replicas):
+            raise CommandFailed(f"{source}: {partition} needs one of log_dirs for each replica")
+        for broker, log_dir in zip(replicas, log_dirs, strict=bool(log_dirs)):
+            if log_dir != ANY:
+                found.setdefault(broker, {})[partition] = log_dir
+    return found
+
+
+def _entries(text: str, source: str) -> Iterator[tuple[TopicPartition, list[int], list[str]]]:
+    """The partition, the replicas and the log directories of each entry."""
     try:
         document = json.loads(text)
     except ValueError as error:
         raise CommandFailed(f"{source}: invalid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("version") != 1:
         raise CommandFailed(f'{source}: expected {{"version": 1, "partitions": [...]}}')
-    plan: Plan = {}
     for number, entry in enumerate(document.get("partitions") or (), 1):
         try:
             partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             replicas = [int(broker) for broker in entry["replicas"]]
+            log_dirs = [str(log_dir) for log_dir in entry.get("log_dirs") or ()]
         except (KeyError, TypeError, ValueError):
             raise CommandFailed(
                 f"{source}: entry {number} needs topic, partition and replicas"
             ) from None
-        if any(log_dir != "any" for log_dir in entry.get("log_dirs") or ()):
-            raise CommandFailed(f'{source}: {partition}: log_dirs must be "any"')
-        _add(plan, partition, replicas, source)
-    if not plan:
-        raise CommandFailed(f"{source}: no partitions")
-    return plan
+        yield partition, replicas, log_dirs
 
 
 def parse_partitions(options: Iterable[str]) -> Plan:

@@ -26,7 +26,7 @@ leader.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wi
 follower.replication.throttled.rate long 9223372036854775807 >=0 medium cluster-wide internal acts
     How many bytes per second this broker receives for throttled replicas.
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 >=0 medium cluster-wide \
-internal
+internal acts
     How many bytes per second are moved between log directories.
 metrics.num.samples int 2 >=1 low
     How many samples Kafka's metrics are computed over; ignored.

@@ -1,10 +1,12 @@
 """Partitions found in two log directories: a log that never held a record yields to the other.
 
+So does one that was about to be replaced by a copy in another log directory: see `future_logs`.
 A log directory that fails while a log is created in it keeps an empty log, and the broker creates
 the log in another log directory. When the first one is back, both exist.
 """
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import ConfigError
@@ -14,13 +16,14 @@ from barnabas.log.log_dir import LogDir
 from barnabas.log.recovery.log_loader import Opening, read_topic_id
 from barnabas.log.segment.segment import LOG
 
+COMPLETE: Final = "future-is-complete"  # in the directory of a log that replaces another one
 _FIRST_SEGMENT = f"{0:020}{LOG}"
 
 Found = tuple[LogDir, Opening]
 
 
 def empty_doubles(openings: Sequence[Found]) -> list[Found]:
-    """Return the empty duplicates, which must not be opened.
+    """Return the empty and the replaced duplicates, which must not be opened.
 
     Raises  ConfigError, if nothing shows which of two logs is the partition's
             DiskFault
@@ -34,6 +37,8 @@ def empty_doubles(openings: Sequence[Found]) -> list[Found]:
 def _superfluous(found: list[Found]) -> list[Found]:
     if len(found) == 1:
         return []
+    if len(moved := [each for each in found if _has_replaced(each)]) == 1:
+        return [each for each in found if each is not moved[0]]
     filled = [each for each in found if not _never_held_anything(each)]
     named = [each for each in found if _topic_id(each) is not None]
     kept = (filled or named or found)[0]
@@ -44,6 +49,11 @@ def _superfluous(found: list[Found]) -> list[Found]:
             "move one copy elsewhere, most likely the one in the log directory that had failed"
         )
     return [each for each in found if each is not kept]
+
+
+def _has_replaced(found: Found) -> bool:
+    log_dir, opening = found
+    return log_dir.disk.status(f"{opening.partition}/{COMPLETE}") is not None
 
 
 def _topic_id(found: Found) -> UUID | None:

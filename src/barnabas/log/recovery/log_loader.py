@@ -42,6 +42,7 @@ class Opening(NamedTuple):
     recovery_point: int | None = None  # up to where it was flushed, if known
     log_start_offset: int = 0
     first_dirty_offset: int | None = None  # up to where it was compacted, if ever
+    directory: str = ""  # where it is not named after the partition
 
     def may_be_compacted(self, segment: Segment) -> bool:
         """Whether a segment may have gaps, though it is scanned.
@@ -71,7 +72,7 @@ def open_log(
 
     Raises  DiskFault; the directory can be opened again
     """
-    directory, config = str(opening.partition), opening.config
+    directory, config = opening.directory or str(opening.partition), opening.config
     sizes = disk.sizes(directory)
     if _settle_leftovers(disk, directory, sizes, config, now_ms):
         sizes = disk.sizes(directory)
@@ -111,6 +112,7 @@ def open_log(
         first_dirty_offset=first_dirty_offset,
         settle=settle,
         announce=announce,
+        directory=directory,
     )
     if list(epochs.entries) != (known or []):
         log.write_epochs()

@@ -29,6 +29,7 @@ class DynamicConfigs:
         quotas: ConnectionQuotas,
         leader_throttle: ReplicationThrottle,
         follower_throttle: ReplicationThrottle,
+        move_throttle: ReplicationThrottle,
         fetchers: ReplicaFetchers,
         partitions: PartitionRoles,
         controller: Controller,
@@ -38,6 +39,7 @@ class DynamicConfigs:
         self._quotas = quotas
         self._leader_throttle = leader_throttle
         self._follower_throttle = follower_throttle
+        self._move_throttle = move_throttle
         self._fetchers = fetchers
         self._partitions = partitions
         self._controller = controller
@@ -52,6 +54,9 @@ class DynamicConfigs:
         self._leader_throttle.bytes_per_second = config.long("leader.replication.throttled.rate")
         self._follower_throttle.bytes_per_second = config.long(
             "follower.replication.throttled.rate"
+        )
+        self._move_throttle.bytes_per_second = config.long(
+            "replica.alter.log.dirs.io.max.bytes.per.second"
         )
         self._fetchers.resize()
         for topic in self._metadata.topics():

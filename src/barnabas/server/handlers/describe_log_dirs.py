@@ -38,15 +38,16 @@ def _log_dir(
             error_code=ErrorCode.kafka_storage_error, log_dir=log_dir, topics=()
         )
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in broker.logs:
+    for log in (*broker.logs, *broker.logs.futures):
         topic, index = log.partition
         if log.disk.log_dir == log_dir and (wanted is None or log.partition in wanted):
+            current = broker.logs.get(log.partition) or log
             by_topic.setdefault(topic, []).append(
                 DescribeLogDirsPartition(
                     partition_index=index,
                     partition_size=log.size_bytes,
-                    offset_lag=0,
-                    is_future_key=False,
+                    offset_lag=max(0, current.log_end_offset - log.log_end_offset),
+                    is_future_key=current is not log,
                 )
             )
     return DescribeLogDirsResult(

@@ -12,6 +12,10 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)

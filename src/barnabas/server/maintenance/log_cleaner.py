@@ -157,6 +157,8 @@ class LogCleaner:
             and replica.log.failure is None
             and replica.topic_partition not in statistics.running
             and replica.topic_partition not in statistics.uncleanable
+            # A copy that has a value but not yet its tombstone must find the tombstone.
+            and self._logs.futures.get(replica.topic_partition) is None
         ]
         return decide_filthiest(candidates)
 
