@@ -121,10 +121,11 @@ class Performer:
                     self._context.apply_assignment(
                         partition.topic, {partition.partition: assignment}
                     )
-            case SendMetadata(brokers, None):
-                await self._send_all_metadata(brokers)
             case SendMetadata(brokers, partitions):
-                self._batch.add_update_metadata(brokers, partitions)
+                if partitions is None:
+                    await self._send_all_metadata(brokers)
+                else:
+                    self._batch.add_update_metadata(brokers, partitions)
             case StopReplicas(replicas):
                 for partition, broker in replicas:
                     self._batch.add_stop_replica((broker,), partition)
