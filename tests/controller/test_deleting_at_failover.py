@@ -1,5 +1,7 @@
 """Failover during a topic deletion: the dead replicas of the topic are left to the deletion."""
 
+import asyncio
+
 from barnabas.controller.context import Context, PartitionReplica
 from barnabas.controller.decide.steps import MoveReplicas
 from barnabas.controller.handle.failover import _decide_initial_steps
@@ -13,7 +15,7 @@ def found() -> Context:
 
 def moved(context: Context, to: ReplicaState) -> list[PartitionReplica]:
     """The replicas that are notified of their leader, or leave the ISR."""
-    steps = _decide_initial_steps(context, ())
+    steps = asyncio.run(_decide_initial_steps(context, ()))
     return [
         each
         for step in steps

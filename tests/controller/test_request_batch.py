@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.requests import write_request
 from barnabas.controller.context import Assignment, Context, PartitionLeadership
-from barnabas.controller.decide.steps import LeaderAndIsrTo, MetadataOf, StopReplicaTo
+from barnabas.controller.decide.steps import LeaderAndIsrTo, MetadataOf, StopReplicaTo, whole_topics
 from barnabas.controller.io.request_batch import (
     ControlRequest,
     RequestBatch,
@@ -281,11 +281,21 @@ def test_metadata_of_all_partitions_omits_topics_under_deletion() -> None:
     context = context_of({T0: state, T1: state, U0: state})
     context.apply_deleting(["t"])
     context.apply_deletion_begun("t")
-    told = batch(context)
-    told.add_update_metadata(brokers(2), None)
-    requests = told.build()
-    assert list(requests) == [2]
-    assert list(states(message(requests[BrokerId(2)], ApiKey.UPDATE_METADATA))) == [U0]
+    assert list(whole_topics(context)) == [(U0,)]
+
+
+def test_metadata_of_all_partitions_goes_out_in_parts_of_whole_topics() -> None:
+    state = (Assignment(brokers(1, 2)), leading(1, [1]))
+    context = context_of(
+        {TopicPartition(f"t{n}", index): state for n in range(5) for index in range(600)}
+    )
+    parts = list(whole_topics(context))
+    assert [len(part) for part in parts] == [1200, 1200, 600]
+    assert [each for part in parts for each in part] == list(context.partitions())
+
+
+def test_a_broker_learns_of_the_live_brokers_without_any_topic() -> None:
+    assert list(whole_topics(context_of({}))) == [()]
 
 
 def test_metadata_of_no_partition_has_brokers_only() -> None:

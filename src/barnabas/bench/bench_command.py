@@ -31,6 +31,7 @@ NAMES: Final = (
     "replication",
     "failover",
     "restart",
+    "growth",
     "groups",
     "spark",
 )
@@ -52,12 +53,23 @@ def chosen(only: str) -> list[str]:
     return [name for name in NAMES if name in wanted]
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """Numbers of partitions, with commas between them. Raises BadParameter."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise typer.BadParameter(f"--partitions: {text!r} is not a list of numbers")
+    return tuple(map(int, parts))
+
+
 @app.callback(invoke_without_command=True)
 def bench(
     ctx: typer.Context,
     only: Annotated[str, typer.Option(help=f"Sections: {','.join(NAMES)}.")] = "",
     repeat: Annotated[int | None, typer.Option(min=1, help="Rounds per measurement.")] = None,
     smoke: Annotated[bool, typer.Option(help="A smoke run of a few seconds.")] = False,
+    partitions: Annotated[
+        str, typer.Option(help="Partitions of the section growth, such as 100,1000,100000.")
+    ] = "",
     json: Annotated[
         Path | None, typer.Option(help="Also write the figures to this file; - for stdout.")
     ] = None,
@@ -72,17 +84,24 @@ def bench(
     """
     if ctx.invoked_subcommand is not None:
         return
-    measure(only, repeat, smoke, json, folder)
+    measure(only, repeat, smoke, json, folder, partitions)
 
 
 def measure(
-    only: str, repeat: int | None, smoke: bool, json: Path | None, folder: Path | None
+    only: str,
+    repeat: int | None,
+    smoke: bool,
+    json: Path | None,
+    folder: Path | None,
+    partitions: str = "",
 ) -> None:
     """Run the sections and print them. Raises Exit(1) if a response was wrong."""
     names = chosen(only)
     plan = SMOKE if smoke else FULL
     if repeat is not None:
         plan = replace(plan, repeat=repeat)
+    if partitions:
+        plan = replace(plan, growth_partitions=counts(partitions))
     from rich.console import Console
 
     from barnabas.bench.bench_report import as_json, in_one_line, machine

@@ -49,6 +49,7 @@ class Plan:
     restarted_topics: int
     restarted_partitions: int  # of each of these topics
     restarted_records: int  # in each of these partitions
+    growth_partitions: tuple[int, ...]
 
 
 FULL: Final = Plan(
@@ -82,6 +83,7 @@ FULL: Final = Plan(
     restarted_topics=20,
     restarted_partitions=100,
     restarted_records=10,
+    growth_partitions=(100, 1_000, 10_000),
 )
 
 SMOKE: Final = Plan(
@@ -115,6 +117,7 @@ SMOKE: Final = Plan(
     restarted_topics=2,
     restarted_partitions=6,
     restarted_records=2,
+    growth_partitions=(30,),
 )
 
 

@@ -14,6 +14,7 @@ from barnabas.bench.bench_report import Section, show
 from barnabas.bench.clusters.failover_bench import failover_section
 from barnabas.bench.clusters.group_members import GroupFailed
 from barnabas.bench.clusters.groups_bench import groups_section
+from barnabas.bench.clusters.growth_bench import growth_section
 from barnabas.bench.clusters.replication_bench import replication_section
 from barnabas.bench.clusters.restart_bench import restart_section
 from barnabas.bench.clusters.subscribed_bench import subscribed_section
@@ -45,6 +46,7 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "replication": replication_section,
     "failover": failover_section,
     "restart": restart_section,
+    "growth": growth_section,
     "groups": groups_section,
     "spark": spark_section,
 }

@@ -62,7 +62,7 @@ def restart_section(bench: Bench) -> Section:
     bench.say(f"restart: {partitions:,} partitions are made")
     with bench.scratch() as folder, cluster(folder, plan.session_timeout_ms) as three:
         create_topics(three.bootstrap, topics)
-        _fill(three.bootstrap, plan)
+        fill(three.bootstrap, topics, plan.restarted_records)
         uvloop.run(_until_in_sync(three, topics))
         for member in three.members:
             settle(member.server, plan.settle_seconds)
@@ -92,11 +92,12 @@ def _topics(plan: Plan) -> Topics:
     return {f"restart-{number}": assignment for number in range(plan.restarted_topics)}
 
 
-def _fill(bootstrap: str, plan: Plan) -> None:
+def fill(bootstrap: str, topics: Topics, records: int) -> None:
+    """Produce so many records to each partition. Raises RecordsMissing."""
     producer = Producer(client_settings(bootstrap, acks="all"))
-    for topic, assignment in _topics(plan).items():
+    for topic, assignment in topics.items():
         for partition in range(len(assignment)):
-            for _ in range(plan.restarted_records):
+            for _ in range(records):
                 producer.produce(topic, VALUE, partition=partition)
         producer.poll(0)
     if left := producer.flush(PATIENCE_S):

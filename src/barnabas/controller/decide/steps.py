@@ -205,6 +205,22 @@ def in_parts(step: Step) -> Iterable[Step]:
     return [step]
 
 
+def whole_topics(context: Context) -> Iterator[tuple[TopicPartition, ...]]:
+    """Every partition not being deleted, in parts of whole topics; without topics one empty part.
+
+    A topic is never split, however large: its first UpdateMetadata must hold all its partitions.
+    """
+    names = [name for name in context.topics if name not in context.deletion_begun]
+    some: list[TopicPartition] = []
+    for name in names:
+        some += context.partitions_of(name)
+        if len(some) >= _AT_ONCE or name == names[-1]:
+            yield tuple(some)
+            some = []
+    if not names:
+        yield ()
+
+
 def _together(items: tuple[T, ...], of_what: Callable[[T], object]) -> Iterator[tuple[T, ...]]:
     start = 0
     while start < len(items):

@@ -5,10 +5,11 @@ receive the live brokers before they receive leaders: a follower must know its l
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import chain
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import in_turns
 from barnabas.controller.context import Context, PartitionReplica
 from barnabas.controller.decide import broker_liveness, topic_deletions
 from barnabas.controller.decide.steps import (
@@ -40,16 +41,17 @@ async def take_over(active: ActiveController) -> None:
     await _read_context(active)
     active.channels.set_brokers(context.live)
     await active.perform((SendMetadata(None, ()),))
-    _apply_initial_states(context)
+    await _apply_initial_states(context)
     marked = await active.watches.deletions()
     enabled = active.settings().delete_topic_enabled
     await active.perform(topic_deletions.decide_deletions(context, marked, enabled))
-    alone, restarted = tuple(_restarted_leaders(context)), list(_restarted_unseen(context))
-    # All partitions in one request, before the steps below send those of a topic in parts: a
-    # broker that has just started would report only those to its clients.
+    restarted = [each async for each in _restarted_unseen(context)]
+    alone = [each async for each in _restarted_leaders(context, restarted)]
+    # Each topic whole, before the steps below send those of a topic in parts: a broker that has
+    # just started would report only those to its clients.
     await active.perform((SendMetadata(None, None),))
     await _demote_restarted(active, restarted)
-    await active.perform(_decide_initial_steps(context, alone))
+    await active.perform(await _decide_initial_steps(context, tuple(alone)))
     log.info(
         "controller is ready epoch=%d brokers=%d topics=%d partitions=%d",
         context.epoch,
@@ -83,13 +85,14 @@ async def _read_context(active: ActiveController) -> None:
     await active.store.delete(chain(isr_changes, log_dir_events))
     for name, topic in (await read_topics(active, await watches.topic_names())).items():
         context.apply_topic(name, topic)
-    for partition, leadership in (await watches.states(context.partitions())).items():
+    states = await watches.states(context.partitions())
+    async for partition, leadership in in_turns(states.items()):
         context.apply_leadership(partition, leadership)
 
 
-def _apply_initial_states(context: Context) -> None:
+async def _apply_initial_states(context: Context) -> None:
     partitions, replicas = {}, {}
-    for partition in context.partitions():
+    async for partition in in_turns(context.partitions()):
         partitions[partition] = _initial_state(context, partition)
         for broker in context.assignment(partition).replicas:
             # If its topic is to be deleted, a replica on a dead broker has to wait.
@@ -107,18 +110,19 @@ def _initial_state(context: Context, partition: TopicPartition) -> PartitionStat
     return PartitionState.ONLINE if online else PartitionState.OFFLINE
 
 
-def _restarted_unseen(context: Context) -> Iterator[PartitionReplica]:
+async def _restarted_unseen(context: Context) -> AsyncIterator[PartitionReplica]:
     """In-sync replicas that restarted unseen while another in-sync replica kept running.
 
     Their broker's epoch is newer than the partition's state. They may have lost unflushed records.
     """
-    for partition, leadership in context.leadership.items():
+    async for partition, leadership in in_turns(context.leadership.items()):
         if context.is_deleting(partition.topic):
             continue
         online = [b for b in leadership.state.isr if context.is_online(b, partition)]
         restarted = [b for b in online if context.live[b].epoch > leadership.zxid]
         if len(restarted) < len(online):
-            yield from (PartitionReplica(partition, broker) for broker in restarted)
+            for broker in restarted:
+                yield PartitionReplica(partition, broker)
 
 
 async def _demote_restarted(
@@ -134,14 +138,16 @@ async def _demote_restarted(
     context.apply_online_replicas(restarted)
 
 
-def _restarted_leaders(context: Context) -> Iterator[TopicPartition]:
+async def _restarted_leaders(
+    context: Context, restarted: Iterable[PartitionReplica]
+) -> AsyncIterator[TopicPartition]:
     """The partitions whose leader restarted unseen, as did every other in-sync replica.
 
     The leader may have lost unflushed records. In the same leader epoch it could assign their
     offsets to other records, and its followers would not know to truncate theirs.
     """
-    passed_over = dict.fromkeys(_restarted_unseen(context))
-    for partition, leadership in context.leadership.items():
+    passed_over = dict.fromkeys(restarted)
+    async for partition, leadership in in_turns(context.leadership.items()):
         leader = context.live.get(leadership.state.leader)
         if (
             leader is not None
@@ -152,13 +158,15 @@ def _restarted_leaders(context: Context) -> Iterator[TopicPartition]:
             yield partition
 
 
-def _decide_initial_steps(context: Context, restarted_leaders: tuple[TopicPartition, ...]) -> Steps:
+async def _decide_initial_steps(
+    context: Context, restarted_leaders: tuple[TopicPartition, ...]
+) -> Steps:
     """Notify every replica of its leader, remove dead replicas from ISRs, and elect leaders.
 
     Dead replicas of a topic whose deletion is active are left to the deletion.
     """
     online, offline = list[PartitionReplica](), list[PartitionReplica]()
-    for replica in context.replica_states:
+    async for replica in in_turns(context.replica_states):
         if context.is_online(replica.broker_id, replica.topic_partition):
             online.append(replica)
         elif not broker_liveness.is_deletion_active(context, replica.topic_partition.topic):
@@ -168,6 +176,8 @@ def _decide_initial_steps(context: Context, restarted_leaders: tuple[TopicPartit
         MoveReplicas(tuple(online), ReplicaState.ONLINE),
         MoveReplicas(tuple(offline), ReplicaState.OFFLINE),
         MovePartitions(
-            tuple(broker_liveness.leaderless(context)), PartitionState.ONLINE, Selector.OFFLINE
+            tuple(broker_liveness.leaderless(context)),
+            PartitionState.ONLINE,
+            Selector.OFFLINE,
         ),
     )

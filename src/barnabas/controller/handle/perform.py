@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from barnabas.base.errors import ErrorCode
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller.context import AssignedTopic, Context, PartitionLeadership
 from barnabas.controller.decide.state_transitions import (
     PartitionMoves,
@@ -40,6 +40,7 @@ from barnabas.controller.decide.steps import (
     StopReplicas,
     Then,
     in_parts,
+    whole_topics,
 )
 from barnabas.controller.handle.unclean_elections import unclean_topics, warn_of_unclean
 from barnabas.controller.io.broker_channels import Channels
@@ -121,7 +122,10 @@ class Performer:
                         partition.topic, {partition.partition: assignment}
                     )
             case SendMetadata(brokers, partitions):
-                self._batch.add_update_metadata(brokers, partitions)
+                if partitions is None:
+                    await self._send_all_metadata(brokers)
+                else:
+                    self._batch.add_update_metadata(brokers, partitions)
             case StopReplicas(replicas):
                 for partition, broker in replicas:
                     self._batch.add_stop_replica((broker,), partition)
@@ -272,6 +276,17 @@ class Performer:
                 return
 
     # -- of all --------------------------------------------------------------
+
+    async def _send_all_metadata(self, brokers: tuple[BrokerId, ...] | None) -> None:
+        """Send the metadata of every topic, some topics at a time and each of them whole.
+
+        A client must see a topic with all its partitions. One request for 100,000 of them would
+        keep the loops of both brokers busy for a second.
+        """
+        for partitions in whole_topics(self._context):
+            self._batch.add_update_metadata(brokers, partitions)
+            self._channels.send(self._batch.build())
+            await asyncio.sleep(0)
 
     async def refresh_states(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Read and apply the partitions' `state` znodes; return the partitions that have one."""

@@ -103,23 +103,14 @@ class RequestBatch:
             of[partition] = delete or of.get(partition, False)
 
     def add_update_metadata(
-        self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition] | None
+        self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition]
     ) -> None:
-        """None means every broker, every partition not being deleted.
-
-        All brokers receive the same partitions.
-        """
+        """None means every broker. All brokers receive the same partitions."""
         if brokers is None:
             self._metadata_to_all = True
         else:
             self._metadata_to.update(dict.fromkeys(brokers))
-        targets = self._not_being_deleted() if partitions is None else partitions
-        self._metadata_of.update(dict.fromkeys(targets))
-
-    def _not_being_deleted(self) -> Iterator[TopicPartition]:
-        for topic in self._context.topics:
-            if topic not in self._context.deletion_begun:
-                yield from self._context.partitions_of(topic)
+        self._metadata_of.update(dict.fromkeys(partitions))
 
     def build(self) -> dict[BrokerId, list[ControlRequest]]:
         """Return the requests for each broker, in sending order, and empty the batch."""

@@ -1,6 +1,7 @@
 """The first requests of the controller to a broker that starts: its roles and the metadata."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 from barnabas.base.ids import BrokerId, TopicPartition
@@ -28,6 +29,8 @@ class StartupSync:
         self._replicas = replicas
         self.received = asyncio.Event()
         self._syncing: asyncio.Task[None] | None = None
+        # Replicas that had no role at the last look; each look continues where the last one ended.
+        self._without_role: list[TopicPartition] = []
 
     def begin(self) -> "asyncio.Task[None]":
         """Begin to wait; the task is done when the broker knows its cluster."""
@@ -65,12 +68,18 @@ class StartupSync:
         return all(self._metadata.topic(name) is not None or name in doomed for name in names)
 
     def _knows_its_roles(self) -> bool:
-        return all(
-            self._has_role(TopicPartition(topic.name, index))
-            for topic in self._metadata.topics()
-            for index, partition in topic.partitions.items()
-            if self._broker_id in partition.replicas
-        )
+        while self._without_role and self._has_role(self._without_role[-1]):
+            self._without_role.pop()
+        if not self._without_role:
+            self._without_role = [each for each in self._own() if not self._has_role(each)]
+        return not self._without_role
+
+    def _own(self) -> Iterator[TopicPartition]:
+        """The partitions with a replica here."""
+        for topic in self._metadata.topics():
+            for index, partition in topic.partitions.items():
+                if self._broker_id in partition.replicas:
+                    yield TopicPartition(topic.name, index)
 
     def _has_role(self, partition: TopicPartition) -> bool:
         return self._replicas.get(partition) is not None or self._replicas.is_offline(partition)

@@ -1,0 +1,20 @@
+"""Long loops in many turns of the event loop, so that others need not wait for their end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 1000
+
+
+async def in_turns(items: Iterable[T], at_once: int = AT_ONCE) -> AsyncIterator[T]:
+    """Iterate over `items`; after each `at_once` of them other tasks run.
+
+    `items` must not change meanwhile.
+    """
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % at_once == 0:
+            await asyncio.sleep(0)
