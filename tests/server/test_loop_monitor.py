@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -27,6 +28,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == "barnabas.loop"]
 
 
+def has_more(monitor: LoopMonitor, than: int) -> bool:
+    return monitor.held.count > than
+
+
 def monitored(*turns: float) -> LoopMonitor:
     """Hold a loop for these times, each in a turn of its own."""
 
@@ -38,8 +43,7 @@ def monitored(*turns: float) -> LoopMonitor:
             for seconds in turns:
                 before = monitor.held.count
                 hold_the_loop(seconds)
-                while monitor.held.count == before:
-                    await asyncio.sleep(0.005)
+                await until(partial(has_more, monitor, before))
         finally:
             monitor.stop()
         return monitor
