@@ -1,5 +1,6 @@
 """Brokers, ZooKeepers and topic names for all tests."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
@@ -24,6 +25,9 @@ pytest_plugins = [
 _WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _SPAN: Final = (ports.LAST - ports.FIRST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 os.environ[ports.RANGE] = f"{ports.FIRST + _WORKER * _SPAN}-{ports.FIRST + (_WORKER + 1) * _SPAN}"
+
+# On a busy machine the loop of a broker is held now and then, which is no fault of a test.
+logging.getLogger("barnabas.loop").setLevel(logging.ERROR)
 
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()

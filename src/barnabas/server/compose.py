@@ -67,7 +67,8 @@ async def start(config: BrokerConfig, environment: Environment | None = None) ->
 def _machine(ending: AsyncExitStack) -> Environment:
     executor = ThreadPoolExecutor(thread_name_prefix="barnabas-disk")
     ending.callback(executor.shutdown)
-    return Environment(SystemClock(), Random(), ThreadOffload(executor), RealDisk)
+    offload = ThreadOffload(executor)
+    return Environment(SystemClock(), Random(), offload, RealDisk, watches_loop=True)
 
 
 async def _start(
@@ -94,6 +95,9 @@ async def _start(
 
     node = Node(config, environment, coordination, logs, broker_id, cluster_id, failures)
     ending.callback(node.timer.close)
+    if environment.watches_loop:
+        node.loop_monitor.start()
+        ending.callback(node.loop_monitor.stop)
     ending.push_async_callback(node.config_changes.stop)
     await lifecycle.load(node)
     if metrics_at is not None:

@@ -51,6 +51,7 @@ from barnabas.server.handlers.produce import Produce
 from barnabas.server.maintenance.delayed_removals import DelayedRemovals
 from barnabas.server.maintenance.housekeeping import Housekeeping
 from barnabas.server.maintenance.log_cleaner import LogCleaner
+from barnabas.server.metrics.loop_monitor import LoopMonitor
 from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection_quotas import ConnectionQuotas
@@ -104,6 +105,7 @@ class Node:
         self.timer = Timer(loop, self._failures)
         self.work = Work(self._failures)
         self.gate = StartupGate()
+        self.loop_monitor = LoopMonitor()
         self._delayed = Delayed(self.timer)
         self.metadata = MetadataCache(cluster_id)
         self.replicas = Replicas(self.metadata)
@@ -395,6 +397,7 @@ class Node:
             self.groups,
             self.logs,
             self.metadata,
+            self.loop_monitor,
         )
 
 

@@ -89,6 +89,15 @@ sent_bytes_total counter - -
     Bytes of responses sent.
 messages_in_total counter - BrokerTopicMetrics.MessagesInPerSec
     Records that producers appended to partitions led here.
+loop_held_seconds histogram - -
+    Turns of the event loop that took longer than 100 ms. Nobody else is served meanwhile; a line
+    in the log says what ran.
+loop_held_longest_seconds gauge - -
+    The longest of these turns since the broker started.
+request_memory_bytes gauge - SocketServer.MemoryPoolUsed
+    Memory of requests that are received but not served yet, of queued.max.request.bytes.
+request_memory_waiting gauge - -
+    Connections from which the broker does not read until there is memory for their requests.
 connections gauge - SocketServer.connection-count
     Connections of clients and of other brokers.
 fetch_sessions gauge - FetchSessionCache.NumIncrementalFetchSessions

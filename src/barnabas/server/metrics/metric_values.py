@@ -14,6 +14,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.groups.group_coordinator import GroupCoordinator
+from barnabas.server.metrics.loop_monitor import LoopMonitor
 from barnabas.server.metrics.request_statistics import RequestStatistics, Times
 from barnabas.server.network.open_connections import OpenConnections
 from barnabas.wire.apis import ApiKey
@@ -37,6 +38,7 @@ class Observed:
     groups: GroupCoordinator
     logs: Logs
     metadata: MetadataCache
+    loop: LoopMonitor
 
 
 def samples(of: Observed) -> Iterator[tuple[str, Samples]]:
@@ -47,6 +49,7 @@ def samples(of: Observed) -> Iterator[tuple[str, Samples]]:
     yield "purgatory_size", {(kind,): each.delayed for kind, each in of.purgatories.items()}
     yield "purgatory_watched", {(kind,): each.watched for kind, each in of.purgatories.items()}
     yield "groups", {(state,): count for state, count in of.groups.states().items()}
+    yield "loop_held_seconds", {(): of.loop.held}
     by_api = {_api_name(key): api for key, api in sorted(of.requests.by_api.items())}
     yield "requests_total", {(name,): api.requests for name, api in by_api.items()}
     yield (
@@ -124,6 +127,9 @@ def _broker(of: Observed) -> dict[str, float]:
         "received_bytes_total": of.requests.received_bytes,
         "sent_bytes_total": of.requests.sent_bytes,
         "messages_in_total": of.replicas.records_appended,
+        "loop_held_longest_seconds": of.loop.longest_ns / 1e9,
+        "request_memory_bytes": of.connections.memory.taken,
+        "request_memory_waiting": of.connections.memory.waiting,
         "connections": len(of.connections),
         "fetch_sessions": len(of.sessions),
         "groups_loading": of.groups.loading,

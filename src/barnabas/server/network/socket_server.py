@@ -4,18 +4,22 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.failures import FailureChannel
 from barnabas.config.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.network.acceptor import Acceptor, allowed_backlog
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_ports import Serve
 from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.open_connections import OpenConnections
 
 log = logging.getLogger("barnabas.listeners")
+
+NewConnection = Callable[[], Connection]
 
 
 class SocketServer:
@@ -34,6 +38,7 @@ class SocketServer:
         self._failures = failures
         self._statistics = statistics
         self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self.connections = OpenConnections(quotas, timer)
 
     async def open(self, listener: Listener) -> Listener:
@@ -63,6 +68,7 @@ class SocketServer:
                 listener.host or None,
                 listener.port,
                 backlog=self._quotas.limits.socket_listen_backlog_size,
+                start_serving=False,
             )
         except (OSError, socket.gaierror) as e:
             why = os.strerror(e.errno).lower() if e.errno and e.errno > 0 else e.strerror or str(e)
@@ -71,10 +77,28 @@ class SocketServer:
         for each in server.sockets:  # from which those of connections have it
             for option, size in self._quotas.limits.socket_options.items():
                 each.setsockopt(socket.SOL_SOCKET, option, size)
+        await self._accept(server, connection)
         return listener._replace(port=server.sockets[0].getsockname()[1])
+
+    async def _accept(self, server: asyncio.Server, connection: NewConnection) -> None:
+        """Begin to accept connections."""
+        wanted = self._quotas.limits.socket_listen_backlog_size
+        if (backlog := allowed_backlog(wanted)) < wanted:
+            log.info(
+                "socket.listen.backlog.size=%d is limited to net.core.somaxconn=%d", wanted, backlog
+            )
+        bound = [each for each in server.sockets if hasattr(each, "fileno")]
+        if not bound:  # of a simulated network
+            await server.start_serving()
+        acceptors = [Acceptor(each, connection) for each in bound]
+        for acceptor in acceptors:
+            acceptor.start(backlog)
+        self._acceptors += acceptors
 
     async def close(self) -> None:
         """Accept no more connections, and end those of now once their last response is sent."""
+        for acceptor in self._acceptors:
+            acceptor.close()
         for server in self._servers:
             server.close()
         await self.connections.close()

@@ -1,0 +1,148 @@
+"""The loop monitor: a metric and a log line for every turn of the event loop that takes too long.
+
+Theory of operation. While the loop is in one turn it serves nobody else. A timer ticks on the loop;
+a tick that is late by the length of a turn says that there was such a turn. A thread watches the
+ticks: if one is overdue it looks which function runs on the loop. Requests pay nothing for it.
+"""
+
+import asyncio
+import logging
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final, NamedTuple
+
+from barnabas.base.clock import Stopwatch, machine_stopwatch
+from barnabas.server.metrics.request_statistics import Times
+from barnabas.wire.apis import ApiKey
+
+log = logging.getLogger("barnabas.loop")
+
+TICK_SECONDS: Final = 0.025
+LONG_TURN_NS: Final = 100_000_000
+# A tick so late is overdue: the thread looks what runs.
+_OVERDUE_NS: Final = 40_000_000
+# No more than one line in this time; it counts those that are left out.
+_LINE_EVERY_NS: Final = 1_000_000_000
+_TICK_NS: Final = int(TICK_SECONDS * 1e9)
+_DISPATCH: Final = "Connection._dispatch"
+_API = struct.Struct(">h")
+
+
+class Running(NamedTuple):
+    """What ran on the loop when the thread looked."""
+
+    api: str = "-"
+    task: str = "-"
+    function: str = "-"
+
+
+class LoopMonitor:
+    """Watches one event loop, from `start` to `stop`; both are called on it."""
+
+    def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
+        self.held = Times()  # turns that took too long
+        self.longest_ns = 0
+        self._stopwatch = stopwatch
+        self._due_ns = 0
+        self._cpu_ns = 0
+        self._running: Running | None = None
+        self._line_ns = -_LINE_EVERY_NS
+        self._unlogged = 0
+        self._tick: asyncio.TimerHandle | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._arm(loop)
+        watching = (loop, threading.get_ident())
+        threading.Thread(
+            target=self._watch, args=watching, name="loop-monitor", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._tick is not None:
+            self._tick.cancel()
+
+    # -- on the loop -------------------------------------------------------------
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._cpu_ns = time.thread_time_ns()
+        self._running = None
+        self._due_ns = self._stopwatch() + _TICK_NS
+        self._tick = loop.call_later(TICK_SECONDS, self._on_tick, loop)
+
+    def _on_tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The turn began between two ticks: half of the time between them is the best guess.
+        held_ns = self._stopwatch() - self._due_ns + _TICK_NS // 2
+        if held_ns >= LONG_TURN_NS:
+            self.on_long_turn(held_ns, time.thread_time_ns() - self._cpu_ns)
+        self._arm(loop)
+
+    def on_long_turn(self, held_ns: int, cpu_ns: int) -> None:
+        """Count a turn of this length, and log it unless there was a line just now."""
+        self.held.add(held_ns)
+        self.longest_ns = max(self.longest_ns, held_ns)
+        now_ns = self._stopwatch()
+        if now_ns - self._line_ns < _LINE_EVERY_NS:
+            self._unlogged += 1
+            return
+        running = self._running or Running()
+        log.warning(
+            "loop held ms=%d cpu_ms=%d api=%s task=%s in=%s unlogged=%d",
+            held_ns // 1_000_000,
+            cpu_ns // 1_000_000,
+            running.api,
+            running.task,
+            running.function,
+            self._unlogged,
+        )
+        self._line_ns, self._unlogged = now_ns, 0
+
+    # -- in the thread -----------------------------------------------------------
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._stopped.wait(_OVERDUE_NS / 1e9):
+            is_overdue = self._stopwatch() - self._due_ns > _OVERDUE_NS
+            if is_overdue and self._running is None:
+                self._running = running_on(loop, thread)
+
+
+def running_on(loop: asyncio.AbstractEventLoop, thread: int) -> Running:
+    """What the thread of the loop runs now: the API of the request, the task, the function."""
+    frames = list(_frames(sys._current_frames().get(thread)))
+    ours = [each for each in frames if _module(each).startswith("barnabas.")]
+    function = _name(ours[0]) if ours else _name(frames[0]) if frames else "-"
+    return Running(_api(ours), _task(loop), function)
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames from the innermost on."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _name(frame: FrameType) -> str:
+    return f"{_module(frame)}.{frame.f_code.co_qualname}:{frame.f_lineno}"
+
+
+def _api(frames: list[FrameType]) -> str:
+    for each in frames:
+        if each.f_code.co_qualname == _DISPATCH:
+            return ApiKey(_API.unpack_from(each.f_locals["frame"])[0]).name
+    return "-"
+
+
+def _task(loop: asyncio.AbstractEventLoop) -> str:
+    task = asyncio.current_task(loop)
+    coroutine = None if task is None else task.get_coro()
+    return str(getattr(coroutine, "__qualname__", "-"))

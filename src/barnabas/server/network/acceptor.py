@@ -1,0 +1,97 @@
+"""The acceptor of one listening socket: a bounded number of connections in a turn of the loop.
+
+The event loop's own servers accept all that wait at once. After a restart thousands of clients
+connect together, and those that are connected already would wait until the last is accepted.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+log = logging.getLogger("barnabas.listeners")
+
+ACCEPTS_IN_A_TURN: Final = 16
+# How long a broker without a free file descriptor waits before it accepts again.
+AGAIN_AFTER_SECONDS: Final = 1.0
+_SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
+_EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class HasDescriptor(Protocol):
+    """A socket, as an event loop shows it."""
+
+    def fileno(self) -> int: ...
+
+
+class Acceptor:
+    """Accepts the connections of a socket that is bound, from `start` to `close`."""
+
+    def __init__(
+        self, bound: HasDescriptor, new_connection: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self._socket = socket.socket(fileno=os.dup(bound.fileno()))
+        self._socket.setblocking(False)
+        self._new_connection = new_connection
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[object]] = set()
+        self._again: asyncio.TimerHandle | None = None
+
+    def start(self, backlog: int) -> None:
+        """Listen; up to `backlog` connections may wait to be accepted."""
+        # Connections inherit it.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.listen(backlog)
+        self._read()
+
+    def close(self) -> None:
+        """Accept no more; those that are accepted just now are still connected."""
+        self._loop.remove_reader(self._socket)
+        if self._again is not None:
+            self._again.cancel()
+        self._socket.close()
+
+    def _read(self) -> None:
+        self._again = None
+        self._loop.add_reader(self._socket, self._on_readable)
+
+    def _on_readable(self) -> None:
+        for _ in range(ACCEPTS_IN_A_TURN):
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as e:
+                self._on_error(e)
+                return
+            accepted.setblocking(False)
+            connecting = self._loop.connect_accepted_socket(self._new_connection, accepted)
+            task: asyncio.Task[object] = self._loop.create_task(connecting)
+            self._connecting.add(task)
+            task.add_done_callback(self._on_connected)
+
+    def _on_connected(self, task: "asyncio.Task[object]") -> None:
+        self._connecting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("connection not accepted: %s", error)
+
+    def _on_error(self, error: OSError) -> None:
+        """Wait for connections to close; the kernel keeps those that are not accepted."""
+        if error.errno not in _EXHAUSTED:
+            log.error("connection not accepted: %s", error)
+            return
+        log.error("connections not accepted for %g s: %s", AGAIN_AFTER_SECONDS, error)
+        self._loop.remove_reader(self._socket)
+        self._again = self._loop.call_later(AGAIN_AFTER_SECONDS, self._read)
+
+
+def allowed_backlog(wanted: int) -> int:
+    """The backlog that the kernel allows, at most `wanted`."""
+    try:
+        return min(wanted, int(_SOMAXCONN.read_text()))
+    except (OSError, ValueError):
+        return wanted

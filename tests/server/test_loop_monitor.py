@@ -1,0 +1,93 @@
+"""The loop monitor: each long turn of the loop is counted, and the log says what ran."""
+
+import asyncio
+import logging
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from barnabas.server.metrics.loop_monitor import LoopMonitor
+from barnabas.server.requests.dispatch import Dispatch
+from tests.server.raw import Insight, api_versions, on_uvloop, until, with_broker
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "barnabas.loop")
+
+
+def hold_the_loop(seconds: float) -> None:
+    end = perf_counter() + seconds
+    while perf_counter() < end:
+        pass
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "barnabas.loop"]
+
+
+def has_more(monitor: LoopMonitor, than: int) -> bool:
+    return monitor.held.count > than
+
+
+def monitored(*turns: float) -> LoopMonitor:
+    """Hold a loop for these times, each in a turn of its own."""
+
+    async def scenario() -> LoopMonitor:
+        monitor = LoopMonitor()
+        monitor.start()
+        try:
+            await asyncio.sleep(0.05)
+            for seconds in turns:
+                before = monitor.held.count
+                hold_the_loop(seconds)
+                await until(partial(has_more, monitor, before))
+        finally:
+            monitor.stop()
+        return monitor
+
+    return on_uvloop(scenario())
+
+
+def test_a_turn_that_holds_the_loop_is_counted_and_logged_once_with_what_ran(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitor = monitored(0.5)
+    assert monitor.longest_ns >= 400_000_000
+    first = lines(caplog)[0]
+    assert "loop held ms=" in first
+    assert "hold_the_loop" in first or "task=monitored.<locals>.scenario" in first
+
+
+def test_many_long_turns_are_all_counted_but_do_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitor = monitored(*[0.15] * 5)
+    assert monitor.held.count >= 5
+    assert len(lines(caplog)) < 5
+    monitor._line_ns = 0
+    monitor.on_long_turn(150_000_000, 150_000_000)
+    assert not lines(caplog)[-1].endswith("unlogged=0")
+
+
+def test_a_request_that_holds_the_loop_is_named_by_its_api(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Dispatch._message
+
+    def slow(self: Dispatch, *arguments: object) -> object:
+        hold_the_loop(0.5)
+        return original(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Dispatch, "_message", slow)
+
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        caplog.clear()
+        await client.ask(api_versions())
+        await until(lambda: lines(caplog))
+        assert "api=API_VERSIONS" in lines(caplog)[0]
+
+    with_broker(tmp_path, scenario)
