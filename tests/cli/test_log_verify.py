@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from barnabas.cli.log.log_files import find_broker_dirs
 from barnabas.cli.log.log_verify import verify
 from barnabas.cli.log.verify_report import Problem, VerifyReport
-from barnabas.wire.records.batch import HEADER_SIZE, headers, set_crc
+from barnabas.wire.records.batch import HEADER_SIZE, headers, set_crc, set_create_time
 from tests.cli.conftest import Barnabas
 from tests.support.broker import BrokerProcess
 from tests.support.clients import Message
@@ -160,6 +160,40 @@ def test_records_are_checked_only_with_deep(data: Path, offline: Barnabas) -> No
     assert problems(offline, data) == []
     (found,) = problems(offline, data, "--deep")
     assert "recompressed-gzip-0/00000000000000000000.log at byte 0: " in found
+
+
+def repeat_offset(content: bytearray) -> None:
+    """Give the first two records of the first batch the same offset, as an old broker accepts."""
+    _, header = next(headers(bytes(content)))
+    batch = content[: header.size]
+    assert batch[HEADER_SIZE] < 0x80  # the lengths are of one byte
+    second = HEADER_SIZE + 1 + (batch[HEADER_SIZE] >> 1)
+    assert batch[second + 3] == 2, "the second offset delta"
+    batch[second + 3] = 0
+    set_crc(batch)
+    content[: header.size] = batch
+
+
+def lie_about_time(content: bytearray) -> None:
+    _, header = next(headers(bytes(content)))
+    batch = content[: header.size]
+    set_create_time(batch, header.max_timestamp + 1_000)
+    content[: header.size] = batch
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "meaning"),
+    [
+        (repeat_offset, "offset delta", "consumers cannot read this batch"),
+        (lie_about_time, "greatest record timestamp", "lookups by time are misled"),
+    ],
+)
+def test_what_a_leader_would_refuse_today_is_reported(
+    data: Path, offline: Barnabas, change: Damage, what: str, meaning: str
+) -> None:
+    damage(data / "preallocated-0/00000000000000000000.log", change)
+    found = problems(offline, data / "preallocated-0/00000000000000000000.log", "--deep")
+    assert any(what in each and meaning in each for each in found), found
 
 
 def test_a_missing_or_orphaned_index_is_reported(data: Path, offline: Barnabas) -> None:

@@ -12,7 +12,7 @@ from barnabas.log.log import Appended, Log
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.recovery.log_loader import Opening, open_log
 from barnabas.log.segment.file_slice import FileSlice
-from barnabas.wire.records.batch import BatchHeader, headers, read_header
+from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, headers, read_header, set_crc
 from barnabas.wire.records.records import Record, build_batch
 
 NOW = 1_700_000_000_000
@@ -47,6 +47,16 @@ def open_partition(
         random=Random(1),
         now_ms=NOW,
     )
+
+
+def batch_with_repeated_offset() -> memoryview:
+    """Two records with the offset delta 0: Kafka and earlier brokers acknowledge them."""
+    batch = batch_of(2, value=b"v")
+    second = HEADER_SIZE + 1 + (batch[HEADER_SIZE] >> 1)
+    assert batch[second + 3] == 2
+    batch[second + 3] = 0
+    set_crc(batch)
+    return batch
 
 
 def append(log: Log, batch: memoryview | None = None, *, epoch: int = 0) -> Appended:

@@ -24,6 +24,7 @@ from tests.log.batches import (
     NOW,
     append,
     batch_of,
+    batch_with_repeated_offset,
     content,
     fill,
     open_partition,
@@ -484,3 +485,13 @@ def test_what_was_cleaned_beyond_the_end_of_the_log_does_not_count(
     fill(log, 3)
     log.close(NOW)
     assert open_partition(tmp_path, first_dirty_offset=stored).first_dirty_offset == taken
+
+
+def test_recovery_keeps_what_an_earlier_broker_acknowledged(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    append(log, batch_with_repeated_offset())
+    append(log)
+    log.close(NOW)
+    recovered = open_partition(tmp_path, clean=False, recovery_point=0)
+    assert recovered.log_end_offset == 3
+    recovered.close(NOW)

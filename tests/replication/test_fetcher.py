@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId, TopicPartition
-from tests.log.batches import CONFIG, append
+from tests.log.batches import CONFIG, append, batch_with_repeated_offset
 from tests.replication.following import ORDERS, QUICK, Setting, bytes_of, fill_led, on_a_loop, until
 
 OTHER = TopicPartition("payments", 3)
@@ -84,6 +84,22 @@ async def test_records_that_cannot_be_flushed_are_not_reported_to_the_leader(
         await until(lambda: bool(here.failures.faults))
         await until(lambda: not here.fetchers._tasks)
         assert (follower.log.log_end_offset, len(here.leader.requests)) == (1, 1)
+
+
+@on_a_loop
+async def test_what_an_older_leader_acknowledged_is_followed_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    async with Setting(tmp_path) as here:
+        led = here.lead()
+        for _ in range(3):
+            append(led.log, batch_with_repeated_offset())
+        follower = here.follow(here.follower())
+        await here.caught_up()
+        assert follower.log.log_end_offset == 6
+    (line,) = [each for each in caplog.messages if "consumers cannot read" in each]
+    assert "offset=0 why=record 1: its offset delta does not follow" in line
 
 
 @on_a_loop

@@ -135,7 +135,10 @@ def test_an_authenticated_client_reads(
 def test_a_wrong_password_is_reported(kafka: Served, topic: str, mechanism: str) -> None:
     create_topic(kafka.open, topic)
 
-    with pytest.raises(SparkFailure, match=r"refuses ann: .*; see kafka\.security\.protocol, kafka\.sasl\.jaas\.config"):
+    with pytest.raises(
+        SparkFailure,
+        match=r"refuses ann: .*; see kafka\.security\.protocol, kafka\.sasl\.jaas\.config",
+    ):
         read_all(read_options(**_login(kafka, topic, "SASL_PLAINTEXT", mechanism, "wrong")))
 
 
