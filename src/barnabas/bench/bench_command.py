@@ -14,6 +14,7 @@ from barnabas.bench.bench_guard import guard
 from barnabas.bench.bench_options import FOLDER
 from barnabas.bench.bench_plan import FULL, SMOKE
 from barnabas.bench.compare.compare_command import compare
+from barnabas.cli.subcommands import PlainGroup
 
 NAMES: Final = (
     "raw",
@@ -34,7 +35,7 @@ NAMES: Final = (
 )
 STDOUT: Final = Path("-")
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=PlainGroup, add_completion=False, rich_markup_mode=None)
 app.command()(compare)
 app.command()(guard)
 

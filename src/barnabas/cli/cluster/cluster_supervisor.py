@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from barnabas.cli.cluster.cluster_dir import BrokerFiles
-from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed, program
 
 STOPPED_WITHIN_S: Final = 60.0
 _TELL_EVERY_S: Final = 5.0
@@ -195,7 +195,7 @@ class Supervisor:
 
 
 def _by_hand(files: BrokerFiles) -> str:
-    return f"barnabas server --config {files.properties}"
+    return f"{program()} server --config {files.properties}"
 
 
 def _named(broker: SupervisedBroker) -> str:
