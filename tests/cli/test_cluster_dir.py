@@ -144,6 +144,25 @@ def test_a_broker_started_by_hand_is_reported(directory: ClusterDir) -> None:
     directory.open()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not report the pid")
+def test_a_broker_started_by_hand_is_reported_with_its_pid(directory: ClusterDir) -> None:
+    data = directory.path / "broker-0" / "data"
+    data.mkdir(parents=True)
+    hold = (
+        "import sys; from barnabas.disk.disk import RealDisk; disk = RealDisk(sys.argv[1]);"
+        "lock = disk.lock('.lock'); print('held', flush=True); sys.stdin.read()"
+    )
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", hold, str(data)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(CommandFailed, match=rf"stop it with: kill {process.pid}$"):
+            directory.open()
+        process.kill()
+    directory.open()
+
+
 def test_a_file_instead_of_the_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misused, match="not a directory"):

@@ -32,6 +32,27 @@ COMMANDS = (
 )
 
 
+@pytest.mark.parametrize("command", [(), *COMMANDS], ids=lambda c: " ".join(c) or "barnabas")
+def test_help_cuts_no_sentence_and_names_types_plainly(
+    command: tuple[str, ...], offline: Barnabas
+) -> None:
+    shown = offline(*command, "--help").out.decode()
+    _, _, commands = shown.partition("Commands:")
+    assert "..." not in commands
+    assert "<list" not in shown
+
+
+def test_hints_name_the_program_as_it_was_started(
+    offline: Barnabas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", [".venv/bin/barnabas", "topics"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "(see .venv/bin/barnabas topics --help)" in offline("topics", "nonsense").err
+    (tmp_path / "barnabas").write_text("")
+    (tmp_path / "barnabas").chmod(0o755)
+    assert "(see barnabas topics --help)" in offline("topics", "nonsense").err
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_has_help_with_examples(command: tuple[str, ...], offline: Barnabas) -> None:
     ended = offline(*command, "--help")

@@ -60,12 +60,14 @@ def read_all(broker: BrokerProcess, topic: str) -> list[tuple[int, int]]:
                 assert error.code() == KafkaError._PARTITION_EOF, (read[-1:], error)
                 return read
             message.headers()  # which librdkafka parses on demand
-            read.append((message.offset(), message.timestamp()[1]))
+            offset = message.offset()
+            assert offset is not None
+            read.append((offset, message.timestamp()[1]))
     finally:
         consumer.close()
 
 
-def three(**options: int) -> bytearray:
+def three(**options: Any) -> bytearray:
     return build_batch([Record(n, NOW + n, b"k", b"value") for n in range(3)], **options)
 
 

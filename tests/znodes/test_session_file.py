@@ -23,7 +23,7 @@ from barnabas.znodes.zookeeper.session_file import (
     is_running,
     this_process,
 )
-from tests.support.suspend import suspend
+from tests.support.waiting import suspend
 
 PASSWORD = b"a secret of 16 b"
 

@@ -16,6 +16,7 @@ from barnabas.bench.bench_options import FOLDER
 from barnabas.bench.bench_plan import FULL, SMOKE
 from barnabas.bench.compare.compare_command import compare
 from barnabas.bench.soak.soak_command import soak
+from barnabas.cli.subcommands import PlainGroup
 
 NAMES: Final = (
     "raw",
@@ -37,7 +38,7 @@ NAMES: Final = (
 )
 STDOUT: Final = Path("-")
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=PlainGroup, add_completion=False, rich_markup_mode=None)
 app.command()(compare)
 app.command()(guard)
 app.command()(limits)

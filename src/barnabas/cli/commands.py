@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from barnabas.cli.exit_codes import MISUSED, OK, CommandFailed, Misused
 from barnabas.cli.run_until import invoked, signalled
+from barnabas.cli.subcommands import PlainGroup, name_plainly
 
 # The module of each command: it has a function of the command's name, or a group as `app`.
 # Modules outside of `cli` are named as strings only, since `cli` must not import them.
@@ -52,7 +52,7 @@ _PLAINLY: Final = (
 _CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"]}
 
 
-class Commands(TyperGroup):
+class Commands(PlainGroup):
     """The subcommands, each loaded on use."""
 
     def list_commands(self, ctx: object) -> list[str]:
@@ -79,6 +79,7 @@ def _load(name: str) -> Any:
         app.command(name, context_settings={**_CONTEXT})(function)
     command = typer.main.get_command(app)
     command.name = name
+    name_plainly(command)
     command.context_settings = {**_CONTEXT, **command.context_settings}
     return command
 

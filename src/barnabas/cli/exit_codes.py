@@ -1,5 +1,8 @@
 """Exit codes, and the exceptions that end a command with one line on stderr."""
 
+import os
+import shutil
+import sys
 from typing import Final
 
 OK: Final = 0
@@ -27,3 +30,11 @@ class Ended(Exception):
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code
+
+
+def program() -> str:
+    """The name of this program in hints: its path if the shell does not find it otherwise."""
+    started = sys.argv[0]
+    if os.path.basename(started) == "barnabas" and shutil.which("barnabas") is None:
+        return started
+    return "barnabas"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from barnabas.cli.exit_codes import MISUSED, CommandFailed, Ended
+from barnabas.cli.exit_codes import MISUSED, CommandFailed, Ended, program
 from barnabas.cli.run_until import invoked, take_signals
 from barnabas.cli.server.server_entry import OPTIONS, plain_options, serve
 from barnabas.cli.server.unregister_entry import UNREGISTER_OPTIONS, unregister
@@ -46,7 +46,10 @@ def _run_command(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str) -> None:
-    print(f"barnabas: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    for hint in ("`barnabas ", "(see barnabas "):
+        line = line.replace(hint, hint.replace("barnabas", program()))
+    print(f"barnabas: {line}", file=sys.stderr)
 
 
 def main() -> None:

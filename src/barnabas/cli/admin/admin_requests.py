@@ -173,7 +173,7 @@ async def replica_log_dirs(
 
 async def alter_log_dirs(
     client: RawClient, broker_id: int, log_dirs: Mapping[Partition, str]
-) -> list[Outcome]:
+) -> list[PartitionOutcome]:
     """Move replicas of a broker to other log directories of it. Raises PeerGone."""
     by_path: dict[str, list[Partition]] = {}
     for partition, path in log_dirs.items():
@@ -192,7 +192,7 @@ async def alter_log_dirs(
     )
     answer = await client.ask(broker_id, ApiKey.ALTER_REPLICA_LOG_DIRS, request)
     return [
-        Outcome(partition, each.error_code, f"broker {broker_id}, {log_dirs[partition]}")
+        PartitionOutcome(partition, each.error_code, f"broker {broker_id}, {log_dirs[partition]}")
         for topic in answer.results
         for each in topic.partitions
         for partition in [Partition(topic.topic_name, each.partition_index)]

@@ -4,7 +4,9 @@ import contextlib
 import fcntl
 import os
 import socket
+import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ from barnabas.base.ports import free_port
 from barnabas.cli.cluster.cluster_properties import HOST, ClusterSettings, broker_properties
 from barnabas.cli.exit_codes import CommandFailed, Misused
 
+# l_type, l_whence, l_start, l_len and l_pid of Linux's struct flock.
+_FLOCK: Final = struct.Struct("hhqqi4x")
 # A broker's metrics port is this far above its client port.
 METRICS_PORTS_ABOVE: Final = 1000
 
@@ -70,17 +74,29 @@ class BrokerFiles:
         return self.log.read_text(errors="replace").splitlines()[-count:]
 
     @property
+    def _lock(self) -> Path:
+        return self.data / ".lock"
+
+    @property
     def is_in_use(self) -> bool:
         """Whether a running broker holds the lock of the log directory."""
-        lock = self.data / ".lock"
         try:
-            with lock.open("rb") as file:
+            with self._lock.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
         except BlockingIOError:
             return True
         return False
+
+    def holder(self) -> int | None:
+        """The pid of the broker that holds the lock; None where the system does not report it."""
+        if sys.platform != "linux":
+            return None  # struct flock differs
+        with self._lock.open("rb") as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
 
 class ClusterDir:
@@ -154,10 +170,14 @@ class ClusterDir:
             )
         for path in sorted(self.path.glob("broker-*/")):
             number = path.name.removeprefix("broker-")
-            if number.isdigit() and BrokerFiles(int(number), 0, self.path).is_in_use:
+            if not number.isdigit():
+                continue
+            files = BrokerFiles(int(number), 0, self.path)
+            if files.is_in_use:
+                pid = files.holder()
+                stop = "stop it first" if pid is None else f"stop it with: kill {pid}"
                 raise CommandFailed(
-                    f"broker {number} of {self.path} is already running, started by hand;"
-                    " stop it first"
+                    f"broker {number} of {self.path} is already running, started by hand; {stop}"
                 )
 
     def _running(self) -> Iterator[tuple[str, int]]:

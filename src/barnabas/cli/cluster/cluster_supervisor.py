@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.cluster.cluster_dir import BrokerFiles
-from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed, program
 from barnabas.znodes.zookeeper.dead_session import unregister
 from barnabas.znodes.zookeeper.session_file import NotProvenDead
 
@@ -208,7 +208,7 @@ class Supervisor:
 
 
 def _by_hand(files: BrokerFiles) -> str:
-    return f"barnabas server --config {files.properties}"
+    return f"{program()} server --config {files.properties}"
 
 
 def _named(broker: SupervisedBroker) -> str:

@@ -102,11 +102,16 @@ class GroupAdmin:
         """The same. Raises CommandFailed, with the likeliest name, if there is no such group."""
         group = self.described(name)
         if group is None:
-            listed, _ = self.listed()
-            likely = difflib.get_close_matches(name, [each.group_id for each in listed], n=1)
-            hint = f"did you mean {likely[0]}?" if likely else "`barnabas groups list` shows all"
+            likely = self.likely(name)
+            hint = f"did you mean {likely}?" if likely else "`barnabas groups list` shows all"
             raise CommandFailed(f"there is no group {name} ({hint}){remedy}")
         return group
+
+    def likely(self, name: str) -> str | None:
+        """The group whose name is most like this one, if there is one."""
+        listed, _ = self.listed()
+        found = difflib.get_close_matches(name, [each.group_id for each in listed], n=1)
+        return found[0] if found else None
 
     def committed(self, name: str) -> Offsets:
         """The offsets that the group has committed."""

@@ -16,7 +16,7 @@ def check_groups(names: list[str]) -> list[str]:
 
 
 Groups = Annotated[
-    list[str], typer.Argument(metavar="GROUP...", help="Group ids.", callback=check_groups)
+    list[str], typer.Argument(metavar="GROUP", help="Group ids.", callback=check_groups)
 ]
 Topics = Annotated[
     list[str] | None,

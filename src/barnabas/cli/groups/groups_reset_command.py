@@ -164,7 +164,9 @@ def _check(client: "GroupAdmin", groups: Sequence[str]) -> None:
     for name in groups:
         group = client.described(name)
         if group is None:
-            _note(f"group {name} does not exist; committing offsets creates it")
+            likely = client.likely(name)
+            hint = f" (did you mean {likely}?)" if likely else ""
+            _note(f"group {name} does not exist{hint}; committing offsets creates it")
         else:
             check_is_empty(group, "reset")
 

@@ -45,7 +45,7 @@ def produce(
     topic: Topic,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MESSAGE]...", help="Messages; default: read stdin."),
+        typer.Argument(metavar="MESSAGE", help="Messages; default: read stdin."),
     ] = None,
     files: Annotated[
         list[Path] | None,

@@ -35,9 +35,7 @@ _SEGMENT_FILE: Final = re.compile(
 
 @app.command()
 def dump(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files or directories.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR", help="Files or directories.")],
     records: Annotated[
         bool, typer.Option("--records", "-r", help="Print records: keys, values, headers.")
     ] = False,
@@ -70,9 +68,7 @@ def dump(
 
 @app.command()
 def verify(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files or directories.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR", help="Files or directories.")],
     deep: Annotated[
         bool, typer.Option("--deep", help="Decompress every batch and check its records.")
     ] = False,
@@ -113,7 +109,7 @@ def _print_problem_json(problem: "Problem") -> None:
 @app.command()
 def stats(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Segments or directories.")
+        list[Path], typer.Argument(metavar="FILE|DIR", help="Segments or directories.")
     ],
     deep: Annotated[
         bool, typer.Option("--deep", help="Read batches: compression ratio, keys, tombstones.")

@@ -5,7 +5,7 @@ import sys
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.cli.admin.admin_requests import Outcome, alter_log_dirs, replica_log_dirs
+from barnabas.cli.admin.admin_requests import PartitionOutcome, alter_log_dirs, replica_log_dirs
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient
 from barnabas.cli.reassign.reassign_plan import LogDirs
@@ -14,7 +14,7 @@ from barnabas.cli.show import counted
 _LOOK_EVERY_S: Final = 0.5
 
 
-async def start_moves(client: RawClient, wanted: LogDirs) -> list[Outcome]:
+async def start_moves(client: RawClient, wanted: LogDirs) -> list[PartitionOutcome]:
     """Start the moves between log directories; return those that brokers refused.
 
     A broker without a replica of the partition creates it in that log directory later.

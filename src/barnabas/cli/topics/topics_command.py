@@ -114,7 +114,7 @@ def list_topics(
 def describe(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Topics; default: all.", callback=check_topics),
+        typer.Argument(metavar="NAME", help="Topics; default: all.", callback=check_topics),
     ] = None,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include internal topics.")] = False,
     under_replicated: Annotated[
@@ -211,7 +211,7 @@ def alter(
 @app.command()
 def delete(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Topic names.", callback=check_topics)
+        list[str], typer.Argument(metavar="NAME", help="Topic names.", callback=check_topics)
     ],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -70,7 +70,9 @@ async def _begin(active: ActiveController, names: list[str]) -> None:
         await active.perform(new_partitions.decide_new_partitions(active.context, partitions))
         created += made
         count += len(partitions)
-    if created:
+    if len(created) == 1:
+        log.info("new topic topic=%s partitions=%d", created[0], count)
+    elif created:
         log.info("new topics count=%d partitions=%d first=%s", len(created), count, created[0])
 
 

@@ -296,7 +296,7 @@ def _made(decided: _Decided, topic_id: uuid.UUID | None) -> Made:
 
 def _log_created(made: Sequence[Made]) -> None:
     if len(made) == 1:
-        log.info("created topic=%s partitions=%d", made[0].name, len(made[0].assignment))
+        log.info("created topic topic=%s partitions=%d", made[0].name, len(made[0].assignment))
     elif made:
         partitions = sum(len(each.assignment) for each in made)
         log.info(

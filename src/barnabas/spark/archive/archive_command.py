@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.spark.archive.archive_run import Archiver
 
 Topics = Annotated[
-    list[str], typer.Argument(metavar="TOPIC...", help="Topics to archive.", callback=check_topics)
+    list[str], typer.Argument(metavar="TOPIC", help="Topics to archive.", callback=check_topics)
 ]
 
 

@@ -19,7 +19,7 @@ def audit(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...", help="Log directories of brokers, or a directory above them."
+            metavar="DIR", help="Log directories of brokers, or a directory above them."
         ),
     ],
     topic: Annotated[

@@ -34,7 +34,7 @@ _ATTEMPTS: Final = 3
 
 def mirror(
     topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="Topics to copy.", callback=check_topics)
+        list[str], typer.Argument(metavar="TOPIC", help="Topics to copy.", callback=check_topics)
     ],
     to: Annotated[
         str, typer.Option("--to", metavar="HOST:PORT[,...]", help="Brokers of the target cluster.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused, program
 from barnabas.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -58,7 +58,7 @@ def init(
 
     for file in create(name, topic, to, parse_bootstrap(bootstrap)):
         print(file)
-    print(f"Edit {name}/transformations, then run: barnabas pipeline run {name}")
+    print(f"Edit {name}/transformations, then run: {program()} pipeline run {name}")
 
 
 def run(
