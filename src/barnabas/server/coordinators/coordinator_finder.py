@@ -1,6 +1,7 @@
 """The coordinator of a key: the leader of the key's partition of the internal topic."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
@@ -28,13 +29,13 @@ class CoordinatorFinder:
         self._log = logger
 
     async def find(
-        self, key: str, listener: str, new_topic: NewTopic
+        self, key: str, listener: str, new_topic: Callable[[], NewTopic]
     ) -> tuple[BrokerImage, tuple[str, int]]:
         """The coordinator of a key, and its address on a listener. Creates a missing topic.
 
-        Raises  BrokerError(coordinator_not_available)
+        Raises  BrokerError(coordinator_not_available), as does `new_topic`
         """
-        topic = self._metadata.topic(self._topic) or await self._create_topic(new_topic)
+        topic = self._metadata.topic(self._topic) or await self._create_topic(new_topic())
         partition = topic.partitions.get(partition_of(key, len(topic.partitions)))
         broker = self._metadata.brokers.get(partition.leader) if partition is not None else None
         if broker is None or listener not in broker.endpoints:

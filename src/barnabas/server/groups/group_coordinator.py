@@ -1,10 +1,12 @@
 """The group coordinator of this broker: finds coordinators, and asks the shards that it leads."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
@@ -14,8 +16,14 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, Updated
 from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.coordinators.coordinator_finder import CoordinatorFinder
-from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC, codec_of, new_offsets_topic
+from barnabas.server.groups.offsets_topic import (
+    OFFSETS_TOPIC,
+    awaits_brokers,
+    codec_of,
+    new_offsets_topic,
+)
 
 if TYPE_CHECKING:
     from barnabas.groups.consumer.consumer_groups import ConsumerGroups
@@ -48,6 +56,7 @@ class GroupCoordinator:
             load_buffer_size=lambda: configs.broker.int("offsets.load.buffer.size"),
             commit_timeout_ms=lambda: configs.broker.int("offsets.commit.timeout.ms"),
         )
+        self._started_s = asyncio.get_running_loop().time()
         self._log = topic.logger
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             topic, lambda: self._parts.new_shard(), ports
@@ -69,8 +78,19 @@ class GroupCoordinator:
 
         Raises  BrokerError(coordinator_not_available)
         """
-        new_topic = new_offsets_topic(self._configs.broker, len(self._metadata.brokers))
-        return await self._finder.find(group_id, listener, new_topic)
+        return await self._finder.find(group_id, listener, self.new_topic)
+
+    def new_topic(self) -> NewTopic:
+        """The offsets topic to create.
+
+        Raises  BrokerError(coordinator_not_available), while more brokers may join
+        """
+        config, brokers = self._configs.broker, len(self._metadata.brokers)
+        up_s = asyncio.get_running_loop().time() - self._started_s
+        if awaits_brokers(config, brokers, up_s):
+            why = f"{OFFSETS_TOPIC} is created when more brokers have joined, or soon without them"
+            raise BrokerError(ErrorCode.coordinator_not_available, why)
+        return new_offsets_topic(config, brokers)
 
     async def ask(
         self,

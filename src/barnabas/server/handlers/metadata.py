@@ -25,7 +25,7 @@ from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import TopicImage, is_internal
 from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.cluster.topic_names import check_topic_name
-from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC, new_offsets_topic
+from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.server.requests import authorized
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import ApiKey
@@ -130,13 +130,18 @@ async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + AUTO_CREATION_MS / 1000
-    wanted = [_new_topic(broker, name) for name in names]
-    created = await broker.topics.create_all(
-        wanted, validate_only=False, within_ms=AUTO_CREATION_MS
-    )
     failed: dict[str, ErrorCode] = {}
+    wanted: dict[str, NewTopic] = {}
+    for name in names:
+        try:
+            wanted[name] = broker.groups.new_topic() if name == OFFSETS_TOPIC else NewTopic(name)
+        except BrokerError:  # more brokers may join first
+            failed[name] = ErrorCode.leader_not_available
+    created = await broker.topics.create_all(
+        list(wanted.values()), validate_only=False, within_ms=AUTO_CREATION_MS
+    )
     expected: dict[str, int] = {}
-    for name, made in zip(names, created, strict=True):
+    for name, made in zip(wanted, created, strict=True):
         if isinstance(made, Made):
             expected[name] = len(made.assignment)
         elif made.code is ErrorCode.topic_already_exists:
@@ -146,13 +151,6 @@ async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     left_ms = max(0, round((end - loop.time()) * 1000))
     unled = await broker.topics.unled(expected, left_ms)
     return failed | dict.fromkeys(unled, ErrorCode.leader_not_available)
-
-
-def _new_topic(broker: Broker, name: str) -> NewTopic:
-    """As for any topic, but groups must find theirs as their coordinators would make it."""
-    if name == OFFSETS_TOPIC:
-        return new_offsets_topic(broker.configs.broker, len(broker.metadata.brokers))
-    return NewTopic(name)
 
 
 def _is_missing(broker: Broker, topic: MetadataRequestTopic) -> bool:
