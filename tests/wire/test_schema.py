@@ -78,7 +78,9 @@ def assert_agree(one: Any, other: Any) -> None:
     for field in dataclasses.fields(other):
         value = getattr(other, field.name)
         mine: Any = getattr(one, field.name, None)
-        if mine is None and (value is not None or not hasattr(one, field.name)):
+        if "derived" in field.metadata and not hasattr(one, field.name):
+            assert value == field.metadata["derived"](one)
+        elif mine is None and (value is not None or not hasattr(one, field.name)):
             assert is_default(field, value), (field.name, value)
         elif isinstance(value, tuple):
             assert len(mine) == len(value)
