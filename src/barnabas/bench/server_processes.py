@@ -76,10 +76,10 @@ def spawn(command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
             raise ServerFailed(f"{command[0]} not found; install it with `make venv`") from missing
 
 
-def listening_port(stdout: IO[bytes]) -> int:
+def listening_port(stdout: IO[bytes], patience_s: float = PATIENCE_S) -> int:
     # Reads the pipe itself: a buffered reader could hold the line while select waits for more.
     text = b""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     with selectors.DefaultSelector() as selector:
         selector.register(stdout, selectors.EVENT_READ)
         while selector.select(max(0.0, deadline - time.monotonic())):
@@ -107,13 +107,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def wait_ended(process: subprocess.Popen[bytes]) -> None:
+def wait_ended(process: subprocess.Popen[bytes], patience_s: float = PATIENCE_S) -> None:
     """Wait for a server after SIGTERM. Raises ServerFailed, and kills it, on timeout."""
     try:
-        process.wait(PATIENCE_S)
+        process.wait(patience_s)
     except subprocess.TimeoutExpired:
         process.kill()
-        raise ServerFailed(f"a broker did not stop within {PATIENCE_S:g} s of SIGTERM") from None
+        raise ServerFailed(f"a broker did not stop within {patience_s:g} s of SIGTERM") from None
 
 
 def settle(server: Server, seconds: float) -> None:

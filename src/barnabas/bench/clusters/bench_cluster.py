@@ -12,6 +12,7 @@ from typing import Final
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.bench.server_processes import (
     BROKER,
+    PATIENCE_S,
     Server,
     last_words,
     listening_port,
@@ -63,12 +64,12 @@ class ClusterBroker:
             command += ["--override", override]
         self._process = spawn(command, self._log)
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until it is ready. Raises ServerFailed with the end of its log."""
         assert self._process is not None
         assert self._process.stdout is not None
         try:
-            self.port = listening_port(self._process.stdout)
+            self.port = listening_port(self._process.stdout, patience_s)
         except Exception as problem:
             problem.add_note(last_words(self._log))
             raise
@@ -85,9 +86,9 @@ class ClusterBroker:
         assert self._process is not None, "the broker is not running"
         self._process.terminate()
 
-    def wait_ended(self) -> None:
+    def wait_ended(self, patience_s: float = PATIENCE_S) -> None:
         """Wait for the exit. Raises ServerFailed, no process left, on timeout."""
-        self._end(wait_ended)
+        self._end(lambda process: wait_ended(process, patience_s))
 
     def close(self) -> None:
         if self._process is not None:
@@ -118,12 +119,12 @@ class BenchCluster:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
-    def stop_together(self) -> None:
+    def stop_together(self, patience_s: float = PATIENCE_S) -> None:
         """Send SIGTERM to all brokers and wait for their exit."""
         for member in self.members:
             member.terminate()
         for member in self.members:
-            member.wait_ended()
+            member.wait_ended(patience_s)
 
     @asynccontextmanager
     async def tree(self) -> AsyncIterator[Coordination]:

@@ -109,7 +109,7 @@ class _Run:
         found.metadata = uvloop.run(self._metadata())
         self._say("restarted")
         start = time.perf_counter()
-        three.stop_together()
+        three.stop_together(PATIENCE_S)
         found.stop = time.perf_counter() - start
         found.start = self._start()
         for member in three.members:
@@ -139,7 +139,7 @@ class _Run:
             member.launch()
         led = uvloop.run(self._until_led(self._three.members))
         for member in self._three.members:
-            member.wait_ready()
+            member.wait_ready(PATIENCE_S)
         return led - start
 
     async def _until_led(
@@ -207,7 +207,7 @@ class _Run:
                 led = await self._until_led(others, not_by=victim.broker_id)
             self._note(probe)
         victim.launch()
-        await asyncio.to_thread(victim.wait_ready)
+        await asyncio.to_thread(victim.wait_ready, PATIENCE_S)
         await self._until_led(three.members)
         return led - gone
 
