@@ -4,22 +4,19 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.failures import FailureChannel
 from barnabas.config.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.server.metrics.request_statistics import RequestStatistics
-from barnabas.server.network.acceptor import Acceptor, allowed_backlog
+from barnabas.server.network.acceptor import Acceptor, NewConnection, allowed_backlog
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_ports import Serve
 from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.open_connections import OpenConnections
 
 log = logging.getLogger("barnabas.listeners")
-
-NewConnection = Callable[[], Connection]
 
 
 class SocketServer:
