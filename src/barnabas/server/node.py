@@ -301,6 +301,7 @@ class Node:
             self.timer,
             self._failures,
             self._statistics,
+            self.environment.is_process,
         )
 
     def _dispatch(self) -> Dispatch:

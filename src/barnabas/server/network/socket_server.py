@@ -29,11 +29,14 @@ class SocketServer:
         timer: Timer,
         failures: FailureChannel,
         statistics: RequestStatistics,
+        accepts_itself: bool = False,
     ) -> None:
+        """`accepts_itself` with an `Acceptor`, instead of the servers of the loop."""
         self._serve = serve
         self._quotas = quotas
         self._failures = failures
         self._statistics = statistics
+        self._accepts_itself = accepts_itself
         self._servers: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self._not_accepting: list[tuple[asyncio.Server, NewConnection]] = []
@@ -89,13 +92,13 @@ class SocketServer:
             )
         starting, self._not_accepting = self._not_accepting, []
         for server, connection in starting:
-            bound = [each for each in server.sockets if hasattr(each, "fileno")]
-            if not bound:  # of a simulated network
+            if not self._accepts_itself:
                 await server.start_serving()
-            acceptors = [Acceptor(each, connection) for each in bound]
-            for acceptor in acceptors:
+                continue
+            for bound in server.sockets:
+                acceptor = Acceptor(bound, connection)
                 acceptor.start(backlog)
-            self._acceptors += acceptors
+                self._acceptors.append(acceptor)
 
     async def close(self) -> None:
         """Accept no more connections, and end those of now once their last response is sent."""
