@@ -5,6 +5,7 @@ import logging
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 
@@ -75,11 +76,11 @@ def test_many_long_turns_are_all_counted_but_do_not_flood_the_log(
 def test_a_request_that_holds_the_loop_is_named_by_its_api(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Dispatch._message
+    original: Any = Dispatch._message
 
-    def slow(self: Dispatch, *arguments: object) -> object:
+    def slow(*arguments: object) -> object:
         hold_the_loop(0.5)
-        return original(self, *arguments)  # type: ignore[arg-type]
+        return original(*arguments)
 
     monkeypatch.setattr(Dispatch, "_message", slow)
 

@@ -68,7 +68,7 @@ def _machine(ending: AsyncExitStack) -> Environment:
     executor = ThreadPoolExecutor(thread_name_prefix="barnabas-disk")
     ending.callback(executor.shutdown)
     offload = ThreadOffload(executor)
-    return Environment(SystemClock(), Random(), offload, RealDisk, watches_loop=True)
+    return Environment(SystemClock(), Random(), offload, RealDisk, is_process=True)
 
 
 async def _start(
@@ -95,7 +95,7 @@ async def _start(
 
     node = Node(config, environment, coordination, logs, broker_id, cluster_id, failures)
     ending.callback(node.timer.close)
-    if environment.watches_loop:
+    if environment.is_process:
         node.loop_monitor.start()
         ending.callback(node.loop_monitor.stop)
     ending.push_async_callback(node.config_changes.stop)

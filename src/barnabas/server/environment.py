@@ -21,7 +21,8 @@ class Environment:
 
     `coordination` begins a session with a tree that several brokers of one process share; without
     it the configuration says which tree to use. `intercept` stands between connections and what
-    serves their requests, and may answer itself. `watches_loop` where turns of the loop take time.
+    serves their requests, and may answer itself. `is_process` for a broker that is
+    a process of its own: it watches the turns of its loop, and accepts connections itself.
     """
 
     clock: Clock
@@ -32,4 +33,4 @@ class Environment:
     safeguards: Safeguards = field(default_factory=Safeguards)
     stopwatch: Stopwatch = machine_stopwatch
     intercept: Callable[[Serve], Serve] | None = None
-    watches_loop: bool = False
+    is_process: bool = False

@@ -319,6 +319,7 @@ class Node:
             self.timer,
             self._failures,
             self._statistics,
+            self.environment.is_process,
         )
 
     def _dispatch(self) -> Dispatch:

@@ -115,7 +115,7 @@ class LoopMonitor:
 def running_on(loop: asyncio.AbstractEventLoop, thread: int) -> Running:
     """What the thread of the loop runs now: the API of the request, the task, the function."""
     frames = list(_frames(sys._current_frames().get(thread)))
-    ours = [each for each in frames if _module(each).startswith("barnabas.")]
+    ours = [each for each in frames if _is_broker(_module(each))]
     function = _name(ours[0]) if ours else _name(frames[0]) if frames else "-"
     return Running(_api(ours), _task(loop), function)
 
@@ -129,6 +129,11 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
+
+
+def _is_broker(module: str) -> bool:
+    """Whether it is code that the loop calls, and not the command that runs the loop."""
+    return module.startswith("barnabas.") and not module.startswith("barnabas.cli.")
 
 
 def _name(frame: FrameType) -> str:

@@ -9,7 +9,6 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -28,12 +27,16 @@ class HasDescriptor(Protocol):
     def fileno(self) -> int: ...
 
 
+class NewConnection(Protocol):
+    """Makes the protocol of one more connection."""
+
+    def __call__(self) -> asyncio.BaseProtocol: ...
+
+
 class Acceptor:
     """Accepts the connections of a socket that is bound, from `start` to `close`."""
 
-    def __init__(
-        self, bound: HasDescriptor, new_connection: Callable[[], asyncio.BaseProtocol]
-    ) -> None:
+    def __init__(self, bound: HasDescriptor, new_connection: NewConnection) -> None:
         self._socket = socket.socket(fileno=os.dup(bound.fileno()))
         self._socket.setblocking(False)
         self._new_connection = new_connection

@@ -4,22 +4,19 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.failures import FailureChannel
 from barnabas.config.listeners import Listener
 from barnabas.purgatory.timer import Timer
 from barnabas.server.metrics.request_statistics import RequestStatistics
-from barnabas.server.network.acceptor import Acceptor, allowed_backlog
+from barnabas.server.network.acceptor import Acceptor, NewConnection, allowed_backlog
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_ports import Serve
 from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.open_connections import OpenConnections
 
 log = logging.getLogger("barnabas.listeners")
-
-NewConnection = Callable[[], Connection]
 
 
 class SocketServer:
@@ -32,11 +29,14 @@ class SocketServer:
         timer: Timer,
         failures: FailureChannel,
         statistics: RequestStatistics,
+        accepts_itself: bool = False,
     ) -> None:
+        """`accepts_itself` with an `Acceptor`, instead of the servers of the loop."""
         self._serve = serve
         self._quotas = quotas
         self._failures = failures
         self._statistics = statistics
+        self._accepts_itself = accepts_itself
         self._servers: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self.connections = OpenConnections(quotas, timer)
@@ -87,13 +87,13 @@ class SocketServer:
             log.info(
                 "socket.listen.backlog.size=%d is limited to net.core.somaxconn=%d", wanted, backlog
             )
-        bound = [each for each in server.sockets if hasattr(each, "fileno")]
-        if not bound:  # of a simulated network
+        if not self._accepts_itself:
             await server.start_serving()
-        acceptors = [Acceptor(each, connection) for each in bound]
-        for acceptor in acceptors:
+            return
+        for bound in server.sockets:
+            acceptor = Acceptor(bound, connection)
             acceptor.start(backlog)
-        self._acceptors += acceptors
+            self._acceptors.append(acceptor)
 
     async def close(self) -> None:
         """Accept no more connections, and end those of now once their last response is sent."""
