@@ -415,7 +415,7 @@ def test_a_stopping_broker_finishes_what_it_has_begun(
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(*args: Any, **limits: int) -> Any:
+    def slowly(*args: Any, **limits: Any) -> Any:
         begun.set()
         assert go_on.wait(SOON)
         return validate(*args, **limits)
