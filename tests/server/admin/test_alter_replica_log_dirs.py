@@ -12,6 +12,7 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import ApiKey
 from tests.server.admin.client import EARLIEST, LATEST, Client, parts
+from tests.server.admin.faulty_disk import FaultyDisk
 from tests.server.admin.running import Running, broker, until
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -265,3 +266,43 @@ def test_a_crash_between_the_renames_loses_nothing(dirs: tuple[Path, Path], rena
         until(lambda: is_moved(source, target), "one log")
         assert values(client) == 50
         assert client.produce("t", [b"after"]).base_offset == 50
+
+
+@pytest.mark.parametrize("failing", ["target", "source", "target at the rename"])
+def test_a_log_directory_that_fails_in_the_middle_takes_only_its_own_log(
+    dirs: tuple[Path, Path], failing: str
+) -> None:
+    disks: dict[Path, FaultyDisk] = {}
+
+    def disk(folder: str) -> FaultyDisk:
+        return disks.setdefault(Path(folder), FaultyDisk(folder))
+
+    with broker(*dirs, disk=disk) as running, running.client() as client:
+        if failing == "source":
+            client.create("other")  # in the first log directory, which has the tree, too
+        client.create("t")
+        fill(client, 200)
+        source, target = here(dirs)
+
+        def fail(path: str) -> None:
+            disks[target].failing = "-future" in path
+
+        if failing == "target at the rename":
+            disks[target].before_rename = fail
+            assert alter(client, target) == 0
+        else:
+            throttle(client, 1000)
+            assert alter(client, target) == 0
+            until(lambda: described(client)[target.name].partition_size, "a part of the copy")
+            disks[source if failing == "source" else target].failing = True
+            throttle(client, 2**62)
+            client.produce("t", [b"notices"])
+        until(lambda: len(running.running.broker.logs.offline) == 1, "an offline log directory")
+        code = client.produce("t", [b"after"]).error_code
+        assert code == (ErrorCode.kafka_storage_error if failing == "source" else 0)
+        assert alter(client, target) == ErrorCode.kafka_storage_error
+    for each in disks.values():
+        each.failing = False
+    with broker(*dirs) as running, running.client() as client:
+        until(lambda: is_moved(source, target), "the move to end")
+        assert values(client) == 2000 + {"source": 0, "target": 2}.get(failing, 1)

@@ -95,7 +95,7 @@ class LogDirMoves:
         elif future is None and current.disk.log_dir != log_dir:
             log.info("replica moves partition=%s to=%s", partition, log_dir)
             self._logs.create_future(partition, log_dir)
-            self.start([partition])
+        self.start([partition])  # also one that has failed before
 
     def _cancel(self, partition: TopicPartition) -> None:
         log.info("move cancelled partition=%s", partition)
@@ -182,7 +182,12 @@ class LogDirMoves:
         flush = future.start_flush()
         await self._offload(flush.run)
         future.on_flushed(flush, self._clock.now_ms())
-        await self._offload(lambda: mark_complete(future))
+        try:
+            await self._offload(lambda: mark_complete(future))
+        except DiskFault:
+            # A future log that was deleted meanwhile has no directory any more.
+            if self._is_current(move):
+                raise
         if not self._is_current(move) or not move.catch_up(self._clock.now_ms()):
             return
         old = self._logs.promote_future(move.replica.topic_partition)

@@ -50,7 +50,7 @@ def _alter(broker: Broker, partition: TopicPartition, log_dir: str) -> ErrorCode
     try:
         broker.moves.alter(partition, log_dir)
     except BrokerError as e:
-        log.warning("replica not moved partition=%s to=%s why=%s", partition, log_dir, e)
+        log.info("replica not moved partition=%s to=%s why=%s", partition, log_dir, e)
         return e.code
     except DiskFault as fault:
         broker.failures.disk_failed(fault)
