@@ -1,5 +1,6 @@
 """`barnabas bench limits`: attacks on Barnabas and on Apache Kafka, and what they cost."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -79,6 +80,7 @@ def limits(
         table, facts, why = _attack(console, attacks, quick, kafka, folder)
         if table.interrupted:
             console.print(INTERRUPTED, highlight=False)
+            facts["interrupted after"] = f"{len(table.rows)} of {len(attacks)} attacks"
         if results is not None:
             _write(console, table, facts, why, results / FIGURES.name, results / DOCUMENT.name)
         elif is_whole and not table.interrupted:
@@ -103,6 +105,7 @@ def _attack(
     from barnabas.bench.compare.kafka_release import Unavailable, find_kafka
 
     facts = {**machine(), OURS: revision(), "hot path": hot_path()}
+    facts["load average before"] = f"{os.getloadavg()[0]:.1f}"
     console.print(in_one_line(facts), highlight=False)
     found = find_kafka() if kafka else Unavailable("not asked for")
     systems: list[tuple[str, Systems]] = [(OURS, barnabas)]
