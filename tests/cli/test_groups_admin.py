@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.cli.admin.admin_requests import Outcome
+from barnabas.cli.admin.admin_requests import PartitionOutcome
 from barnabas.cli.client import ClusterClients
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.groups.groups_admin import GroupAdmin
@@ -136,7 +136,7 @@ def test_a_partition_that_is_not_there_has_no_offsets() -> None:
     assert groups.latest([Partition("orders", 2), Partition("no-such-topic", 0)]) == {}
 
 
-def deleted(coordinator: ErrorCode, *codes: ErrorCode) -> list[Outcome]:
+def deleted(coordinator: ErrorCode, *codes: ErrorCode) -> list[PartitionOutcome]:
     left = list(codes)
     partition = SimpleNamespace(partition_index=0, error_code=ErrorCode.none)
     topic = SimpleNamespace(name="orders", partitions=(partition,))

@@ -42,7 +42,7 @@ _DELETE: Final = 1
 _DYNAMIC_TOPIC_CONFIG: Final = 1
 
 
-class Outcome(NamedTuple):
+class PartitionOutcome(NamedTuple):
     """The outcome of a request for one partition."""
 
     partition: Partition
@@ -68,7 +68,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 async def elect_leaders(
     client: RawClient, partitions: Sequence[Partition] | None, *, unclean: bool
-) -> list[Outcome]:
+) -> list[PartitionOutcome]:
     """Elect leaders of these partitions, or of all. Returns the outcome of each."""
     wanted = None
     if partitions is not None:
@@ -80,7 +80,9 @@ async def elect_leaders(
     answer = await client.ask_controller(ApiKey.ELECT_LEADERS, request)
     _check(answer, "the election")
     return [
-        Outcome(Partition(topic.topic, each.partition_id), each.error_code, each.error_message)
+        PartitionOutcome(
+            Partition(topic.topic, each.partition_id), each.error_code, each.error_message
+        )
         for topic in answer.replica_election_results
         for each in topic.partition_result
     ]
@@ -88,7 +90,7 @@ async def elect_leaders(
 
 async def alter_reassignments(
     client: RawClient, plan: Mapping[Partition, Sequence[int] | None]
-) -> list[Outcome]:
+) -> list[PartitionOutcome]:
     """Start these reassignments; cancel those whose replicas are None."""
     request = AlterPartitionReassignmentsRequest(
         topics=tuple(
@@ -106,7 +108,9 @@ async def alter_reassignments(
     answer = await client.ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
     _check(answer, "the reassignment")
     return [
-        Outcome(Partition(topic.name, each.partition_index), each.error_code, each.error_message)
+        PartitionOutcome(
+            Partition(topic.name, each.partition_index), each.error_code, each.error_message
+        )
         for topic in answer.responses
         for each in topic.partitions
     ]

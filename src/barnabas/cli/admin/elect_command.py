@@ -10,7 +10,7 @@ from barnabas.cli.show import show_rows
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
-    from barnabas.cli.admin.admin_requests import Outcome
+    from barnabas.cli.admin.admin_requests import PartitionOutcome
     from barnabas.cli.raw_client import RawClient
 
 
@@ -66,7 +66,7 @@ def elect(
 
 async def _elect(
     client: "RawClient", topic: str | None, numbers: list[int] | None, unclean: bool
-) -> "list[Outcome]":
+) -> "list[PartitionOutcome]":
     from barnabas.cli.admin.admin_requests import elect_leaders
 
     wanted = None if topic is None else await _partitions(client, topic, numbers)
@@ -84,7 +84,7 @@ async def _partitions(
     return [TopicPartition(topic, number) for number in dict.fromkeys(numbers)]
 
 
-def _row(outcome: "Outcome") -> dict[str, object]:
+def _row(outcome: "PartitionOutcome") -> dict[str, object]:
     from barnabas.base.errors import ErrorCode
     from barnabas.client.retries import error_words
 
@@ -93,7 +93,7 @@ def _row(outcome: "Outcome") -> dict[str, object]:
     return {**outcome.partition._asdict(), "result": result}
 
 
-def _has_failed(outcome: "Outcome") -> bool:
+def _has_failed(outcome: "PartitionOutcome") -> bool:
     from barnabas.base.errors import ErrorCode
 
     return outcome.code not in (ErrorCode.none, ErrorCode.election_not_needed)

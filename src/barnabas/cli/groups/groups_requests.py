@@ -11,7 +11,7 @@ from kio.schema.offset_delete.v0.request import (
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.cli.admin.admin_requests import Outcome, by_topic
+from barnabas.cli.admin.admin_requests import PartitionOutcome, by_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient, ask_cluster
 from barnabas.client.retries import error_words
@@ -21,7 +21,7 @@ from barnabas.wire.schema import Message
 
 async def delete_offsets(
     client: RawClient, group: str, partitions: Sequence[Partition]
-) -> list[Outcome]:
+) -> list[PartitionOutcome]:
     """Delete the group's offsets of these partitions; returns the outcome of each.
 
     Raises  CommandFailed if the group as a whole is refused; nothing was deleted then
@@ -40,7 +40,7 @@ async def delete_offsets(
     if answer.error_code is not ErrorCode.none:
         raise CommandFailed(f"group {group}: {error_words(answer.error_code)}")
     return [
-        Outcome(Partition(topic.name, each.partition_index), each.error_code, None)
+        PartitionOutcome(Partition(topic.name, each.partition_index), each.error_code, None)
         for topic in answer.topics
         for each in topic.partitions
     ]

@@ -9,7 +9,7 @@ import typer
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, read_text
 from barnabas.cli.reassign.reassign_plan import (
     LogDirs,
     Plan,
@@ -24,7 +24,7 @@ from barnabas.cli.show import counted, show_rows, show_table
 from barnabas.cli.subcommands import command_group
 
 if TYPE_CHECKING:
-    from barnabas.cli.admin.admin_requests import Moving, Outcome
+    from barnabas.cli.admin.admin_requests import Moving, PartitionOutcome
     from barnabas.cli.raw_client import RawClient
 
 app = command_group(
@@ -170,10 +170,7 @@ def _gather(file: Path | None, partitions: list[str] | None) -> Plan:
 
 
 def _read_plan(file: Path) -> Plan:
-    try:
-        return parse_plan(file.read_text("utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file}: {getattr(error, 'strerror', 'not UTF-8 text')}") from None
+    return parse_plan(read_text(file), str(file))
 
 
 async def _begin(client: "RawClient", plan: Plan, log_dirs: LogDirs, throttle: int | None) -> None:
@@ -195,7 +192,7 @@ async def _begin(client: "RawClient", plan: Plan, log_dirs: LogDirs, throttle: i
     print(f"started: {counted(len(plan), 'partition')}, {copies} to copy", file=sys.stderr)
 
 
-def _check(outcomes: "Sequence[Outcome]", verb: str) -> None:
+def _check(outcomes: "Sequence[PartitionOutcome]", verb: str) -> None:
     """Print each rejection. Raises CommandFailed if there is any."""
     from barnabas.base.errors import ErrorCode
     from barnabas.client.retries import error_words
