@@ -15,6 +15,7 @@ from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.controller.states import Selector
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
+from barnabas.znodes.tree import Operation, SetData
 from tests.controller.cluster import Cluster, scenario
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -190,6 +191,27 @@ async def test_a_reassignment_completes_without_an_isr_notification(cluster: Clu
     await cluster.admin.set(path, data.replace(b'"isr":[0]', b'"isr":[0,1]'), stat.version)
     await cluster.quiet()
     assert (await cluster.topic("t")).partitions == {0: (1,)}
+
+
+@scenario
+async def test_partitions_that_caught_up_together_complete_together(cluster: Cluster) -> None:
+    """So the topic's znode is not written again for each of its partitions."""
+    count = 20
+    await cluster.start(0, 1)
+    await cluster.create_topic("t", *[(0,)] * count)
+    moving = [TopicPartition("t", n) for n in range(count)]
+    await cluster.controller.ask(events.AlterReassignments(dict.fromkeys(moving, brokers(1))))
+    _, before = await cluster.admin.get(paths.topic_path("t"))
+    writes: list[Operation] = []
+    for each in moving:
+        path = paths.partition_state_path(each)
+        data, stat = await cluster.admin.get(path)
+        writes.append(SetData(path, data.replace(b'"isr":[0]', b'"isr":[0,1]'), stat.version))
+    await cluster.admin.multi(writes)
+    await cluster.quiet()
+    assert (await cluster.topic("t")).partitions == dict.fromkeys(range(count), (1,))
+    _, after = await cluster.admin.get(paths.topic_path("t"))
+    assert after.version - before.version == 1
 
 
 @scenario

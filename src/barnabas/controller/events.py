@@ -76,9 +76,7 @@ class ListReassignments(NamedTuple):
 
 
 class ReassignedIsrChanged(NamedTuple):
-    """The `state` of a partition under reassignment was written: perhaps it can complete."""
-
-    partition: TopicPartition
+    """The `state` of partitions under reassignment was written: perhaps they can complete."""
 
 
 class PreferredElectionNode(NamedTuple):

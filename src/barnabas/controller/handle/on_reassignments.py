@@ -97,7 +97,7 @@ async def _begin(
 
 
 async def on_reassigned_isr_changed(active: ActiveController, event: ReassignedIsrChanged) -> None:
-    await advance_reassignments(active, [event.partition])
+    await advance_reassignments(active, active.watches.take_moved())
 
 
 async def advance_reassignments(

@@ -71,6 +71,8 @@ class TreeWatches:
         self._store = store
         self._put = put
         self._watches: dict[tuple[type[Event], Event], Watch] = {}
+        self._moving_watches: dict[TopicPartition, Watch] = {}
+        self._moved: dict[TopicPartition, None] = {}
         self._ended = False
 
     def end(self) -> None:
@@ -149,10 +151,26 @@ class TreeWatches:
         """As `states`, with a watch on each: for partitions under reassignment."""
         wanted = list(partitions)
         nodes = await pipelined(
-            self._store.get(partition_state_path(each), self._on(ReassignedIsrChanged(each)))
-            for each in wanted
+            self._store.get(partition_state_path(each), self._on_moving(each)) for each in wanted
         )
         return dict(_led(wanted, nodes))
+
+    def _on_moving(self, partition: TopicPartition) -> Watch:
+        """The watch of a partition under reassignment: one event for all that changed by then."""
+
+        def watch(_: WatchEvent) -> None:
+            if not self._ended:
+                is_first = not self._moved
+                self._moved[partition] = None
+                if is_first:
+                    self._put(ReassignedIsrChanged())
+
+        return self._moving_watches.setdefault(partition, watch)
+
+    def take_moved(self) -> list[TopicPartition]:
+        """The partitions under reassignment that changed since the last call."""
+        moved, self._moved = list(self._moved), {}
+        return moved
 
     # -- requests and notifications in znodes ----------------------------------
 
