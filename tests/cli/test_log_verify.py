@@ -294,6 +294,15 @@ def test_a_running_broker_has_no_problems_while_it_appends(
 # Unreadable files
 
 
+GUARDED: Final = (
+    (os, "scandir"),
+    (os, "listdir"),
+    (os, "open"),
+    (io, "open"),
+    (builtins, "open"),
+)
+
+
 @pytest.fixture
 def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Makes a file or directory unreadable, even for root."""
@@ -307,7 +316,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
         return checked
 
-    for module, name in ((os, "scandir"), (os, "listdir"), (io, "open"), (builtins, "open")):
+    for module, name in GUARDED:
         monkeypatch.setattr(module, name, guarded(getattr(module, name)))
     return lambda path: forbidden.append(str(path))
 

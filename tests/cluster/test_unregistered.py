@@ -18,7 +18,7 @@ from barnabas.znodes.zookeeper.dead_session import Unregistered, unregister
 from barnabas.znodes.zookeeper.session_file import SESSION_FILE, NotProvenDead, SessionFile
 from tests.cluster.conftest import BROKERS
 from tests.cluster.operations import create, partitions
-from tests.support.agreement import read_znodes
+from tests.support.agreement import registered
 from tests.support.broker import BrokerProcess
 from tests.support.clients import Message
 from tests.support.cluster import Cluster, until
@@ -48,7 +48,7 @@ def kill(broker: BrokerProcess) -> None:
 
 
 def is_registered(cluster: Cluster, number: int) -> bool:
-    return number in read_znodes(cluster.zookeeper)["brokers"]
+    return number in registered(cluster.zookeeper)
 
 
 @pytest.mark.parametrize("victim", ["controller", "leader", "follower"])
@@ -185,7 +185,7 @@ def test_the_command_unregisters_a_dead_broker_and_refuses_a_living_one(cluster:
 
 
 def is_gone(zookeeper: str, number: int) -> bool:
-    return number not in read_znodes(zookeeper)["brokers"]
+    return number not in registered(zookeeper)
 
 
 def test_a_killed_broker_of_a_local_cluster_is_unregistered_by_its_supervisor(
@@ -210,7 +210,7 @@ def test_a_killed_broker_of_a_local_cluster_is_unregistered_by_its_supervisor(
                 pid = int((tmp_path / "data" / f"broker-{number}.pid").read_text())
                 os.kill(pid, signal.SIGKILL)
                 until(partial(is_gone, zookeeper, number), "the supervisor", SOON_S)
-            assert 2 in read_znodes(zookeeper)["brokers"]
+            assert 2 in registered(zookeeper)
         finally:
             process.terminate()
             process.wait(60)

@@ -34,6 +34,12 @@ def znodes(zookeeper: str) -> Iterator[Any]:
         client.close()
 
 
+def registered(zookeeper: str) -> list[int]:
+    """The brokers that have a znode."""
+    with znodes(zookeeper) as client:
+        return sorted(map(int, client.get_children(paths.BROKER_IDS)))
+
+
 def read_znodes(zookeeper: str) -> dict[str, Any]:
     """Brokers, controller, epoch and partitions in the tree, and pending requests.
 

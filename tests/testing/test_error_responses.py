@@ -71,6 +71,14 @@ PLACES: dict[ApiKey, tuple[Any, str]] = {
         of(topic_partitions=(of(topic="t", partitions=(3,)),)),
         "replica_election_results.partition_result",
     ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        of(dirs=(of(path="/disk", topics=(of(name="t", partitions=(3,)),)),)),
+        "results.partitions",
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: (
+        of(topics=(of(name="t", partition_indexes=(3,)),)),
+        "topics.partitions",
+    ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
         of(topics=(BY_PARTITION,)),
         "responses.partitions",
@@ -81,7 +89,7 @@ PLACES: dict[ApiKey, tuple[Any, str]] = {
 EARLIER: dict[tuple[ApiKey, int], str] = {
     **{(ApiKey.FIND_COORDINATOR, version): "" for version in range(4)},
     **{(ApiKey.OFFSET_FETCH, version): "" for version in range(2, 8)},
-    (ApiKey.OFFSET_FETCH, 1): "topics.partitions",
+    **{(ApiKey.OFFSET_FETCH, version): "topics.partitions" for version in range(2)},
 }
 # Earlier versions list only existing log directories.
 FIRST_WITH_A_PLACE = {ApiKey.DESCRIBE_LOG_DIRS: 3}

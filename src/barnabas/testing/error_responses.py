@@ -97,5 +97,7 @@ def _items(name: str, asked: Any) -> tuple[Any, ...]:
     if isinstance(asked, str | int):
         return ()
     arrays = [getattr(asked, field.name) for field in dataclasses.fields(asked)]
+    if hasattr(asked, "dirs"):  # of AlterReplicaLogDirs, whose response is by topic
+        arrays = [tuple(topic for each in asked.dirs for topic in each.topics)]
     same: tuple[Any, ...] | None = getattr(asked, name, None)
     return same if same is not None else next((a for a in arrays if isinstance(a, tuple)), ())
