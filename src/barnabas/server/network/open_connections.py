@@ -5,6 +5,7 @@ end.
 import asyncio
 from typing import Final
 
+from barnabas.base.freed_memory import return_freed_memory
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
@@ -16,6 +17,9 @@ GRACE_SECONDS: Final = 5.0
 # How often the connections that hold memory are checked, and what they must receive meanwhile.
 STALL_CHECK_MS: Final = 1_000
 LEAST_PROGRESS: Final = 64 * 1024
+# Their memory is returned to the system once so many connections have ended, after this time.
+MANY_LOST: Final = 1_000
+RETURN_MEMORY_MS: Final = 2_000
 
 
 class OpenConnections:
@@ -27,6 +31,7 @@ class OpenConnections:
         self._idle_watches: dict[Connection, _IdleWatch] = {}
         self.memory = RequestMemory(quotas.limits.queued_max_request_bytes)
         self._stall_watch = _StallWatch(self.memory, quotas.limits.receive_stall_timeout_ms, timer)
+        self._lost = _LostConnections(timer)
         self._all_gone = asyncio.Event()
         self._closing = False
 
@@ -54,6 +59,7 @@ class OpenConnections:
         self._timer.cancel(self._idle_watches.pop(connection))
         self._stall_watch.discard(connection)
         self._quotas.remove(connection.host)
+        self._lost.count()
         if not self._idle_watches:
             self._all_gone.set()
 
@@ -75,6 +81,26 @@ class OpenConnections:
     def _abort_all(self) -> None:
         for connection in list(self._idle_watches):
             connection.abort()
+
+
+class _LostConnections(TimerTask):
+    """Returns the memory of connections that ended to the system, of many at once."""
+
+    __slots__ = ("_count", "_timer")
+
+    def __init__(self, timer: Timer) -> None:
+        super().__init__()
+        self._timer = timer
+        self._count = 0
+
+    def count(self) -> None:
+        self._count += 1
+        if self._count == MANY_LOST:
+            self._timer.add(self, RETURN_MEMORY_MS)
+
+    def run(self) -> None:
+        self._count = 0
+        return_freed_memory()
 
 
 class _IdleWatch(TimerTask):
