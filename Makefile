@@ -32,7 +32,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(COMPILED)
 
 lock:           ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --python-version 3.11 --group dev pyproject.toml -o requirements.lock
+	  --python-version 3.11 --extra all --group dev pyproject.toml -o requirements.lock
 
 check: venv     ## what a reviewer would run first: lint, types, layers
 	$(BIN)/ruff check .
