@@ -18,6 +18,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.failures import FailureChannel
+from barnabas.security.principal import ANONYMOUS
 from barnabas.server.fetching.cached_partitions import NamedPartitions
 from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStatistics
 from barnabas.server.network.connection_ports import Registry, Serve
@@ -79,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         "last_active",
         "listener",
         "port",
+        "principal",
         "software",
         "taken",
         "waits_for_memory",
@@ -130,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self.fetches: NamedPartitions | None = None  # of a client that has no fetch session
         self.host = ""
         self.port = 0
+        self.principal = ANONYMOUS
         self.software = ""
 
     @property

@@ -1,0 +1,1 @@
+"""Security: the principal of a connection, and what it is allowed to do."""
