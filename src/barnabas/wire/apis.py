@@ -126,5 +126,11 @@ APIS: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
-# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
-UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)
+# An API of our own is not advertised: clients would confuse its number with one of Kafka's. The
+# others are only asked for, of Apache Kafka.
+UNADVERTISED: Final = (
+    ApiKey.DESCRIBE_CONTROLLER,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+)
