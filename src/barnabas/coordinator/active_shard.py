@@ -32,7 +32,7 @@ from barnabas.wire.records.records import Record, build_batch
 Reply = TypeVar("Reply")
 Shard = TypeVar("Shard", bound=CoordinatorShard)
 
-# Below `max.message.bytes` by default, with room for the framing of records.
+# Of a result that is not atomic: below `max.message.bytes` by default, with room for framing.
 LARGEST_BATCH: Final = 512 * 1024
 # A timer whose records could not be appended expires again after this, as in Kafka.
 TIMER_AGAIN_MS: Final = 500
@@ -132,7 +132,7 @@ class ActiveShard(Generic[Shard]):
         if not result.records:
             return result
         try:
-            for records in _batches(result.records):
+            for records in _batches(result):
                 self._append(records, result.base_sequence)
                 for record in records:
                     self.shard.replay(record)
@@ -214,11 +214,14 @@ class ActiveShard(Generic[Shard]):
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _batches(records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
-    """The records in batches that the topic accepts; nearly always one."""
+def _batches(result: CoordinatorResult[Any]) -> Iterator[Sequence[CoordinatorRecord]]:
+    """The records in one batch; those of a large result that is not atomic in several."""
+    if result.is_atomic:
+        yield result.records
+        return
     batch: list[CoordinatorRecord] = []
     size = 0
-    for record in records:
+    for record in result.records:
         batch.append(record)
         size += len(record.key) + len(record.value or b"")
         if size >= LARGEST_BATCH:

@@ -196,7 +196,7 @@ class GroupCoordinatorShard:
             if group is not None and errors[group_id] is ErrorCode.none:
                 records += self._committed.decide_delete_all(group_id)
                 records += group.tombstones()
-        return CoordinatorResult(DeleteReply(errors), tuple(records))
+        return CoordinatorResult(DeleteReply(errors), tuple(records), is_atomic=False)
 
     # -- the log --------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class GroupCoordinatorShard:
                 result = self._consumer.on_loaded(group, now)
             records += result.records
             effects += result.effects
-        return CoordinatorResult(None, tuple(records), tuple(effects))
+        return CoordinatorResult(None, tuple(records), tuple(effects), is_atomic=False)
 
     def on_append_failed(
         self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
