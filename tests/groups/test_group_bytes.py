@@ -5,7 +5,7 @@ from barnabas.base.randomness import Random
 from barnabas.groups.classic.classic_messages import JoinReply, LeavingMember, OfferedProtocol
 from barnabas.groups.classic.classic_turn import ClassicSettings
 from barnabas.groups.consumer.consumer_groups import ConsumerGroups
-from barnabas.groups.consumer.consumer_messages import ConsumerSettings
+from barnabas.groups.consumer.consumer_messages import ConsumerHeartbeatReply, ConsumerSettings
 from barnabas.groups.group_bytes import COUNT_AGAIN_MS, GroupBytes
 from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.shard import GroupCoordinatorShard
@@ -62,7 +62,9 @@ def test_members_of_many_groups_take_no_more_than_all_groups_may() -> None:
 def test_a_member_of_the_consumer_protocol_is_refused_in_the_same_way() -> None:
     found = driver(limit=30_000)
     request = first_request("a", subscribed_topic_names=("t" * 40_000,))
-    assert found.shard.consumer_heartbeat(request, found.now).reply.error is NO_ROOM  # type: ignore[union-attr]
+    reply = found.ask(found.shard.consumer_heartbeat(request, found.now)).reply
+    assert isinstance(reply, ConsumerHeartbeatReply)
+    assert reply.error is NO_ROOM
     assert not found.shard.groups
 
 

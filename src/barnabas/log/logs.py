@@ -215,14 +215,24 @@ class Logs:
 
         Raises  the fault, if every log directory has failed
         """
+        lost = self.on_failed(fault)
+        if self.are_offline:
+            raise fault
+        return lost
+
+    @property
+    def are_offline(self) -> bool:
+        """Whether every log directory has failed."""
+        return len(self.offline) == len(self.log_dirs)
+
+    def on_failed(self, fault: DiskFault) -> list[TopicPartition]:
+        """Mark a failed log directory offline, be it the last; return the partitions it held."""
         self.offline[fault.log_dir] = fault
         self.log_dirs[fault.log_dir].release()
         self.futures.take_offline(fault.log_dir)
         lost = [log.partition for log in self if log.disk.log_dir == fault.log_dir]
         for partition in lost:
             self._logs.pop(partition).cleaning = None
-        if len(self.offline) == len(self.log_dirs):
-            raise fault
         return lost
 
     def _online(self) -> list[LogDir]:
