@@ -165,7 +165,7 @@ def test_an_answer_whose_asker_was_cancelled_is_passed_over(run: Run) -> None:
 async def assert_gone(
     peer: AsyncConnection, why: str, askers: int = 3, timeout_s: float = SOON
 ) -> None:
-    """All who ask are told, so is whoever asks later, and the connection is closed."""
+    """All pending and later requests get the error, and the connection is closed."""
     ends = await asyncio.gather(
         *(ask(peer, timeout_s) for _ in range(askers)), return_exceptions=True
     )
@@ -333,7 +333,7 @@ def test_nobody_answering_the_door_is_gone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Wire(asyncio.Transport):
-    """Sends nothing; what the peer shall receive is put into its buffers by hand."""
+    """Sends nothing; what the peer receives is put into its buffers by hand."""
 
     def write(self, data: Buffer) -> None: ...
 

@@ -39,7 +39,7 @@ TIMER_AGAIN_MS: Final = 500
 
 
 class CoordinatorPorts(NamedTuple):
-    """What a broker gives to all shards of a coordinator."""
+    """The parts that a broker gives to all shards of a coordinator."""
 
     writer: PartitionWriter
     timer: Timer
