@@ -163,7 +163,7 @@ class TransactionCoordinatorShard:
             if metadata.is_late(now.wall_ms) and metadata.transactional_id not in self._pending
         ]
         records = tuple(self._begin(target) for target in late)
-        return CoordinatorResult(None, records, tuple(map(self._markers, late)))
+        return CoordinatorResult(None, records, tuple(map(self._markers, late)), is_atomic=False)
 
     def _expire(self, now: Now) -> CoordinatorResult[None]:
         last_ms = now.wall_ms - self._settings.expiration_ms
@@ -176,7 +176,9 @@ class TransactionCoordinatorShard:
         ]
         self._pending.update(dict.fromkeys(expired))
         return CoordinatorResult(
-            None, tuple(CoordinatorRecord(encode_key(name), None) for name in expired)
+            None,
+            tuple(CoordinatorRecord(encode_key(name), None) for name in expired),
+            is_atomic=False,
         )
 
     # -- the log -------------------------------------------------------------

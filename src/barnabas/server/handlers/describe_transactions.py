@@ -1,19 +1,16 @@
 """DescribeTransactions (65): the state of transactional ids that this broker coordinates."""
 
-from datetime import UTC, datetime, timedelta
-
-from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
-from kio.schema.describe_transactions.v0.response import (
-    DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
-)
-
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.transactions.transaction_metadata import TransactionMetadata
-from barnabas.wire.schema import NO_THROTTLE, duration
+from barnabas.wire.control.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(
@@ -38,8 +35,8 @@ async def _describe(broker: Broker, transactional_id: str) -> TransactionState:
         error_code=ErrorCode.none,
         transactional_id=transactional_id,
         transaction_state=metadata.state.value,
-        transaction_timeout=duration(metadata.timeout_ms),
-        transaction_start_time=_time(metadata.start_ms),
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         topics=_topics(metadata),
@@ -56,18 +53,5 @@ def _topics(metadata: TransactionMetadata) -> tuple[TopicData, ...]:
     )
 
 
-def _time(ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-
-
 def _failed(transactional_id: str, code: ErrorCode) -> TransactionState:
-    return TransactionState(
-        error_code=code,
-        transactional_id=transactional_id,
-        transaction_state="",
-        transaction_timeout=duration(0),
-        transaction_start_time=_time(0),
-        producer_id=0,
-        producer_epoch=0,
-        topics=(),
-    )
+    return TransactionState(error_code=code, transactional_id=transactional_id)
