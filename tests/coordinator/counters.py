@@ -210,7 +210,7 @@ class Broker:
             TOPIC, self._new_shard, ports
         )
 
-    def _new_shard(self) -> Counters:
+    def _new_shard(self, epoch: int) -> Counters:
         self.shard = Counters()
         return self.shard
 

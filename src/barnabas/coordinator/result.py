@@ -56,7 +56,13 @@ class Answer(NamedTuple):
     reply: object
 
 
-Effect: TypeAlias = ArmTimer | CancelTimer | Answer
+class Emit(NamedTuple):
+    """Give the owner of the runtime an event, once the records are committed."""
+
+    event: object
+
+
+Effect: TypeAlias = ArmTimer | CancelTimer | Answer | Emit
 
 
 @runtime_checkable
