@@ -330,10 +330,6 @@ class Logs:
         into.forget_deleted(partition, [log.partition for log in self._logs_in(into)])
         return self.futures.create(into, self._logs[partition], self._opened)
 
-    def delete_future(self, partition: TopicPartition) -> Removal | None:
-        """Delete the future log of a partition, if it has one. Raises DiskFault."""
-        return self.futures.delete(partition)
-
     def promote_future(self, partition: TopicPartition) -> Log:
         """Put the future log in place of the current one, which is returned.
 
