@@ -129,7 +129,7 @@ class ActiveShard(Generic[Shard]):
                 self._settle(reply, self._not_written(result, code))
 
         try:
-            for records in _batches(result.records):
+            for records in _batches(result):
                 self._append(records, result.base_sequence)
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
