@@ -31,6 +31,7 @@ HELD_WITHIN_S: Final = 5.0
 async def load(node: Node) -> None:
     """Read the properties from the tree, and open the logs."""
     await node.config_changes.start()
+    await node.features.start()
     await node.configs.load()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.
     open_all = partial(node.logs.open_all, node.configs.topic, _progress)

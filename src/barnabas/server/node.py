@@ -25,6 +25,7 @@ from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
+from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
@@ -62,6 +63,8 @@ from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.settings import BrokerSettings, intervals, limits
+from barnabas.server.transactions.marker_channels import MarkerChannels
+from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
 
@@ -146,6 +149,9 @@ class Node:
             self._failures,
         )
         self.groups = self._group_coordinator()
+        self.features = Features(self._coordination, self.metadata, self.broker_id)
+        self._producer_ids = ProducerIds(self._coordination, self.broker_id)
+        self.transactions = self._transaction_coordinator()
         self.moves = LogDirMoves(
             self.broker_id,
             self.logs,
@@ -156,7 +162,7 @@ class Node:
             self.environment.offload,
             self._failures,
         )
-        self._role_changes = RoleChanges(self._delayed, self.groups, self.moves)
+        self._role_changes = RoleChanges(self._delayed, self.groups, self.transactions, self.moves)
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -166,6 +172,18 @@ class Node:
             self._topics,
             self._coordinator_ports,
             self._group_parts,
+        )
+
+    def _transaction_coordinator(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            self.replicas,
+            self.metadata,
+            self.configs,
+            self._topics,
+            self._coordinator_ports,
+            self._producer_ids,
+            self.features,
+            MarkerChannels(self.broker_id, self.config, self.metadata, self._failures),
         )
 
     def _group_parts(self) -> "GroupParts":
@@ -249,6 +267,7 @@ class Node:
             topics=self._topics,
             configs=self.configs,
             groups=self.groups,
+            features=self.features,
         )
         self._control_requests = ControlRequests(parts, self.startup_sync)
         self.controller = Controller(
@@ -284,6 +303,7 @@ class Node:
             self.controller,
             self._config_admin,
             self.config_changes,
+            self.features,
         )
 
     def _make_requests(self) -> None:
@@ -299,10 +319,12 @@ class Node:
             topics=self._topics,
             configs=self.configs,
             config_admin=self._config_admin,
-            producer_ids=ProducerIds(self._coordination, self.broker_id),
+            producer_ids=self._producer_ids,
             tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,
+            features=self.features,
+            transactions=self.transactions,
             moves=self.moves,
             failures=self._failures,
         )

@@ -4,19 +4,21 @@ import enum
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.controller.states import (
     PARTITION_FROM,
     REPLICA_FROM,
     PartitionState,
     ReplicaState,
-    State,
 )
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from barnabas.groups.consumer.consumer_member import MemberState
 from barnabas.groups.consumer.reconciliation import reconcile
+from barnabas.transactions.transaction_state import ENTERED_FROM, TransactionState
+
+State = TypeVar("State", PartitionState, ReplicaState, TransactionState)
 
 _OPENING: Final = """\
 # States
@@ -74,6 +76,17 @@ def diagrams() -> tuple[Diagram, ...]:
             GroupState.EMPTY.value,
             _led_by_events(NEXT),
             GroupState.DEAD.value,
+        ),
+        Diagram(
+            "Transactions",
+            "Empty without a transaction, Ongoing with its first partition. PrepareCommit and"
+            " PrepareAbort have the\noutcome in the log; markers follow, then CompleteCommit or"
+            " CompleteAbort. An id that nobody uses is\nDead. PrepareEpochFence is in no record: a"
+            " fence leads to PrepareAbort at once.",
+            TransactionState,
+            TransactionState.EMPTY.value,
+            _entered_from(ENTERED_FROM),
+            TransactionState.DEAD.value,
         ),
     )
 

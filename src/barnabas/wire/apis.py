@@ -37,6 +37,9 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
     WRITE_TXN_MARKERS = 27
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
@@ -50,6 +53,7 @@ class ApiKey(enum.IntEnum):
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -103,6 +107,9 @@ APIS: Final = {
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(0, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3),
+    ApiKey.END_TXN: _api(0, 5, 3),
     ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
@@ -116,6 +123,7 @@ APIS: Final = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.OFFSET_DELETE: _api(0, 0, 1),
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
+    ApiKey.UPDATE_FEATURES: _api(0, 1, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0),
@@ -126,5 +134,11 @@ APIS: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
-# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
-UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)
+# An API of our own is not advertised: clients would confuse its number with one of Kafka's. The
+# others are only asked for, of Apache Kafka.
+UNADVERTISED: Final = (
+    ApiKey.DESCRIBE_CONTROLLER,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+)
