@@ -43,7 +43,7 @@ def server_key(algorithm: str, salted: bytes) -> bytes:
 
 
 def stored_key(algorithm: str, key: bytes) -> bytes:
-    """What a server keeps of the client key."""
+    """The hash of the client key, which a server stores."""
     return hashlib.new(algorithm, key).digest()
 
 
@@ -58,7 +58,7 @@ def server_signature(algorithm: str, key: bytes, auth_message: bytes) -> bytes:
 
 
 def auth_message(client_first: str, server_first: str, client_final: str) -> bytes:
-    """What both sides sign: first messages without channel binding, the last without its proof."""
+    """The text that both sides sign: first messages without channel binding, last without proof."""
     return f"{client_first},{server_first},{client_final}".encode()
 
 

@@ -1,6 +1,7 @@
 """All logs of a broker, over its log directories (`log.dirs`)."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -61,6 +62,8 @@ class Logs:
         self._producer_expiration_ms = producer_expiration_ms
         self._safeguards = safeguards
         self._logs: dict[TopicPartition, Log] = {}
+        # Of the logs in each log directory: to count them for each new log would be quadratic.
+        self._counts: Counter[str] = Counter()
         self.futures = FutureLogs(random)
         # The log directories that logs are to be created in, where somebody has chosen one.
         self._preferred: dict[TopicPartition, str] = {}
@@ -167,7 +170,8 @@ class Logs:
             log_dir.write_offsets(RECOVERY_POINT, points).run()
 
     def _open(self, log_dir: LogDir, opening: Opening) -> Log:
-        log = self._logs[opening.partition] = self._opened(log_dir, opening)
+        log = self._opened(log_dir, opening)
+        self._put(log)
         self._of_unknown_origin.discard(opening.partition)
         if opening.recovery_point is None and len(log.segments) > 1:
             self._of_unknown_origin.add(opening.partition)
@@ -194,6 +198,7 @@ class Logs:
             except DiskFault as fault:
                 self.offline[fault.log_dir] = fault
         self._logs.clear()
+        self._counts.clear()
         self.release()
 
     def _close_log_dir(
@@ -215,18 +220,39 @@ class Logs:
 
         Raises  the fault, if every log directory has failed
         """
+        lost = self.on_failed(fault)
+        if self.are_offline:
+            raise fault
+        return lost
+
+    @property
+    def are_offline(self) -> bool:
+        """Whether every log directory has failed."""
+        return len(self.offline) == len(self.log_dirs)
+
+    def on_failed(self, fault: DiskFault) -> list[TopicPartition]:
+        """Mark a failed log directory offline, be it the last; return the partitions it held."""
         self.offline[fault.log_dir] = fault
         self.log_dirs[fault.log_dir].release()
         self.futures.take_offline(fault.log_dir)
         lost = [log.partition for log in self if log.disk.log_dir == fault.log_dir]
         for partition in lost:
-            self._logs.pop(partition).cleaning = None
-        if len(self.offline) == len(self.log_dirs):
-            raise fault
+            self._pop(partition)
         return lost
 
     def _online(self) -> list[LogDir]:
         return [log_dir for name, log_dir in self.log_dirs.items() if name not in self.offline]
+
+    def _put(self, log: Log) -> None:
+        self._logs[log.partition] = log
+        self._counts[log.disk.log_dir] += 1
+
+    def _pop(self, partition: TopicPartition) -> Log:
+        """Serve the log no more; a compaction of it ends."""
+        log = self._logs.pop(partition)
+        self._counts[log.disk.log_dir] -= 1
+        log.cleaning = None
+        return log
 
     def _logs_in(self, log_dir: LogDir) -> list[Log]:
         return [log for log in self if log.disk is log_dir.disk]
@@ -251,7 +277,8 @@ class Logs:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log directories are offline")
         log_dir = online[0]
         if len(online) > 1:
-            log_dir = min(online, key=lambda log_dir: len(self._logs_in(log_dir)))
+            counts = self._counts
+            log_dir = min(online, key=lambda log_dir: counts[log_dir.disk.log_dir])
         preferred = self._preferred.pop(partition, None)
         log_dir = next((each for each in online if each.disk.log_dir == preferred), log_dir)
         log_dir.forget_deleted(partition, self._logs)
@@ -280,8 +307,7 @@ class Logs:
 
     def delete(self, partition: TopicPartition) -> Removal:
         """Delete a partition; its directory is renamed now, and the returned work removes it."""
-        log = self._logs.pop(partition)
-        log.cleaning = None
+        log = self._pop(partition)
         self.high_watermarks.pop(partition, None)
         return self._doom(log.disk, partition, log.config.file_delete_delay_ms)
 
@@ -340,8 +366,8 @@ class Logs:
         assert future is not None
         future.rename(str(partition))
         self.futures.pop(partition)
-        self._logs[partition] = future
-        old.cleaning = None
+        self._pop(partition)
+        self._put(future)
         return old
 
     def delete_replaced(self, old: Log) -> Removal:

@@ -38,6 +38,7 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    WRITE_TXN_MARKERS = 27
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -55,6 +56,8 @@ class ApiKey(enum.IntEnum):
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
@@ -105,6 +108,7 @@ APIS: Final = {
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(0, 4, 4),
+    ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
@@ -122,6 +126,8 @@ APIS: Final = {
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: _api(0, 1, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0),

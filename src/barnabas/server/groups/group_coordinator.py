@@ -59,7 +59,7 @@ class GroupCoordinator:
         self._started_s = asyncio.get_running_loop().time()
         self._log = topic.logger
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
-            topic, lambda: self._parts.new_shard(), ports
+            topic, lambda _: self._parts.new_shard(), ports
         )
         self._finder = CoordinatorFinder(OFFSETS_TOPIC, metadata, topics, topic.logger)
 

@@ -42,7 +42,7 @@ class RandomBroker(Metadata):
 class Connections:
     """A simulated client's view of the cluster, and a connection to each broker that it asks.
 
-    The view may be old: a client that is told so, or gets no response, calls `refresh`.
+    The view may be old: a client that gets such an error, or no response, calls `refresh`.
     """
 
     def __init__(self, name: str, bootstrap: Sequence[Address], random: Random) -> None:

@@ -119,7 +119,7 @@ class PartitionFetcher:
         )
 
     def _take(self, fetched: FetchedPartition) -> Batches:
-        """What of the answer is to be decoded; the request after it is already sent."""
+        """The part of the response to decode; the request after it is already sent."""
         whole = self._whole_batches(fetched.records)
         if not whole:
             self._wait_for_more(fetched)
