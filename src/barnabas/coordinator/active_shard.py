@@ -36,14 +36,14 @@ from barnabas.wire.records.records import ControlType, Record, build_batch
 Reply = TypeVar("Reply")
 Shard = TypeVar("Shard", bound=CoordinatorShard)
 
-# Below `max.message.bytes` by default, with room for the framing of records.
+# Of a result that is not atomic: below `max.message.bytes` by default, with room for framing.
 LARGEST_BATCH: Final = 512 * 1024
 # A timer whose records could not be appended expires again after this, as in Kafka.
 TIMER_AGAIN_MS: Final = 500
 
 
 class CoordinatorPorts(NamedTuple):
-    """What a broker gives to all shards of a coordinator."""
+    """The parts that a broker gives to all shards of a coordinator."""
 
     writer: PartitionWriter
     timer: Timer
@@ -131,7 +131,7 @@ class ActiveShard(Generic[Shard]):
                 self._settle(reply, self._not_written(result, code))
 
         try:
-            for records in _batches(result.records):
+            for records in _batches(result):
                 self._append(records, result)
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
@@ -189,7 +189,7 @@ class ActiveShard(Generic[Shard]):
         if not result.records:
             return result
         try:
-            for records in _batches(result.records):
+            for records in _batches(result):
                 self._append(records, result)
                 for record in records:
                     self.shard.replay(record, *_producer_of(result))
@@ -301,11 +301,14 @@ class ActiveShard(Generic[Shard]):
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _batches(records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
-    """The records in batches that the topic accepts; nearly always one."""
+def _batches(result: CoordinatorResult[Any]) -> Iterator[Sequence[CoordinatorRecord]]:
+    """The records in one batch; those of a large result that is not atomic in several."""
+    if result.is_atomic:
+        yield result.records
+        return
     batch: list[CoordinatorRecord] = []
     size = 0
-    for record in records:
+    for record in result.records:
         batch.append(record)
         size += len(record.key) + len(record.value or b"")
         if size >= LARGEST_BATCH:
