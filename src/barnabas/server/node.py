@@ -418,6 +418,7 @@ class Node:
             self.listeners.connections,
             self._sessions,
             self.groups,
+            self.transactions,
             self.logs,
             self.metadata,
             self.loop_monitor,
