@@ -194,7 +194,7 @@ class Node:
             self._coordinator_ports,
             self._producer_ids,
             self.features,
-            MarkerChannels(self.broker_id, self.config, self.metadata, self._failures),
+            MarkerChannels(self.broker_id, self.config, self.metadata, self.peers, self._failures),
         )
 
     def _group_parts(self) -> "GroupParts":
