@@ -29,6 +29,7 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.DELETE_TOPICS,
     ApiKey.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID,
+    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.END_TXN,
@@ -96,6 +97,7 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     return {
         **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
+        ApiKey.WRITE_TXN_MARKERS: _when_asked(ApiKey.WRITE_TXN_MARKERS, broker, delayed),
         ApiKey.API_VERSIONS: partial(api_versions.handle, broker.features),
     }
 
