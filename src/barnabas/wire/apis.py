@@ -115,7 +115,7 @@ APIS: Final = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3),
     ApiKey.END_TXN: _api(0, 5, 3),
-    ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
+    ApiKey.WRITE_TXN_MARKERS: _api(0, 2, 1),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
