@@ -131,12 +131,8 @@ def test_an_upserted_table_has_the_latest_of_each_key_and_no_deleted_key(
 ) -> None:
     fill([{"key": f"k{n % 4}", "value": f"v{n}"} for n in range(8)])
     assert summary(table(format, "--upsert"))["rows"] == 4
-    changes: list[dict[str, Any]] = [
-        {"key": "k0", "value": None},
-        {"key": "k1", "value": "new"},
-        {"value": "keyless"},
-    ]
-    produce(served.bootstrap, topic, changes)
+    produce(served.bootstrap, topic, [{"key": "k0", "value": None}, {"key": "k1", "value": "new"}])
+    produce(served.bootstrap, topic, [{"value": "keyless"}])
     ended = summary(table(format, "--upsert"))
 
     found = {row["key"]: row["value"] for row in rows(format, tmp_path / "table")}

@@ -7,6 +7,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from barnabas.spark.source.registry_client import RegisteredSchema
 from barnabas.spark.source.value_types import Array, Map, Struct, ValueType
 from barnabas.spark.user_errors import SparkFailure
@@ -59,7 +61,7 @@ def _add(pool: Any, descriptors: Any, text: str, name: str | None) -> str:
     file = descriptors.FileDescriptorProto()
     try:
         file.ParseFromString(base64.b64decode(text, validate=True))
-    except Exception:
+    except (ValueError, DecodeError):
         raise SparkFailure(
             "the registry returned a Protobuf schema as text, not as a serialized descriptor;"
             " register it with a client that sends descriptors, or use a registry that supports"
@@ -107,7 +109,7 @@ def read_message(payload: bytes, schema: RegisteredSchema) -> dict[str, Any]:
     message = factory.GetMessageClass(root_message(schema, path))()
     try:
         message.ParseFromString(payload[position:])
-    except Exception as error:
+    except DecodeError as error:
         raise ValueError(f"it is not a {message.DESCRIPTOR.full_name}: {error}") from None
     found = _plain(message)
     assert isinstance(found, dict)
