@@ -40,11 +40,11 @@ def schema(options: Mapping[str, str]) -> str:
 @without_traceback
 def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
     """Raises  WrongOption"""
-    kind = FilteringReader if _filters_are_pushed() else BatchReader
+    kind = FilteringReader if filters_are_pushed() else BatchReader
     return kind(SourceOptions.of(options, streaming=False), schema)
 
 
-def _filters_are_pushed() -> bool:
+def filters_are_pushed() -> bool:
     """Whether this process is the worker in which Spark pushes filters down.
 
     Unless `spark.sql.python.filterPushdown.enabled` is set, Spark rejects a reader that accepts

@@ -1,11 +1,12 @@
 """The rows of a table: records with decoded values, and records that do not fit."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.exit_codes import Misused
 from barnabas.spark.archive.archive_run import read_ranges
 from barnabas.spark.archive.archive_source import PartitionRange
+from barnabas.spark.source.value_columns import RECORD_COLUMNS, value_fields
 from barnabas.spark.table_log.table_state import TableDefinition
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 RECORD: Final = (
     "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType",
 )  # fmt: skip
-_DECODED: Final = tuple(name for name in RECORD if name not in ("value", "timestampType"))
 # The UTC day, in every session time zone.
 DAY: Final = "date_from_unix_date(int(floor(unix_millis(timestamp) / 86400000)))"
 TOMBSTONE: Final = "_tombstone"
@@ -42,7 +42,7 @@ def table_rows(records: "DataFrame", definition: TableDefinition) -> "DataFrame"
     else:
         fields = value_fields(records.schema["value"].dataType)
         columns = [f.col(f"value.`{name}`").alias(alias) for name, alias in fields.items()]
-        rows = records.where("valueError IS NULL").select(*_DECODED, *columns, *deleted)
+        rows = records.where("valueError IS NULL").select(*RECORD_COLUMNS, *columns, *deleted)
     if "day" in definition.partition_by and "day" not in rows.columns:
         rows = rows.withColumn("day", f.expr(DAY))
     for name in definition.partition_by:
@@ -52,14 +52,6 @@ def table_rows(records: "DataFrame", definition: TableDefinition) -> "DataFrame"
                 f" {', '.join(rows.columns)}, and day is the UTC day of the timestamp"
             )
     return rows
-
-
-def value_fields(struct: Any) -> dict[str, str]:
-    """The fields of a value, and their columns: `value_NAME` where NAME is one of the record's."""
-    taken = {name.lower() for name in _DECODED}
-    return {
-        name: f"value_{name}" if name.lower() in taken else name for name in struct.fieldNames()
-    }
 
 
 def bad_reason(definition: TableDefinition) -> str | None:

@@ -59,10 +59,12 @@ class DeltaLog:
                 raise CommitConflict(f"{self._directory}: {error}") from None
             raise CommandFailed(f"{self._directory}: {error}") from None
 
-    def files(self) -> list[TableFile]:
+    def files(self, version: int | None = None) -> list[TableFile]:
         table = self._table()
         if table is None:
             return []
+        if version is not None:
+            table.load_as_version(version)
         arrow: Any = import_module("pyarrow")
         rows = arrow.table(table.get_add_actions(flatten=False)).to_pylist()
         return [_file(row) for row in rows]

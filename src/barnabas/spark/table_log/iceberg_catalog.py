@@ -40,8 +40,9 @@ class FileCatalog(NoopCatalog):
             version += 1
         return version
 
-    def load_table(self, identifier: Any = _NAME) -> Table:
-        version = self.version()
+    def load_table(self, identifier: Any = _NAME, *, version: int | None = None) -> Table:
+        """The table at a version, or the newest one. Raises NoSuchTableError."""
+        version = self.version() if version is None else version
         if not version:
             raise NoSuchTableError(f"{self._directory} has no Iceberg metadata")
         location = self._directory.uri_of(_path(version))

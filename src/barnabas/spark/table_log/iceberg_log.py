@@ -60,10 +60,10 @@ class IcebergLog:
         except exceptions.CommitFailedException as error:
             raise CommitConflict(f"{self._directory}: {error}") from None
 
-    def files(self) -> list[TableFile]:
+    def files(self, version: int | None = None) -> list[TableFile]:
         if not self._catalog.version():
             return []
-        table = self._catalog.load_table()
+        table = self._catalog.load_table(version=version)
         fields = {field.field_id: field for field in table.schema().fields}
         return [self._file(each.file, fields) for each in table.scan().plan_files()]
 

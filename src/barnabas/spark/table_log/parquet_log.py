@@ -56,16 +56,18 @@ class ParquetLog:
         for old in self._directory.names(_COMMITS)[:-_KEPT]:
             self._directory.delete(f"{_COMMITS}/{old}")
 
-    def files(self) -> list[TableFile]:
-        found = self._newest()
+    def files(self, version: int | None = None) -> list[TableFile]:
+        found = self._newest(version)
         return [] if found is None else [_file(each) for each in found[1]["files"]]
 
     def expire(self, before_ms: int) -> int:
         """Commits have no files of their own: each removes what it replaces."""
         return 0
 
-    def _newest(self) -> tuple[int, dict[str, Any]] | None:
+    def _newest(self, version: int | None = None) -> tuple[int, dict[str, Any]] | None:
         names = [name for name in self._directory.names(_COMMITS) if name.endswith(".json")]
+        if version is not None:
+            names = [f"{version:020}.json"]
         if not names:
             return None
         text = self._directory.read(f"{_COMMITS}/{names[-1]}")

@@ -63,8 +63,8 @@ class TableLog(Protocol):
         """
         ...
 
-    def files(self) -> list[TableFile]:
-        """The data files of the newest snapshot."""
+    def files(self, version: int | None = None) -> list[TableFile]:
+        """The data files of the newest snapshot, or of that version."""
         ...
 
     def expire(self, before_ms: int) -> int:
