@@ -109,9 +109,9 @@ class CoordinatorResult(Generic[Reply]):
     effects: tuple[Effect, ...] = ()
     # Of the batches, which no producer has written: Kafka gives 0 to commits, -1 to all else.
     base_sequence: int = NO_SEQUENCE
+    transaction: Transaction | None = None
     # In one batch, or refused before any is appended. If not, a large result may take several.
     is_atomic: bool = True
-    transaction: Transaction | None = None
 
 
 def failed_reply(reply: object, error: ErrorCode) -> object:
