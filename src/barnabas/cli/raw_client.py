@@ -22,6 +22,7 @@ from barnabas.client.coordinator import (
 )
 from barnabas.client.metadata import Metadata, NoBrokerReached, fields
 from barnabas.client.retries import Address, RetriableError, Steps, attempts, error_words
+from barnabas.client.security import PLAINTEXT, SecurityContext
 from barnabas.client.versions import UnsupportedApi
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
@@ -57,11 +58,14 @@ def parse_addresses(bootstrap: str) -> list[Address]:
 class RawClient:
     """A client of one cluster. A request that cannot be answered is a CommandFailed."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(
+        self, bootstrap: str, *, client_id: str = _CLIENT_ID, security: SecurityContext = PLAINTEXT
+    ) -> None:
         self._bootstrap = bootstrap
         self._metadata = Metadata(parse_addresses(bootstrap))
         self._client = AsyncClient(
-            _CLIENT_ID,
+            client_id,
+            security=security,
             connect_s=_CONNECT_TIMEOUT_S,
             request_s=_REQUEST_TIMEOUT_S,
             slow_s=dict.fromkeys(_CHANGES, _CHANGE_TIMEOUT_S),
