@@ -68,6 +68,7 @@ from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.settings import BrokerSettings, intervals, limits
 from barnabas.server.transactions.marker_channels import MarkerChannels
+from barnabas.server.transactions.partition_verification import PartitionVerification
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
@@ -163,6 +164,9 @@ class Node:
         self.features = Features(self._coordination, self.metadata, self.broker_id)
         self._producer_ids = ProducerIds(self._coordination, self.broker_id)
         self.transactions = self._transaction_coordinator()
+        self.verification = PartitionVerification(
+            self.broker_id, self.configs, self.metadata, self.peers, self._failures
+        )
         self.moves = LogDirMoves(
             self.broker_id,
             self.logs,
@@ -339,6 +343,7 @@ class Node:
             groups=self.groups,
             features=self.features,
             transactions=self.transactions,
+            verification=self.verification,
             moves=self.moves,
             failures=self._failures,
         )
@@ -381,6 +386,7 @@ class Node:
             self.work,
             self._statistics.by_api[ApiKey.PRODUCE].errors,
             self.config.int("barnabas.message.max.decompressed.bytes"),
+            self.verification,
         )
 
     def _fetch(self) -> Fetch:
