@@ -99,6 +99,7 @@ async def _start(
         node.loop_monitor.start()
         ending.callback(node.loop_monitor.stop)
     ending.push_async_callback(node.config_changes.stop)
+    ending.push_async_callback(node.features.stop)
     ending.push_async_callback(node.jwks.stop)
     await lifecycle.load(node)
     if metrics_at is not None:
@@ -121,6 +122,7 @@ async def _start(
     ending.push_async_callback(lifecycle.finish, node)
     ending.push_async_callback(node.listeners.close)
     ending.push_async_callback(node.groups.stop)
+    ending.push_async_callback(node.transactions.stop)
     ending.push_async_callback(lifecycle.leave, node)
     endpoints = await lifecycle.serve(node)
     ending.push_async_callback(_unless_broken, failed, partial(lifecycle.hand_over, node))

@@ -31,6 +31,7 @@ HELD_WITHIN_S: Final = 5.0
 async def load(node: Node) -> None:
     """Read the properties from the tree, and open the logs."""
     await node.config_changes.start()
+    await node.features.start()
     await node.configs.load()
     await node.users.load()
     node.securities.follow(node.configs.broker)

@@ -26,6 +26,7 @@ from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.encoded_passwords import EncodedPasswords
+from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.jwks_refresher import JwksRefresher
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
@@ -67,6 +68,8 @@ from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.settings import BrokerSettings, intervals, limits
+from barnabas.server.transactions.marker_channels import MarkerChannels
+from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
 
@@ -159,6 +162,9 @@ class Node:
             self._failures,
         )
         self.groups = self._group_coordinator()
+        self.features = Features(self._coordination, self.metadata, self.broker_id)
+        self._producer_ids = ProducerIds(self._coordination, self.broker_id)
+        self.transactions = self._transaction_coordinator()
         self.moves = LogDirMoves(
             self.broker_id,
             self.logs,
@@ -169,7 +175,7 @@ class Node:
             self.environment.offload,
             self._failures,
         )
-        self._role_changes = RoleChanges(self._delayed, self.groups, self.moves)
+        self._role_changes = RoleChanges(self._delayed, self.groups, self.transactions, self.moves)
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -179,6 +185,18 @@ class Node:
             self._topics,
             self._coordinator_ports,
             self._group_parts,
+        )
+
+    def _transaction_coordinator(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            self.replicas,
+            self.metadata,
+            self.configs,
+            self._topics,
+            self._coordinator_ports,
+            self._producer_ids,
+            self.features,
+            MarkerChannels(self.broker_id, self.config, self.metadata, self.peers, self._failures),
         )
 
     def _group_parts(self) -> "GroupParts":
@@ -263,6 +281,7 @@ class Node:
             topics=self._topics,
             configs=self.configs,
             groups=self.groups,
+            features=self.features,
         )
         self._control_requests = ControlRequests(parts, self.startup_sync)
         self.controller = Controller(
@@ -299,6 +318,7 @@ class Node:
             self.controller,
             self._config_admin,
             self.config_changes,
+            self.features,
         )
 
     def _make_requests(self) -> None:
@@ -314,11 +334,13 @@ class Node:
             topics=self._topics,
             configs=self.configs,
             config_admin=self._config_admin,
+            producer_ids=self._producer_ids,
             users=self.users,
-            producer_ids=ProducerIds(self._coordination, self.broker_id),
             tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,
+            features=self.features,
+            transactions=self.transactions,
             moves=self.moves,
             failures=self._failures,
         )
@@ -413,6 +435,7 @@ class Node:
             self.listeners.connections,
             self._sessions,
             self.groups,
+            self.transactions,
             self.logs,
             self.metadata,
             self.loop_monitor,

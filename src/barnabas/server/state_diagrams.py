@@ -11,7 +11,6 @@ from barnabas.controller.states import (
     REPLICA_FROM,
     PartitionState,
     ReplicaState,
-    State,
 )
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
@@ -19,6 +18,9 @@ from barnabas.groups.consumer.consumer_member import MemberState
 from barnabas.groups.consumer.reconciliation import reconcile
 from barnabas.server.network import authentication_state
 from barnabas.server.network.authentication_state import AuthenticationEvent, AuthenticationState
+from barnabas.transactions.transaction_state import ENTERED_FROM, TransactionState
+
+State = TypeVar("State", PartitionState, ReplicaState, TransactionState)
 
 _OPENING: Final = """\
 # States
@@ -80,6 +82,17 @@ def diagrams() -> tuple[Diagram, ...]:
             GroupState.EMPTY.value,
             _led_by_events(NEXT),
             GroupState.DEAD.value,
+        ),
+        Diagram(
+            "Transactions",
+            "Empty without a transaction, Ongoing with its first partition. PrepareCommit and"
+            " PrepareAbort have the\noutcome in the log; markers follow, then CompleteCommit or"
+            " CompleteAbort. An id that nobody uses is\nDead. PrepareEpochFence is in no record: a"
+            " fence leads to PrepareAbort at once.",
+            TransactionState,
+            TransactionState.EMPTY.value,
+            _entered_from(ENTERED_FROM),
+            TransactionState.DEAD.value,
         ),
         Diagram(
             "Authentication on a SASL listener",

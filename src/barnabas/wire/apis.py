@@ -38,7 +38,11 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
     WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -54,6 +58,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -108,7 +113,11 @@ APIS: Final = {
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(0, 4, 4),
-    ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3),
+    ApiKey.END_TXN: _api(0, 5, 3),
+    ApiKey.WRITE_TXN_MARKERS: _api(0, 2, 1),
+    ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
@@ -124,6 +133,7 @@ APIS: Final = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
+    ApiKey.UPDATE_FEATURES: _api(0, 1, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0),
@@ -135,4 +145,4 @@ APIS: Final = {
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
 # An API of our own is not advertised: clients would confuse its number with one of Kafka's.
-UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)
+UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER, ApiKey.TXN_OFFSET_COMMIT)

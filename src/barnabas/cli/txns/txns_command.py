@@ -130,7 +130,7 @@ def _states(given: Sequence[str]) -> list[str]:
 @app.command()
 def describe(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[TRANSACTIONAL_ID]...", help="The ids.")
+        list[str] | None, typer.Argument(metavar="TRANSACTIONAL_ID", help="The ids.")
     ] = None,
     transactional_id: Annotated[
         list[str] | None,

@@ -19,6 +19,7 @@ from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.logs import Logs
+from barnabas.server.cluster.feature_decisions import SUPPORTED
 from barnabas.server.cluster.metadata_cache import BrokerImage
 from barnabas.server.environment import Environment
 from barnabas.znodes import layout, paths
@@ -204,6 +205,7 @@ class Registration:
             ),
             timestamp_ms=self._clock.now_ms(),
             rack=image.rack,
+            features=SUPPORTED,
         )
 
     async def _outlive(self, path: str) -> None:

@@ -20,7 +20,7 @@ log = logging.getLogger("barnabas.listeners")
 
 ACCEPTS_IN_A_TURN: Final = 16
 # TLS handshakes at a time. The kernel keeps the connections beyond, until some end or stall.
-MOST_HANDSHAKES: Final = 512
+MOST_HANDSHAKES: Final = 256
 STALLED_AFTER_S: Final = 3.0
 # How long a broker without a free file descriptor waits before it accepts again.
 AGAIN_AFTER_SECONDS: Final = 1.0

@@ -6,7 +6,7 @@ the first client needs three of them.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -29,6 +29,13 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.DELETE_TOPICS,
     ApiKey.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -90,7 +97,8 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     return {
         **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
-        ApiKey.API_VERSIONS: api_versions.handle,
+        ApiKey.WRITE_TXN_MARKERS: _when_asked(ApiKey.WRITE_TXN_MARKERS, broker, delayed),
+        ApiKey.API_VERSIONS: partial(api_versions.handle, broker.features),
     }
 
 
