@@ -102,9 +102,8 @@ class ClusterWatch:
         leaders = leaders_of(index.topics.values())
         rates = self.rates.observe(await self._client.offsets(leaders, leaders, LATEST))
         total = sum(rate for topic, rate in rates.items() if topic in index.topics)
-        is_known = bool(rates) or not leaders
-        sample = ThroughputSample(self._clock.now_ms(), total if is_known else None)
-        self.throughput.append(sample)
+        if rates or not leaders:
+            self.throughput.append(ThroughputSample(self._clock.now_ms(), total))
 
     def _add(self, kind: str, what: str, link: str = "") -> None:
         self.events.appendleft(ClusterEvent(self._clock.now_ms(), kind, what, link))
