@@ -202,7 +202,7 @@ def test_a_form_without_the_browsers_token_or_from_another_site_changes_nothing(
     person = visit()
     page = person.open(f"topics/{topic}", topic)
     url = f"{console.url}topics/{topic}/delete"
-    form = {"confirmed": "yes", "again": topic, "csrf": "0" * 64}
+    form: dict[str, str | float | bool] = {"confirmed": "yes", "again": topic, "csrf": "0" * 64}
     assert page.request.post(url, form=form).status == 403
     headers = {"origin": "http://elsewhere.example"}
     assert page.request.post(url, form=form, headers=headers).status == 403

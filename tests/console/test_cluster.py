@@ -44,7 +44,7 @@ def fill(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4"})
     for number in range(3_000):
         value = f'{{"id": {number}, "total": {number % 97}, "customer": "c{number % 40}"}}'
-        headers = {"source": "web"}
+        headers: dict[str, str | bytes | None] = {"source": "web"}
         producer.produce(names[number % 3], value, f"key-{number % 40}", headers=headers)
     producer.flush(30)
     for group, wanted in (("billing", 400), ("shipping", 900)):
