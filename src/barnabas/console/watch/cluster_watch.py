@@ -67,7 +67,10 @@ class ClusterWatch:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        self._view = self._topics = self._groups = None  # time has passed: no differences to it
+        # Time has passed: no differences to what was seen before, and a gap in the chart.
+        self._view = self._topics = self._groups = None
+        if self.throughput:
+            self.throughput.append(ThroughputSample(self._clock.now_ms(), None))
         while True:
             try:
                 await self._look()
