@@ -18,6 +18,7 @@ from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 from barnabas.server.groups.tree_offsets import TreeOffsets
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
@@ -46,6 +47,7 @@ class Broker(ControlledParts):
     replicas: Replicas
     logs: Logs
     config_admin: ConfigAdmin
+    users: UserCredentials
     producer_ids: ProducerIds
     tree_offsets: TreeOffsets
     moves: LogDirMoves

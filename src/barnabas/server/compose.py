@@ -100,6 +100,7 @@ async def _start(
         ending.callback(node.loop_monitor.stop)
     ending.push_async_callback(node.config_changes.stop)
     ending.push_async_callback(node.features.stop)
+    ending.push_async_callback(node.jwks.stop)
     await lifecycle.load(node)
     if metrics_at is not None:
         metrics_at = await _serve_metrics(node, metrics_at, ending)

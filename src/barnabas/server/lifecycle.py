@@ -33,6 +33,9 @@ async def load(node: Node) -> None:
     await node.config_changes.start()
     await node.features.start()
     await node.configs.load()
+    await node.users.load()
+    node.securities.follow(node.configs.broker)
+    await node.jwks.start()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.
     open_all = partial(node.logs.open_all, node.configs.topic, _progress)
     for removal in await node.environment.offload(open_all):
@@ -85,6 +88,7 @@ async def hand_over(node: Node) -> None:
         node.metadata,
         ask_own,
         node.startup_sync.received,
+        node.peers,
     )
 
 

@@ -26,16 +26,19 @@ from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.features import Features
+from barnabas.server.cluster.jwks_refresher import JwksRefresher
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
+from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.session_renewal import SessionRenewal
 from barnabas.server.cluster.startup_sync import StartupSync
 from barnabas.server.cluster.topic_admin import MetadataAwaited, Topics
+from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.coordinators.leader_writer import LeaderWriter
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.environment import Environment
@@ -56,6 +59,7 @@ from barnabas.server.metrics.loop_monitor import LoopMonitor
 from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.listener_security import ListenerSecurities
 from barnabas.server.network.socket_server import SocketServer
 from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
@@ -116,6 +120,12 @@ class Node:
         self._settings = BrokerSettings(self.configs)
         self._statistics = RequestStatistics(self.environment.stopwatch)
         self.quotas = ConnectionQuotas(limits(self.config))
+        self.securities = ListenerSecurities(
+            self.config, self.environment.clock, self.environment.random
+        )
+        self.users = UserCredentials(self._coordination, self.configs, self.securities.credentials)
+        self.jwks = JwksRefresher(self.securities.jwks, self.environment.offload)
+        self.peers = PeerConnections(self.configs)
         self._leader_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._follower_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._move_throttle = ReplicationThrottle(self.broker_id, loop.time)
@@ -128,6 +138,7 @@ class Node:
             self._coordination,
             self.environment.clock,
             self.config.int("zookeeper.session.timeout.ms"),
+            {each.name: each.protocol for each in self.config.listeners()},
         )
         self.startup_sync = StartupSync(
             self.broker_id, self._coordination, self.metadata, self.replicas
@@ -183,7 +194,7 @@ class Node:
             self._coordinator_ports,
             self._producer_ids,
             self.features,
-            MarkerChannels(self.broker_id, self.config, self.metadata, self._failures),
+            MarkerChannels(self.broker_id, self.config, self.metadata, self.peers, self._failures),
         )
 
     def _group_parts(self) -> "GroupParts":
@@ -215,6 +226,7 @@ class Node:
                 self._delayed,
                 self._failures,
                 self.environment.safeguards,
+                self.peers.connect,
             )
         )
         self.partitions = PartitionRoles(
@@ -276,7 +288,7 @@ class Node:
             clock=self.environment.clock,
             random=self.environment.random,
             settings=self._settings.controller,
-            connect=partial(_connect, self.config, self.broker_id),
+            connect=partial(_connect, self.config, self.peers, self.broker_id),
             local=self._control_requests.handle_own,
             failures=self._failures,
             inter_broker_listener=self.config.inter_broker_listener_name(),
@@ -291,9 +303,10 @@ class Node:
             self.fetchers,
             self.partitions,
             self.controller,
+            self.securities,
         )
         self._config_admin = ConfigAdmin(
-            self._coordination, self.broker_id, self.configs, self.metadata, dynamic
+            self._coordination, self.broker_id, self.configs, self.metadata, dynamic, self.users
         )
         self.config_changes = ConfigChanges(self._coordination, self._config_admin)
         self.session = SessionRenewal(
@@ -320,6 +333,7 @@ class Node:
             configs=self.configs,
             config_admin=self._config_admin,
             producer_ids=self._producer_ids,
+            users=self.users,
             tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,
@@ -342,6 +356,7 @@ class Node:
             self._failures,
             self._statistics,
             self.environment.is_process,
+            self.securities,
         )
 
     def _dispatch(self) -> Dispatch:
@@ -418,6 +433,7 @@ class Node:
             self.listeners.connections,
             self._sessions,
             self.groups,
+            self.transactions,
             self.logs,
             self.metadata,
             self.loop_monitor,
@@ -425,16 +441,16 @@ class Node:
 
 
 async def _connect(
-    config: BrokerConfig, broker_id: BrokerId, broker: LiveBroker
+    config: BrokerConfig, peers: PeerConnections, broker_id: BrokerId, broker: LiveBroker
 ) -> AsyncConnection:
     """The controller's connection to another broker. Raises PeerGone."""
     listener = config.inter_broker_listener_name()
     endpoints = {each.listener: each for each in broker.registration.endpoints}
     if listener not in endpoints:
         raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
-    return await AsyncConnection.connect(
+    return await peers.connect(
         endpoints[listener].host,
         endpoints[listener].port,
-        client_id=str(broker_id),
-        timeout_s=config.int("controller.socket.timeout.ms") / 1000,
+        str(broker_id),
+        config.int("controller.socket.timeout.ms") / 1000,
     )

@@ -58,9 +58,11 @@ def run(
 async def _run(world: SimWorld, kinds: Sequence[Fault]) -> None:
     await world.start()
     random = broker_stream(world.settings.seed, "workloads")
-    chosen = choose(world.settings.bootstrap, random, world.history)
+    settings = world.settings
+    version = settings.transaction_version if settings.has_transactions else None
+    chosen = choose(settings.bootstrap, random, world.history, version)
     working = [world.loop.spawn(world.client(each.name), each.run()) for each in chosen]
-    await FaultPlan(world, kinds).run(world.settings.duration_s)
+    await FaultPlan(world, kinds).run(settings.duration_s)
     world.conclude()
     for each in chosen:
         each.stop()

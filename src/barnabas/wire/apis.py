@@ -31,6 +31,7 @@ class ApiKey(enum.IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -41,10 +42,12 @@ class ApiKey(enum.IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -52,6 +55,8 @@ class ApiKey(enum.IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -101,6 +106,7 @@ APIS: Final = {
     ApiKey.SYNC_GROUP: _api(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: _api(0, 5, 5),
     ApiKey.LIST_GROUPS: _api(0, 5, 3),
+    ApiKey.SASL_HANDSHAKE: _api(0, 1, 2),
     ApiKey.API_VERSIONS: _api(0, 4, 3),
     ApiKey.CREATE_TOPICS: _api(0, 7, 5),
     ApiKey.DELETE_TOPICS: _api(0, 6, 4),
@@ -110,11 +116,13 @@ APIS: Final = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3),
     ApiKey.END_TXN: _api(0, 5, 3),
-    ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
+    ApiKey.WRITE_TXN_MARKERS: _api(0, 2, 1),
+    ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(0, 4, 2),
+    ApiKey.SASL_AUTHENTICATE: _api(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
     ApiKey.DELETE_GROUPS: _api(0, 2, 2),
     ApiKey.ELECT_LEADERS: _api(0, 2, 2),
@@ -122,6 +130,8 @@ APIS: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.OFFSET_DELETE: _api(0, 0, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
     ApiKey.UPDATE_FEATURES: _api(0, 1, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
@@ -134,11 +144,5 @@ APIS: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
-# An API of our own is not advertised: clients would confuse its number with one of Kafka's. The
-# others are only asked for, of Apache Kafka.
-UNADVERTISED: Final = (
-    ApiKey.DESCRIBE_CONTROLLER,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS,
-)
+# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
+UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER, ApiKey.TXN_OFFSET_COMMIT)

@@ -40,6 +40,9 @@ def cluster(
             "--override", "-o", metavar="KEY=VALUE", help="Config of all brokers; repeatable."
         ),
     ] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="With TLS, SCRAM and an admin user.")
+    ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Restart brokers that die.")] = False,
 ) -> None:
     """Run a local cluster until SIGTERM or Ctrl-C; a second Ctrl-C kills it.
@@ -48,7 +51,8 @@ def cluster(
     other output goes to stderr. DIR holds broker-N/server.properties, broker-N/broker.log and
     broker-N.pid. Without --restart, a broker that dies stays down; start it by hand with
     barnabas server --config DIR/broker-N/server.properties. A cluster restarted in the same DIR
-    keeps its data.
+    keeps its data. With --secure, DIR/client.properties and DIR/client.librdkafka let the admin
+    in: barnabas topics list --command-config DIR/client.properties.
 
     \b
     Examples:
@@ -60,4 +64,6 @@ def cluster(
     from barnabas.cli.cluster.cluster_run import run_cluster
 
     overrides = parse_pairs(override, "--override")
-    raise typer.Exit(run_cluster(brokers, base_port, data, zookeeper, overrides, restart=restart))
+    raise typer.Exit(
+        run_cluster(brokers, base_port, data, zookeeper, overrides, restart=restart, secure=secure)
+    )

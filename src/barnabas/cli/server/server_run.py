@@ -134,17 +134,12 @@ def _listeners(listen: str) -> str:
 
 
 def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
-    """Raises ConfigError for KRaft, and for listeners that would not be secured."""
+    """Raises ConfigError for KRaft."""
     if "process.roles" in properties:
         raise ConfigError(
             "process.roles: KRaft is not supported; remove it, and set zookeeper.connect for a"
             " cluster or nothing for a single broker"
         )
-    for listener in properties.get("listeners", "").split(","):
-        if listener.strip().startswith(("SSL://", "SASL_SSL://", "SASL_PLAINTEXT://")):
-            raise ConfigError(
-                f"listeners: {listener.strip()}: TLS and SASL are not supported yet, only PLAINTEXT"
-            )
 
 
 def _raise_open_files_limit() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
@@ -137,9 +138,12 @@ class Registration:
         coordination: Coordination,
         clock: Clock,
         session_timeout_ms: int,
+        protocols: Mapping[str, str],
     ) -> None:
+        """`protocols` has the security protocol of each listener."""
         self._broker_id = broker_id
         self._coordination = coordination
+        self._protocols = protocols
         self._clock = clock
         self._patience_s = session_timeout_ms / 1000 + EXPIRY_MARGIN_S
         self.epoch = -1
@@ -196,7 +200,8 @@ class Registration:
     def _node(self, image: BrokerImage) -> layout.BrokerRegistration:
         return layout.BrokerRegistration(
             endpoints=tuple(
-                layout.Endpoint(name, host, port) for name, (host, port) in image.endpoints.items()
+                layout.Endpoint(name, host, port, self._protocols[name])
+                for name, (host, port) in image.endpoints.items()
             ),
             timestamp_ms=self._clock.now_ms(),
             rack=image.rack,

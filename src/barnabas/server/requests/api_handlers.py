@@ -18,6 +18,10 @@ from barnabas.wire.apis import ApiKey
 
 LOADED_WHEN_ASKED: Final = (
     ApiKey.METADATA,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.LIST_OFFSETS,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     ApiKey.CREATE_TOPICS,
@@ -31,6 +35,7 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.UPDATE_FEATURES,
+    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -92,6 +97,7 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     return {
         **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
+        ApiKey.WRITE_TXN_MARKERS: _when_asked(ApiKey.WRITE_TXN_MARKERS, broker, delayed),
         ApiKey.API_VERSIONS: partial(api_versions.handle, broker.features),
     }
 
