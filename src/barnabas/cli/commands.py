@@ -33,6 +33,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "certs": "cli.security.certs_command",
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",
+    "console": "console.console_command",
     "txns": "cli.txns.txns_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
