@@ -248,7 +248,7 @@ class ProducerStates:
         A control batch that compaction has emptied ends nothing: it is not applied.
         """
         state = self._state_of(header)
-        self.verifications.end(header.producer_id)
+        self.verifications.end_by_marker(header.producer_id, header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp
         first_offset = state.current_txn_first_offset
