@@ -198,7 +198,7 @@ class Node:
             self._coordinator_ports,
             self._producer_ids,
             self.features,
-            MarkerChannels(self.broker_id, self.config, self.metadata, self._failures),
+            MarkerChannels(self.broker_id, self.config, self.metadata, self.peers, self._failures),
         )
 
     def _group_parts(self) -> "GroupParts":
@@ -439,6 +439,7 @@ class Node:
             self.listeners.connections,
             self._sessions,
             self.groups,
+            self.transactions,
             self.logs,
             self.metadata,
             self.loop_monitor,

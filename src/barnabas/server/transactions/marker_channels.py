@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from kio.schema.write_txn_markers.v1.request import (
+from kio.schema.write_txn_markers.v2.request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -18,6 +18,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
@@ -48,10 +49,16 @@ class MarkerChannel:
     """The queue of one broker; its task runs until it is cancelled."""
 
     def __init__(
-        self, own_id: BrokerId, broker_id: BrokerId, config: BrokerConfig, metadata: MetadataCache
+        self,
+        own_id: BrokerId,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        peers: PeerConnections,
     ) -> None:
         self._own_id = own_id
         self._broker_id = broker_id
+        self._peers = peers
         self._metadata = metadata
         self._listener = config.inter_broker_listener_name()
         self._timeout_s = config.int("request.timeout.ms") / 1000
@@ -126,9 +133,7 @@ class MarkerChannel:
             if broker is None or self._listener not in broker.endpoints:
                 raise PeerGone(f"broker {self._broker_id} has no listener {self._listener}")
             host, port = broker.endpoint(self._listener)
-            self._peer = await AsyncConnection.connect(
-                host, port, client_id=str(self._own_id), timeout_s=self._timeout_s
-            )
+            self._peer = await self._peers.connect(host, port, str(self._own_id), self._timeout_s)
             versions = await self._peer.versions(self._timeout_s)
             self._version = versions.get(ApiKey.WRITE_TXN_MARKERS, 1)
         return self._peer
@@ -142,11 +147,13 @@ class MarkerChannels:
         broker_id: BrokerId,
         config: BrokerConfig,
         metadata: MetadataCache,
+        peers: PeerConnections,
         failures: FailureChannel,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._metadata = metadata
+        self._peers = peers
         self._failures = failures
         self._channels: dict[BrokerId, MarkerChannel] = {}
 
@@ -155,7 +162,9 @@ class MarkerChannels:
     ) -> "asyncio.Future[Results]":
         channel = self._channels.get(broker_id)
         if channel is None:
-            channel = MarkerChannel(self._broker_id, broker_id, self._config, self._metadata)
+            channel = MarkerChannel(
+                self._broker_id, broker_id, self._config, self._metadata, self._peers
+            )
             channel.task.add_done_callback(self._on_end)
             self._channels[broker_id] = channel
         return channel.write(marker, partitions)
@@ -195,6 +204,7 @@ def _entry(queued: _Queued) -> WritableTxnMarker:
             for name, indexes in topics.items()
         ),
         coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
     )
 
 
