@@ -272,6 +272,12 @@ class ProducerStates:
         return state
 
     @property
+    def oldest_transaction_ms(self) -> int | None:
+        """The time of the last batch of the producer whose transaction has been open longest."""
+        oldest = next(iter(self._ongoing.values()), None)
+        return None if oldest is None else self.producers[oldest].last_timestamp
+
+    @property
     def first_undecided_offset(self) -> int | None:
         """The first offset of the oldest transaction without an end marker."""
         return next(iter(self._ongoing), None)
