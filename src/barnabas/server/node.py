@@ -445,6 +445,8 @@ class Node:
             self.logs,
             self.metadata,
             self.loop_monitor,
+            self.environment.clock,
+            self.configs,
         )
 
 
