@@ -1,6 +1,7 @@
 """Transactions with librdkafka: produce, abort, consume-transform-produce."""
 
-from typing import Final
+import asyncio
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -117,3 +118,33 @@ def test_a_second_producer_of_the_id_fences_the_first() -> None:
         second.produce("t", b"kept")
         second.commit_transaction(SOON)
         assert _read(cluster, "t") == [b"kept"]
+
+
+def test_aiokafka_commits_offsets_and_records_together() -> None:
+    """T29, T41: another implementation of the transactional producer."""
+    aiokafka = pytest.importorskip("aiokafka")
+    with Cluster(1) as cluster:
+        _created(cluster, "in", "out")
+        asyncio.run(_copy_with_aiokafka(aiokafka, cluster.bootstrap_servers))
+        assert _read(cluster, "out") == [b"kept"]
+        consumer = _consumer(cluster, "in", "read_committed", "copiers")
+        (committed,) = consumer.committed([TopicPartition("in", 0)], SOON)
+        consumer.close()
+        assert committed.offset == 3
+
+
+async def _copy_with_aiokafka(aiokafka: Any, bootstrap: str) -> None:
+    at = aiokafka.TopicPartition("in", 0)
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="aio")
+    await producer.start()
+    try:
+        for value, offset in ((b"lost", 9), (b"kept", 3)):
+            await producer.begin_transaction()
+            await producer.send_and_wait("out", value)
+            await producer.send_offsets_to_transaction({at: offset}, "copiers")
+            if value == b"kept":
+                await producer.commit_transaction()
+            else:
+                await producer.abort_transaction()
+    finally:
+        await producer.stop()
