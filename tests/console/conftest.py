@@ -137,6 +137,7 @@ def visit(chromium: Browser, console: ConsoleProcess) -> Iterator[Callable[..., 
                 color_scheme="dark" if dark else "light",
                 reduced_motion="reduce",
             )
+            context.set_default_timeout(15_000)
             contexts.callback(context.close)
             return Visitor(context, at or console)
 

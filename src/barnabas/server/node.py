@@ -25,6 +25,7 @@ from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
+from barnabas.server.cluster.encoded_passwords import EncodedPasswords
 from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.jwks_refresher import JwksRefresher
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
@@ -117,7 +118,8 @@ class Node:
         self._delayed = Delayed(self.timer)
         self.metadata = MetadataCache(cluster_id)
         self.replicas = Replicas(self.metadata)
-        self.configs = Configs(self._coordination, self.broker_id, self.config)
+        passwords = EncodedPasswords(self.config, self.environment.random)
+        self.configs = Configs(self._coordination, self.broker_id, self.config, passwords)
         self._settings = BrokerSettings(self.configs)
         self._statistics = RequestStatistics(self.environment.stopwatch)
         self.quotas = ConnectionQuotas(limits(self.config))

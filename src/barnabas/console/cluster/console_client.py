@@ -198,7 +198,7 @@ def _offsets_request(partitions: Sequence[TopicPartition], at: int) -> Message:
     )
 
 
-_ABSENT: Final = ("no Kafka broker answers", "the controller does not answer")
+_ABSENT: Final = ("no Kafka broker answers", "the controller does not answer: ")
 _WHO: Final = fields(client_software_name=CLIENT_ID, client_software_version="1")
 
 

@@ -42,8 +42,8 @@ class SegmentFile(NamedTuple):
     base_offset: int
     directory: str
     log: int
-    index: int
-    timeindex: int
+    offset_index: int
+    time_index: int
     x: float = 0.0
     width: float = 0.0
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from barnabas.cli.admin.admin_requests import describe_controller
-from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient
+from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient, Unreachable
 from barnabas.console.web.page import Context, Page
 from barnabas.wire.apis import ApiKey
 
@@ -34,8 +34,9 @@ async def controller_state(client: ConsoleClient) -> dict[str, Any] | None:
     if await client.offers(ApiKey.CONTROLLED_SHUTDOWN) and client.is_barnabas is not False:
         try:
             state: dict[str, Any] = await client.checked(describe_controller(client))
-        except ClusterFailed:
-            client.is_barnabas = False
+        except ClusterFailed as failure:
+            if not isinstance(failure, Unreachable):  # a controller may come back
+                client.is_barnabas = False
             return None
         client.is_barnabas = True
         return state

@@ -34,7 +34,7 @@ def find_projects(folders: tuple[Path, ...]) -> list[dict[str, Any]]:
 
 def find_archives(folders: tuple[Path, ...]) -> list[dict[str, Any]]:
     """Archives by their manifests: topics, files, records, bytes."""
-    found = []
+    found: list[dict[str, Any]] = []
     for path in sorted(p for root in folders for p in root.glob(f"**/{_MANIFEST}")):
         try:
             manifest = json.loads(path.read_text())

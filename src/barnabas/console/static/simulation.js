@@ -52,6 +52,13 @@ document.addEventListener("DOMContentLoaded", async () => {
     const picture = by("sim-picture");
     picture.replaceChildren();
     const [, up, controller, partitions] = run.states[Math.max(0, latest(run.states, at))] || [0, {}, null, {}];
+    const SPAN = 0.12;
+    for (let i = latest(run.messages, at); i >= 0 && run.messages[i][0] > at - SPAN; i--) {
+      const [when, from, to] = run.messages[i], a = hosts.get(from), b = hosts.get(to);
+      if (!a || !b) continue;
+      const part = 1 - (at - when) / SPAN;
+      picture.append(make("circle", { cx: b.x + (a.x - b.x) * part * 0.6, cy: b.y + (a.y - b.y) * part * 0.6, r: 3, class: a.client || b.client ? "e2" : "e0" }));
+    }
     for (const [name, { x, y, client }] of hosts) {
       if (client) { picture.append(make("circle", { cx: x, cy: y, r: 6, class: "box" }), make("text", { x, y: y - 12, "text-anchor": "middle", class: "dim" }, name.length > 12 ? name.slice(0, 11) + "…" : name)); continue; }
       const state = up[name] || "down", number = Number(name.split("-")[1]);
@@ -59,16 +66,9 @@ document.addEventListener("DOMContentLoaded", async () => {
       picture.append(make("text", { x, y: y - 10, "text-anchor": "middle" }, `${name}${number === controller ? " · controller" : ""}${state === "up" ? "" : ` · ${state}`}`));
       Object.entries(partitions).filter(([, p]) => p[2].includes(number)).slice(0, 9).forEach(([at, [leader, isr, , epoch]], row) => {
         const top = y + 2 + row * 15, leads = leader === number, inSync = isr.includes(number);
-        picture.append(make("rect", { x: x - 68, y: top, width: 10, height: 10, class: leads ? "e0" : "box", stroke: "currentColor", "stroke-width": 1, "stroke-dasharray": inSync ? "" : "2 2" }));
+        picture.append(make("rect", { x: x - 68, y: top, width: 10, height: 10, class: leads ? "e0" : inSync ? "sync" : "out" }));
         picture.append(make("text", { x: x - 52, y: top + 9, class: inSync ? "" : "dim" }, `${at}${leads ? ` · epoch ${epoch}` : inSync ? "" : " · out of sync"}`));
       });
-    }
-    const SPAN = 0.12;
-    for (let i = latest(run.messages, at); i >= 0 && run.messages[i][0] > at - SPAN; i--) {
-      const [when, from, to] = run.messages[i], a = hosts.get(from), b = hosts.get(to);
-      if (!a || !b) continue;
-      const part = 1 - (at - when) / SPAN;
-      picture.append(make("circle", { cx: b.x + (a.x - b.x) * part * 0.6, cy: b.y + (a.y - b.y) * part * 0.6, r: 3, class: a.client || b.client ? "e2" : "e0" }));
     }
     by("sim-time").textContent = `${at.toFixed(2)} s`;
     const now = latest(run.lines, at);

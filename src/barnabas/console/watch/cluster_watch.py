@@ -67,7 +67,10 @@ class ClusterWatch:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        self._view = self._topics = self._groups = None  # time has passed: no differences to it
+        # Time has passed: no differences to what was seen before, and a gap in the chart.
+        self._view = self._topics = self._groups = None
+        if self.throughput:
+            self.throughput.append(ThroughputSample(self._clock.now_ms(), None))
         while True:
             try:
                 await self._look()
@@ -102,9 +105,8 @@ class ClusterWatch:
         leaders = leaders_of(index.topics.values())
         rates = self.rates.observe(await self._client.offsets(leaders, leaders, LATEST))
         total = sum(rate for topic, rate in rates.items() if topic in index.topics)
-        is_known = bool(rates) or not leaders
-        sample = ThroughputSample(self._clock.now_ms(), total if is_known else None)
-        self.throughput.append(sample)
+        if rates or not leaders:
+            self.throughput.append(ThroughputSample(self._clock.now_ms(), total))
 
     def _add(self, kind: str, what: str, link: str = "") -> None:
         self.events.appendleft(ClusterEvent(self._clock.now_ms(), kind, what, link))
