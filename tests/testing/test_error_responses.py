@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.client.requests import read_response
-from barnabas.testing.error_responses import refuse
+from barnabas.server.requests.error_responses import refuse
 from barnabas.testing.misuse import Misuse, find_api
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type, write_response
@@ -35,6 +35,8 @@ RESOURCE = of(resource_type=2, resource_name="t", configs=(of(name="a", value="b
 
 # The request, and the place of the error in the response: a path of fields.
 PLACES: dict[ApiKey, tuple[Any, str]] = {
+    ApiKey.CREATE_ACLS: (of(creations=(of(resource_name="t"),)), "results"),
+    ApiKey.DELETE_ACLS: (of(filters=(of(resource_name_filter="t"),)), "filter_results"),
     ApiKey.PRODUCE: (
         of(acks=1, topic_data=(of(name="t", partition_data=(of(index=3, records=b""),)),)),
         "responses.partition_responses",

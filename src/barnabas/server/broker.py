@@ -9,6 +9,7 @@ from barnabas.base.ids import BrokerId
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
+from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
@@ -47,6 +48,15 @@ class Broker(ControlledParts):
     moves: LogDirMoves
     controller: Controller
     failures: FailureChannel
+    acls: AclAdmin | None = None  # without an authorizer there are none
+
+    def check_acls(self) -> AclAdmin:
+        """Raises BrokerError(security_disabled) without an authorizer."""
+        if self.acls is None:
+            raise BrokerError(
+                ErrorCode.security_disabled, "No Authorizer is configured on the broker"
+            )
+        return self.acls
 
     def check_controller(self) -> None:
         """Raises BrokerError(not_controller) unless this broker is the controller."""

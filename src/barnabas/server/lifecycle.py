@@ -32,6 +32,8 @@ async def load(node: Node) -> None:
     """Read the properties from the tree, and open the logs."""
     await node.config_changes.start()
     await node.configs.load()
+    if node.acls is not None:
+        await node.acls.start()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.
     open_all = partial(node.logs.open_all, node.configs.topic, _progress)
     for removal in await node.environment.offload(open_all):

@@ -21,6 +21,7 @@ from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.server.broker import Broker, ControlledParts
+from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
@@ -55,13 +56,14 @@ from barnabas.server.metrics.loop_monitor import LoopMonitor
 from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.open_connections import OpenConnections
 from barnabas.server.network.socket_server import SocketServer
 from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
-from barnabas.server.settings import BrokerSettings, intervals, limits
+from barnabas.server.settings import BrokerSettings, intervals, limits, make_authorizer
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
 
@@ -113,10 +115,24 @@ class Node:
         self._settings = BrokerSettings(self.configs)
         self._statistics = RequestStatistics(self.environment.stopwatch)
         self.quotas = ConnectionQuotas(limits(self.config))
+        self.authorizer = make_authorizer(self.config)
+        self.connections = OpenConnections(self.quotas, self.timer)
+        self._sessions = FetchSessions(
+            self.config.int("max.incremental.fetch.session.cache.slots"),
+            SESSION_STALE_MS,
+            self.environment.random,
+            self._time,
+        )
+        self.acls = self._acl_admin()
         self._leader_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._follower_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._move_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self.removals = DelayedRemovals(self._delayed, self.environment.offload, self._failures)
+
+    def _acl_admin(self) -> AclAdmin | None:
+        if self.authorizer is None:
+            return None
+        return AclAdmin(self._coordination, self.authorizer, self.connections, self._sessions)
 
     def _make_cluster(self) -> None:
         """This broker's place in the cluster, its topics and groups."""
@@ -284,6 +300,7 @@ class Node:
             self.controller,
             self._config_admin,
             self.config_changes,
+            self.acls,
         )
 
     def _make_requests(self) -> None:
@@ -305,18 +322,13 @@ class Node:
             groups=self.groups,
             moves=self.moves,
             failures=self._failures,
-        )
-        self._sessions = FetchSessions(
-            self.config.int("max.incremental.fetch.session.cache.slots"),
-            SESSION_STALE_MS,
-            self.environment.random,
-            self._time,
+            acls=self.acls,
         )
         dispatch, intercept = self._dispatch(), self.environment.intercept
         self.listeners = SocketServer(
             dispatch if intercept is None else intercept(dispatch),
             self.quotas,
-            self.timer,
+            self.connections,
             self._failures,
             self._statistics,
             self.environment.is_process,
@@ -332,6 +344,7 @@ class Node:
             self._statistics,
             self.environment.offload,
             self.gate,
+            self.authorizer,
         )
 
     def _produce(self) -> Produce:
@@ -344,6 +357,7 @@ class Node:
             self.work,
             self._statistics.by_api[ApiKey.PRODUCE].errors,
             self.config.int("barnabas.message.max.decompressed.bytes"),
+            self.authorizer,
         )
 
     def _fetch(self) -> Fetch:
@@ -357,6 +371,7 @@ class Node:
             read_replica_selector(
                 self.config.optional_str("replica.selector.class"), self.metadata
             ),
+            self.authorizer,
         )
         errors = self._statistics.by_api[ApiKey.FETCH].errors
         responder = FetchResponder(

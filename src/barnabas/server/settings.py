@@ -8,6 +8,10 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.replication.follower.fetcher import FetcherSettings
+from barnabas.security.acl_cache import AclCache
+from barnabas.security.acl_decision import Rules
+from barnabas.security.acls import InvalidAcl, check_principal
+from barnabas.security.authorizer import Authorizer
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
@@ -16,6 +20,7 @@ from barnabas.server.network.connection_quotas import Limits
 
 # Rolled segments are flushed within this time.
 FLUSH_CHECK_MS: Final = 1_000
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -31,6 +36,24 @@ def check_security(config: BrokerConfig) -> None:
             raise ConfigError(
                 f"listeners: {listener} asks for {listener.protocol}; only PLAINTEXT is served yet"
             )
+
+
+def make_authorizer(config: BrokerConfig) -> Authorizer | None:
+    """The authorizer, or None without one. Raises ConfigError for one that is not served."""
+    name = config.str("authorizer.class.name")
+    if not name:
+        return None
+    if name != ACL_AUTHORIZER:
+        raise ConfigError(f"authorizer.class.name: {name} is not known, only {ACL_AUTHORIZER}")
+    users = (config.optional_str("super.users") or "").split(";")
+    named = [user.strip() for user in users if user.strip()]
+    for user in named:
+        try:
+            check_principal(user)
+        except InvalidAcl as e:
+            raise ConfigError(f"super.users: {e}") from e
+    everyone = config.bool("allow.everyone.if.no.acl.found")
+    return Authorizer(AclCache(), Rules(frozenset(named), everyone))
 
 
 def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:

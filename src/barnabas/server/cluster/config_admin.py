@@ -4,7 +4,6 @@ import asyncio
 import enum
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
@@ -12,6 +11,7 @@ from barnabas.base.ids import BrokerId
 from barnabas.config.broker_config import broker_key
 from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
 from barnabas.config.topic_keys import TOPIC_KEYS
+from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -19,14 +19,12 @@ from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, DeleteNode, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, NodeExists, NoNode
 
 log = logging.getLogger("barnabas.configs")
 
 TOPIC: Final = 2
 BROKER: Final = 4
-# How many of the last notifications stay for brokers that are slow to read them.
-NOTIFICATIONS_KEPT: Final = 100
 
 
 class Resource(NamedTuple):
@@ -236,13 +234,7 @@ class ConfigAdmin:
         await self._notify(entity)
 
     async def _notify(self, entity: ConfigEntity) -> None:
-        await self._coordination.create(
-            paths.CONFIG_CHANGE, layout.encode_config_change(entity), sequential=True
-        )
-        names = await self._coordination.children(paths.CONFIG_CHANGES)
-        if old := [f"{paths.CONFIG_CHANGES}/{name}" for name in names[:-NOTIFICATIONS_KEPT]]:
-            with suppress(NoNode):  # another broker was faster
-                await self._coordination.multi([DeleteNode(path) for path in old])
+        await notify(self._coordination, paths.CONFIG_CHANGE, layout.encode_config_change(entity))
 
 
 def _key(resource: Resource, name: str) -> ConfigKey | None:

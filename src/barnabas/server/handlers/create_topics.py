@@ -19,6 +19,7 @@ from kio.schema.create_topics.v7.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.topic_creation import Made, NewTopic
@@ -30,7 +31,7 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 AT_ONCE: Final = 500
 
 
-async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> CreateTopicsResponse:
+async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     wanted, failed = _check(broker, request.topics)
     created = await broker.topics.create_all(
         list(wanted.values()), validate_only=request.validate_only
@@ -45,7 +46,7 @@ async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> Creat
         expected = {name: len(each.assignment) for name, each in made.items()}
         unled = await broker.topics.unled(expected, milliseconds(request.timeout))
         failed |= {name: BrokerError(ErrorCode.request_timed_out) for name in unled}
-    results = await _results(request.topics, made, failed, _Configs(broker.configs))
+    results = await _results(request.topics, made, failed, _Configs(broker.configs), call)
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
@@ -54,6 +55,7 @@ async def _results(
     made: Mapping[str, Made],
     failed: Mapping[str, BrokerError],
     configs: "_Configs",
+    call: Call,
 ) -> list[CreatableTopicResult]:
     results = []
     for topic in topics:
@@ -61,7 +63,7 @@ async def _results(
             error = failed[topic.name]
             results.append(_failed(topic.name, error.code, error.message))
         else:
-            results.append(_created(topic, made[topic.name], configs))
+            results.append(_created(topic, made[topic.name], configs, call))
         if len(results) % AT_ONCE == 0:
             await asyncio.sleep(0)
     return results
@@ -111,7 +113,20 @@ class _Configs:
         return self._described[key]
 
 
-def _created(topic: CreatableTopic, made: Made, configs: _Configs) -> CreatableTopicResult:
+def _created(
+    topic: CreatableTopic, made: Made, configs: _Configs, call: Call
+) -> CreatableTopicResult:
+    if not call.access.may(
+        Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, log_if_denied=False
+    ):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=made.topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=int(ErrorCode.topic_authorization_failed),
+            configs=(),
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=made.topic_id,

@@ -69,7 +69,11 @@ class Fetch:
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
         repeated: RepeatedAt | None = None
-        if single is not None and self._collector.selector is None:
+        if (
+            single is not None
+            and self._collector.selector is None
+            and self._collector.may_read(single.topic, connection)
+        ):
             again = RepeatedFetch(
                 single,
                 self._answer_ready(version, single),
@@ -83,7 +87,14 @@ class Fetch:
                 connection.remember(frame, single.offset_at, again)
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
-                repeated = RepeatedAt(again, single.fetch_offset, correlation_id)
+                repeated = RepeatedAt(
+                    again,
+                    single.fetch_offset,
+                    correlation_id,
+                    self._collector,
+                    single.topic,
+                    connection,
+                )
         known = connection.fetches if single is None else None
         request = read_fetch(version, frame, position, None if known is None else known.memo)
         named = self._named(request, version, connection) if single is None else None
@@ -92,10 +103,10 @@ class Fetch:
         except BrokerError as e:
             self._errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
-        if request.replica_id >= 0:
+        if request.replica_id >= 0 and self._collector.may_follow(connection):
             self._collector.note_follower(request, context)
             context.refresh()
-        call = FetchCall(request, context, version, correlation_id)
+        call = FetchCall(request, context, version, correlation_id, connection)
         fetched = self._responder.collect(call)
         if request.max_wait_ms <= 0 or self._responder.is_enough(call, fetched):
             return self._responder.respond(call, fetched)

@@ -8,12 +8,18 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
-async def handle(broker: Broker, request: InitProducerIdRequest, _: Call) -> InitProducerIdResponse:
+async def handle(
+    broker: Broker, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse:
+    if (code := refusal(request, call.access)) is not ErrorCode.none:
+        return _response(code)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
@@ -24,6 +30,19 @@ async def handle(broker: Broker, request: InitProducerIdRequest, _: Call) -> Ini
         return _response(ErrorCode.none, await broker.producer_ids.next(), 0)
     except BrokerError as e:
         return _response(e.code)
+
+
+def refusal(request: InitProducerIdRequest, access: Access) -> ErrorCode:
+    """The error for a client that may not; `none` if it may."""
+    if request.transactional_id is not None:
+        name = request.transactional_id
+        if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            return ErrorCode.transactional_id_authorization_failed
+    elif not access.may(
+        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, log_if_denied=False
+    ) and not access.may_any(Operation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.cluster_authorization_failed
+    return ErrorCode.none
 
 
 def _response(code: ErrorCode, producer_id: int = -1, epoch: int = -1) -> InitProducerIdResponse:

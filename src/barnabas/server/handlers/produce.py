@@ -22,6 +22,8 @@ from barnabas.log.log import Appended
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
+from barnabas.security.acls import Operation, ResourceType
+from barnabas.security.authorizer import Authorizer
 from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
 from barnabas.server.delayed.partition_purgatories import Delayed
@@ -85,6 +87,7 @@ class Produce:
         work: Work,
         errors: Counter[int],
         max_decompressed: int,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """`errors` counts what partitions are refused for, by its code.
 
@@ -99,6 +102,7 @@ class Produce:
         self._work = work
         self._errors = errors
         self._max_decompressed = max_decompressed
+        self._authorizer = authorizer
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def __call__(
@@ -110,7 +114,11 @@ class Produce:
         connection: Connection,
     ) -> Reply:
         single = read_single(version, frame, position)
-        if single is not None and -1 <= single.acks <= 1 and not is_internal(single.topic):
+        if (
+            single is not None
+            and -1 <= single.acks <= 1
+            and self._is_usual(single.topic, connection)
+        ):
             leader = self._replicas.find(single.topic, single.partition)
             if (
                 leader is not None
@@ -122,17 +130,43 @@ class Produce:
                     return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
+        denied = self._denied(request, connection)
         done: list[Done] = []
         for batches in request.partitions:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
-                return self._in_thread(version, correlation_id, request, connection, done)
+                return self._in_thread(version, correlation_id, request, connection, done, denied)
         for batches in request.partitions:
+            if batches.topic in denied:
+                done.append(_denied_partition(batches))
+                continue
             try:
                 done.append(self._partition(version, request.acks, batches))
             except RecordsTooLarge:
-                return self._in_thread(version, correlation_id, request, connection, done)
+                return self._in_thread(version, correlation_id, request, connection, done, denied)
         return self._finish(version, correlation_id, request, done)
+
+    def _is_usual(self, topic: str, connection: Connection) -> bool:
+        """Whether a request to the topic may take the fast path."""
+        return not is_internal(topic) and (
+            self._authorizer is None or self._may_write(self._authorizer, topic, connection)
+        )
+
+    def _may_write(self, authorizer: Authorizer, topic: str, connection: Connection) -> bool:
+        return authorizer.authorize(
+            connection, Operation.WRITE, ResourceType.TOPIC, topic, "Produce"
+        )
+
+    def _denied(self, request: ProduceRequest, connection: Connection) -> frozenset[str]:
+        """The topics of a request that its client may not write to."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            return frozenset()
+        return frozenset(
+            topic
+            for topic in dict.fromkeys(batches.topic for batches in request.partitions)
+            if not self._may_write(authorizer, topic, connection)
+        )
 
     def _single(
         self,
@@ -326,6 +360,7 @@ class Produce:
         request: ProduceRequest,
         connection: Connection,
         done: list[Done],
+        denied: frozenset[str],
     ) -> Pending:
         """Serve the partitions that are not `done` yet, one after the other."""
         # The receive buffer may be used for what comes next: keep what lies in it.
@@ -339,7 +374,9 @@ class Produce:
         async def produce() -> Answer | Refusal:
             done.extend(
                 [
-                    await self._slow_partition(version, kept.acks, batches)
+                    _denied_partition(batches)
+                    if batches.topic in denied
+                    else await self._slow_partition(version, kept.acks, batches)
                     for batches in kept.partitions[len(done) :]
                 ]
             )
@@ -376,6 +413,10 @@ class Produce:
                 return Done(self._refused(partition, fault))
             leader.log.on_flushed(flush, self._clock.now_ms())
         return done
+
+
+def _denied_partition(batches: PartitionBatches) -> Done:
+    return Done(refusal(batches.partition, ErrorCode.topic_authorization_failed))
 
 
 def _checked(

@@ -9,15 +9,17 @@ will: it need not know which version the client speaks.
 import inspect
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
+from barnabas.security.authorizer import Authorizer
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
+from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.wire.apis import APIS, ApiKey
@@ -46,6 +48,7 @@ class Call:
     client_id: str | None
     connection: Connection
     served: tuple[ApiKey, ...]  # every API that has a handler here
+    access: Access = EVERYTHING
 
 
 # version, correlation id, the frame, and where the body begins in it
@@ -65,6 +68,7 @@ class Dispatch:
         statistics: RequestStatistics,
         offload: Offload | None = None,
         gate: StartupGate | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
@@ -76,6 +80,7 @@ class Dispatch:
         self._statistics = statistics
         self._offload = offload or InlineOffload()
         self._gate = gate
+        self._authorizer = authorizer
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection_ports.Serve`."""
@@ -149,8 +154,7 @@ class Dispatch:
             response = self._read_elsewhere(key, version, client_id, copy, connection)
         else:
             sent = read_as_sent(key, version, body)
-            call = Call(version, sent, client_id, connection, self._served)
-            response = self._message_handlers[key](newest(key, sent), call)
+            response = self._handled(key, version, sent, newest, client_id, connection)
         if not inspect.isawaitable(response) and count_elements(response) <= LARGE_RESPONSE:
             self._statistics.count_errors(key, response)
             return write_response(key, version, correlation_id, response)
@@ -173,9 +177,33 @@ class Dispatch:
             return sent, newest(key, sent)
 
         sent, request = await self._offload(read)
-        call = Call(version, sent, client_id, connection, self._served)
-        response = self._message_handlers[key](request, call)
+
+        def adapted(key: ApiKey, admitted: Message) -> Message:
+            return request if admitted is sent else newest(key, admitted)
+
+        response = self._handled(key, version, sent, adapted, client_id, connection)
         return await response if inspect.isawaitable(response) else response
+
+    def _handled(
+        self,
+        key: ApiKey,
+        version: int,
+        sent: Message,
+        adapted: Callable[[ApiKey, Message], Message],
+        client_id: str | None,
+        connection: Connection,
+    ) -> Message | Awaitable[Message]:
+        """The response to what the client has a right to, and the refusal of the rest."""
+        access: Access = EVERYTHING
+        refused: Sequence[Message] = ()
+        if self._authorizer is not None:
+            access = Rights(self._authorizer, connection, key)
+            sent, refused = admit(key, version, sent, access)
+            if sent is None:
+                return joined(key, version, refused[0], refused[1:])
+        call = Call(version, sent, client_id, connection, self._served, access)
+        response = self._message_handlers[key](adapted(key, sent), call)
+        return _joined(key, version, response, refused) if refused else response
 
     async def _later(
         self, key: ApiKey, version: int, correlation_id: int, response: Message | Awaitable[Any]
@@ -188,6 +216,18 @@ class Dispatch:
         self._statistics.count_errors(key, response)
         write = partial(write_response, key, version, correlation_id, response)
         return await self._offload(write) if count_elements(response) > LARGE_RESPONSE else write()
+
+
+def _joined(
+    key: ApiKey, version: int, response: Any | Awaitable[Any], refused: Sequence[Message]
+) -> Message | Awaitable[Message]:
+    if not inspect.isawaitable(response):
+        return joined(key, version, response, refused)
+
+    async def later() -> Message:
+        return joined(key, version, await response, refused)
+
+    return later()
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:
