@@ -1,4 +1,4 @@
-"""What is told of partitions that nobody leads, before anything is read from them or sent."""
+"""Messages about partitions that nobody leads, before anything is read from them or sent."""
 
 from types import SimpleNamespace
 from typing import Any

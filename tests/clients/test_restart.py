@@ -125,7 +125,7 @@ def test_messages_of_an_idempotent_producer_survive_restarts_once_and_in_order(
     client = ConfluentClient(broker.bootstrap)
     client.produce(topic, [Message(b"before all")])
     offsets = produce(broker.bootstrap, topic, lambda: restart(broker))
-    # Two of them do not close sockets that were refused; these shall not outlive the test.
+    # Two of them do not close sockets that were refused; these must not outlive the test.
     gc.collect()
     consumed = client.consume(topic, BURSTS * BURST, start=1)
     assert [each.message.value for each in consumed] == [b"%d" % i for i in range(BURSTS * BURST)]
@@ -167,7 +167,7 @@ def test_topics_their_ids_configs_and_the_cluster_id_survive(
 
 
 def identity(broker: BrokerProcess, topic: str) -> tuple[str, str]:
-    """The ids of the cluster and of a topic, as clients are told them."""
+    """The ids of the cluster and of a topic, as clients get them."""
     client = ConfluentAdmin(broker.bootstrap).client
     cluster = client.describe_cluster().result(PATIENCE_S)
     described = only_result(client.describe_topics(TopicCollection([topic])))

@@ -154,6 +154,8 @@ class ToyWriter:
             raise self.error
         if self.led is None:
             raise BrokerError(ErrorCode.not_leader_or_follower)
+        if len(batch) > self.led.config.max_message_bytes:
+            raise BrokerError(ErrorCode.message_too_large)
         end = self.led.append(batch, read_header(batch), LeaderEpoch(0), now_ms).end
         if self.commits_at_once:
             self.commit()
@@ -208,7 +210,7 @@ class Broker:
             TOPIC, self._new_shard, ports
         )
 
-    def _new_shard(self) -> Counters:
+    def _new_shard(self, epoch: int) -> Counters:
         self.shard = Counters()
         return self.shard
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -249,20 +250,40 @@ async def test_records_that_are_not_committed_in_time_are_an_error_but_stay(tmp_
     assert (await broker.get("a")).value == 1
 
 
+def add_many(number: int, is_atomic: bool) -> Callable[[Counters, Now], CoordinatorResult[Count]]:
+    """Decide on this many counters, each of which takes a kilobyte."""
+    many = tuple(CoordinatorRecord(b"k" * 1000 + b"%d" % n, b"1") for n in range(number))
+    return lambda _, now: CoordinatorResult(Count(number), many, is_atomic=is_atomic)
+
+
 @in_virtual_time
-async def test_records_that_do_not_fit_into_one_batch_are_several(tmp_path: Path) -> None:
+async def test_a_large_result_that_is_not_atomic_takes_several_batches(tmp_path: Path) -> None:
     broker = Broker(tmp_path, replace(CONFIG, segment_bytes=2**22, max_message_bytes=2**20))
     await broker.lead()
-    many = tuple(CoordinatorRecord(b"k" * 1000 + b"%d" % n, b"1") for n in range(1200))
-
-    def decide(shard: Counters, now: Now) -> CoordinatorResult[Count]:
-        return CoordinatorResult(Count(len(many)), many)
-
-    assert (await broker.runtime.ask(0, decide)).value == 1200
+    assert (await broker.runtime.ask(0, add_many(1200, is_atomic=False))).value == 1200
     assert len(broker.shard) == 1200
     sizes = [header.size for header, _ in read_batches(broker.log)]
     assert len(sizes) == 3
     assert max(sizes) < LARGEST_BATCH + 20_000
+
+
+@in_virtual_time
+async def test_an_atomic_result_is_one_batch_however_large(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, replace(CONFIG, segment_bytes=2**22, max_message_bytes=2**20))
+    await broker.lead()
+    assert (await broker.runtime.ask(0, add_many(900, is_atomic=True))).value == 900
+    assert [header.record_count for header, _ in read_batches(broker.log)] == [900]
+
+
+@in_virtual_time
+async def test_an_atomic_result_beyond_max_message_bytes_is_refused_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path, replace(CONFIG, segment_bytes=2**22, max_message_bytes=2**20))
+    await broker.lead()
+    reply = await broker.runtime.ask(0, add_many(1200, is_atomic=True))
+    assert reply.error is ErrorCode.unknown_server_error
+    assert (broker.log.log_end_offset, len(broker.shard)) == (0, 0)
 
 
 @in_virtual_time

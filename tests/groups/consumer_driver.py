@@ -1,6 +1,6 @@
 """A shard with consumer groups in virtual time, and clients of either protocol that use it.
 
-Clients keep in `owned` what they really work on: it grows when they are told so, and shrinks when
+Clients keep in `owned` what they really work on: it grows when a reply says so, and shrinks when
 they choose to obey. Whatever they do, two of them must never own the same partition.
 """
 
@@ -130,7 +130,7 @@ class Consumer:
         return self._ask(asked)
 
     def beat(self, **fields: Any) -> ConsumerHeartbeatReply:
-        """Tell what it owns, and hear what it shall."""
+        """Send what it owns, and take the assignment of the reply."""
         if self.epoch <= 0:
             return self.join()
         given: dict[str, Any] = {"owned": self.owned, "instance_id": self.instance_id}

@@ -1,5 +1,9 @@
 """Members join classic groups: ids, delays, votes, limits, and who leads."""
 
+from typing import Any
+
+import pytest
+
 from barnabas.base.errors import ErrorCode
 from barnabas.groups.classic.classic_messages import LeavingMember, OfferedProtocol
 from barnabas.groups.classic.classic_state import GroupState
@@ -264,3 +268,26 @@ def test_when_all_go_while_the_first_are_gathered_the_group_is_empty_again() -> 
     driver.run_timers(3_000)
     assert driver.group.is_empty
     assert driver.reloaded().group.is_empty
+
+
+def test_a_client_id_as_long_as_the_protocol_allows_joins_and_syncs() -> None:
+    for client_id in ("x" * 32_767, "ü" * 16_383):
+        driver = Driver()
+        reply = joined(driver.join(client_id=client_id), ErrorCode.member_id_required)
+        pending = driver.join(reply.member_id, client_id=client_id)
+        driver.run_timers(3_000)
+        generation = joined(pending).generation_id
+        synced(driver.sync(reply.member_id, generation, {reply.member_id: b"all"}))
+        again = Driver(log=driver.log)
+        assert again.group.members[reply.member_id].client_id == client_id
+
+
+@pytest.mark.parametrize("field", ["group_instance_id", "protocol_type", "protocols"])
+def test_a_name_that_no_record_holds_is_refused_before_it_fails_the_sync_of_others(
+    field: str,
+) -> None:
+    driver = Driver()
+    name = "ü" * 16_384
+    value: Any = (OfferedProtocol(name, b""),) if field == "protocols" else name
+    joined(driver.join(**{field: value}), ErrorCode.invalid_request)
+    assert not driver.shard.groups

@@ -41,7 +41,7 @@ subscriptions = st.sampled_from([("orders",), ("bills",), ("bills", "orders")])
 
 
 class Histories(RuleBasedStateMachine):
-    """`seen` is the greatest epoch there was; it begins anew only with the group."""
+    """`seen` is the greatest epoch there was; it begins again only with the group."""
 
     clients: list[Consumer]
     classic: list[ClassicConsumer]

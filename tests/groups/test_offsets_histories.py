@@ -124,7 +124,7 @@ def unstable(offsets: Offsets, keys: Iterable[Key]) -> set[Key]:
     }
 
 
-# Few places and producers: they shall get into each other's way.
+# Few places and producers: they get into each other's way.
 RECORDS = st.builds(
     OffsetCommit,
     st.just("g"),

@@ -1,6 +1,6 @@
 """A shard's groups and offsets together: simple groups, commits, listing, deletion, expiry."""
 
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 
@@ -277,6 +277,7 @@ class Other:
 
     group_id = GROUP
     is_empty = True
+    members: ClassVar[dict[str, object]] = {}
 
     def tombstones(self) -> tuple[object, ...]:
         return (encode(ConsumerGroupMetadata(GROUP)),)

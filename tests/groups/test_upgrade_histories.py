@@ -68,7 +68,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(which=classics)
     def classic_is_another_process(self, which: int) -> None:
-        """It was killed, and begins anew; what it was is still a member for a while."""
+        """It was killed, and begins again; what it was is still a member for a while."""
         self.classic[which].forget()
 
     @rule(milliseconds=st.sampled_from([10, 4_000]))

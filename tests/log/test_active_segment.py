@@ -29,7 +29,7 @@ STATE = (
 
 @dataclass
 class File:
-    """Takes what is appended, unless it is told to fail."""
+    """Accepts all appends, unless a test makes it fail."""
 
     appended: list[bytes] = field(default_factory=list)
     fails: bool = False

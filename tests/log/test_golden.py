@@ -383,7 +383,7 @@ def test_recovery_builds_the_indexes_that_kafka_had_built(killed: Golden) -> Non
 
 
 def is_of_one_run(path: Path) -> bool:
-    """A start begins to count anew when the next index entry is due."""
+    """A start counts again when the next index entry is due."""
     return len({header.leader_epoch for _, header in headers(path.read_bytes())}) == 1
 
 

@@ -1,4 +1,4 @@
-"""What a log knows of producers and transactions, also after it was opened anew or cut."""
+"""Producers and transactions of a log, also after it was opened again or truncated."""
 
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def test_aborted_transactions_are_in_the_index_of_their_markers_segment(tmp_path
         append(log, memoryview(build_marker(EndTransactionMarker(kind, 0), NOW, 9, 0)))
     expected = [[(9, 0, 1, 2)], [(9, 2, 3, 4), (9, 6, 7, 8)]]
     assert list(map(index, log.segments)) == expected
-    # Whatever was there: recovery writes it anew, of the segments that it reads.
+    # Whatever was there: recovery writes it again, from the segments that it reads.
     spoiled = log.segments[1].path(".txnindex")
     log.disk.replace(spoiled, b"garbage")
     for recovery_point in (3, 0):

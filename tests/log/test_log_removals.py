@@ -1,4 +1,4 @@
-"""What a log lets go of: by truncation, by deletion of records, by retention."""
+"""Removals from a log: by truncation, by deletion of records, by retention."""
 
 import errno
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The two failures that truncation by leader epoch was invented for (KIP-101), on two logs.
 
-Each is told twice: with the safeguard in force, and without it, where it must be seen to fail.
+Each runs twice: with the safeguard in force, and without it, where it must be seen to fail.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,1 +1,1 @@
-"""Security."""
+"""Tests of authentication and encryption."""

@@ -53,7 +53,7 @@ async def follow(
     epoch: int = 1,
     **options: Any,
 ) -> Any:
-    """What a follower that has all before `offset` is told."""
+    """The response to a follower that has all before `offset`."""
     asked = fetch((topic, partition, offset), replica_id=replica, epoch=epoch, **options)
     response = await client.ask(asked)
     return response.responses[0].partitions[0]

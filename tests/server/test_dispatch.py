@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from kio.schema.api_versions.v4.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import BarnabasError, LawBroken
+from barnabas.base.ids import BrokerId
+from barnabas.server.cluster.features import Features
+from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.handlers import api_versions
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
@@ -21,6 +25,7 @@ from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerResponse
 from barnabas.wire.schema import NO_THROTTLE
 from barnabas.wire.varint import Truncated, uvarint
+from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.server.raw import (
     Insight,
     RawClient,
@@ -140,9 +145,10 @@ def test_an_api_that_is_not_served_is_refused(key: int) -> None:
 
 def test_every_api_with_a_handler_is_advertised_except_our_own() -> None:
     async def scenario() -> None:
+        features = Features(Tree().session(), MetadataCache("a cluster"), BrokerId(0))
         handlers = {
             ApiKey.DESCRIBE_CONTROLLER: described,
-            ApiKey.API_VERSIONS: api_versions.handle,
+            ApiKey.API_VERSIONS: partial(api_versions.handle, features),
             ApiKey.METADATA: ok,
         }
         dispatch = Dispatch(

@@ -1,4 +1,4 @@
-"""Fetch: how much, by name or id, and what is told when there is nothing to give."""
+"""Fetch: how much, by name or id, and the response when there is nothing to return."""
 
 import uuid
 from pathlib import Path

@@ -160,7 +160,7 @@ def test_partitions_are_added_moved_and_forgotten() -> None:
         ("a", 1, 77),
         ("b", 0, 77),
     ]
-    # What is new to the session is told, whatever there is to tell.
+    # A partition that is new to the session is in the response, even without records.
     assert answered(sessions, context)[0] == [("b", 0)]
 
 

@@ -72,7 +72,7 @@ def test_a_commit_is_acknowledged_when_the_follower_has_it(kafka: Cluster) -> No
     with connected(kafka, leader) as client, connected(kafka, leader, 0.3) as hasty:
         assert commit(client, group, {("t", 0): 1}) == {("t", 0): 0}
         kafka.pause(1 - leader)
-        # Neither a commit nor what rests on it is told while it may still be lost.
+        # Neither a commit nor what rests on it is acknowledged while it may still be lost.
         with pytest.raises(TimeoutError):
             commit(hasty, group, {("t", 0): 2})
         with connected(kafka, leader, 0.3) as reader, pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a broker, and what it is told when it asks badly."""
+"""The metrics that Prometheus reads from a broker, and the errors of malformed requests."""
 
 import asyncio
 import re
@@ -78,7 +78,7 @@ async def scrape(insight: Insight) -> Told:
     }
 
 
-# -- what is told ------------------------------------------------------------
+# -- metrics ----------------------------------------------------------------
 
 
 def test_exactly_the_metrics_of_the_table_are_exported_with_their_meanings(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Answers that come later: what their connection is told when there will be none."""
+"""Answers that come later: what their connection gets when there will be none."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ def test_a_request_that_needs_the_tree_ends_its_connection_while_there_is_none(
 
 
 class Waiting:
-    """A request as handlers have it: it knows the answer to come, and is told if nobody waits."""
+    """A request as handlers have it: it knows the answer to come, and learns if nobody waits."""
 
     def __init__(self) -> None:
         self.told: list[Answer | Refusal] = []

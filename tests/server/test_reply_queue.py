@@ -228,7 +228,7 @@ def test_a_leader_that_becomes_alone_within_a_row_answers_all_in_order(tmp_path:
         client = await insight.connect()
         await client.send(to_all(0) + to_all(1))
         await until(lambda: leader.log.log_end_offset == 2)
-        leader.apply_isr((ME,), 1)  # nobody is told until the next append moves the watermark
+        leader.apply_isr((ME,), 1)  # nobody is answered until the next append moves the watermark
         await client.send(b"".join(to_all(n) for n in range(2, 6)))
         assert [await told(client) for _ in range(6)] == [(n, 0, n) for n in range(6)]
 

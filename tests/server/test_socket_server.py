@@ -35,7 +35,7 @@ def test_connections_have_the_buffers_that_the_properties_ask_for(tmp_path: Path
         (connection,) = insight.listeners.connections._idle_watches
         assert connection._writer is not None
         taken = connection._writer.transport.get_extra_info("socket")
-        # Linux doubles what it is told, for what it keeps beside the bytes.
+        # Linux doubles the value, for what it keeps beside the bytes.
         sizes = [
             taken.getsockopt(socket.SOL_SOCKET, option)
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)

@@ -347,7 +347,7 @@ def test_a_log_that_lost_published_records_is_reported_once_and_accepts_new_ones
     query.check(0, 2, 3, 5)
 
 
-# It is decided, refused, decided anew, and so on, partition by partition.
+# It is decided, refused, decided again, and so on, partition by partition.
 @pytest.mark.parametrize("number", [2, 3, 5, 9, 12])
 def test_the_next_driver_completes_a_commit_to_a_truncated_log(
     query: Query, monkeypatch: pytest.MonkeyPatch, number: int

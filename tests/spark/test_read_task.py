@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.spark.source.aborted_batches import committed
+from barnabas.client.aborted_batches import committed
 from barnabas.spark.source.filters import Selection
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.partition_fetcher import PartitionFetcher

@@ -35,6 +35,7 @@ RESOURCE = of(resource_type=2, resource_name="t", configs=(of(name="a", value="b
 
 # The request, and the place of the error in the response: a path of fields.
 PLACES: dict[ApiKey, tuple[Any, str]] = {
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (of(deletions=(of(name="u"),)), "results"),
     ApiKey.CREATE_ACLS: (of(creations=(of(resource_name="t"),)), "results"),
     ApiKey.DELETE_ACLS: (of(filters=(of(resource_name_filter="t"),)), "filter_results"),
     ApiKey.PRODUCE: (

@@ -1,5 +1,6 @@
 """The sections of the bench, run in order and printed one by one."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,9 @@ def run(
     for name in names:
         try:
             with console.status(name) as status:
-                sections.append(SECTIONS[name](Bench(plan, folder, status.update)))
+                # A status is shown on a terminal only; elsewhere a long run would say nothing.
+                say = status.update if console.is_terminal else _said_on_stderr
+                sections.append(SECTIONS[name](Bench(plan, folder, say)))
             show(console, sections[-1] if goals else sections[-1].without_goals())
         except NoCompiler as missing:
             console.print(f"{name}: skipped, {missing}; only the raw limits are shown\n")
@@ -95,3 +98,7 @@ def run(
             failures.append(f"{name} failed: {str(problem) or type(problem).__name__}")
             console.print(failures[-1], *getattr(problem, "__notes__", ()), sep="\n", markup=False)
     return SectionResults(sections, failures)
+
+
+def _said_on_stderr(progress: str) -> None:
+    print(progress, file=sys.stderr, flush=True)

@@ -100,7 +100,7 @@ class ClusterClients:
         )
 
     def _reason(self) -> str:
-        """What the first failed connection said, without librdkafka's decoration."""
+        """The error of the first failed connection, without librdkafka's decoration."""
         for error in self._errors:
             if error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
                 text = error.str().partition(": ")[2].partition(" (after ")[0]

@@ -30,6 +30,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "groups": "cli.groups.groups_command",
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",
+    "txns": "cli.txns.txns_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",

@@ -12,7 +12,14 @@ from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
 from barnabas.client.async_client import AsyncClient
-from barnabas.client.coordinator import CoordinatorRefused, ask_coordinator
+from barnabas.client.coordinator import (
+    GROUP,
+    TRANSACTION,
+    CoordinatorRefused,
+    ask_coordinator,
+    find_coordinator,
+    first_error,
+)
 from barnabas.client.metadata import Metadata, NoBrokerReached, fields
 from barnabas.client.retries import Address, RetriableError, Steps, attempts, error_words
 from barnabas.client.versions import UnsupportedApi
@@ -103,18 +110,42 @@ class RawClient:
             raise CommandFailed(f"the controller does not answer: {failure}") from None
         return response
 
-    async def ask_coordinator(self, group: str, key: ApiKey, request: Message) -> Message:
-        """The response of the group's coordinator, which may move or load meanwhile.
+    async def ask_coordinator(
+        self,
+        name: str,
+        key: ApiKey,
+        request: Message,
+        kind: int = GROUP,
+        error_of: Callable[[Message], ErrorCode] = first_error,
+    ) -> Message:
+        """The response of the coordinator of a group or id, which may move or load meanwhile.
 
         Raises  CommandFailed if there is none for some seconds, PeerGone
         """
         retry = attempts(_COORDINATOR_ATTEMPTS, _BACK_OFF_S)
-        steps = ask_coordinator(self._metadata, group, key, request, retry, fatal=(PeerGone,))
+        steps = ask_coordinator(
+            self._metadata, name, key, request, retry, error_of, (PeerGone,), kind
+        )
         try:
             response: Message = await self._run(steps)
         except (RetriableError, CoordinatorRefused) as failure:
             raise CommandFailed(str(failure)) from None
         return response
+
+    async def ask_transaction_coordinator(
+        self, transactional_id: str, key: ApiKey, request: Message
+    ) -> tuple[int, Message]:
+        """The broker id of the coordinator of a transactional id, and its response.
+
+        Raises  CommandFailed if there is none for some seconds, PeerGone
+        """
+        answer = await self.ask_coordinator(
+            transactional_id, key, request, TRANSACTION, _error_of_the_first
+        )
+        found = await self._run(find_coordinator(self._metadata, transactional_id, TRANSACTION))
+        await self._run(self._metadata.refresh(()))
+        ids = {address: broker for broker, address in self._metadata.brokers.items()}
+        return ids.get(found, -1), answer
 
     async def _run(self, steps: Steps[Result]) -> Result:
         try:
@@ -127,6 +158,12 @@ class RawClient:
             ) from None
         except UnsupportedApi as unsupported:
             raise CommandFailed(str(unsupported)) from None
+
+
+def _error_of_the_first(response: Message) -> ErrorCode:
+    """The error of the one transactional id that was asked for."""
+    code: ErrorCode = response.transaction_states[0].error_code
+    return code
 
 
 def _reason(gone: PeerGone) -> str:

@@ -14,13 +14,16 @@ from typing import Final, Generic, TypeVar
 from barnabas.base.errors import BarnabasError
 from barnabas.wire.apis import APIS, ApiKey
 
-# Far more than a broker answers; less than other protocols' first words, read as a size.
-MOST_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+# As large as a size can be: replica.fetch.response.max.bytes may ask for it.
+MOST_RESPONSE_BYTES: Final = 0x7FFFFFFF
 SHORT_BUFFER: Final = 16 * 1024
 # Allocated at once on the broker's word; beyond it, memory follows what was received.
 TRUSTED_BYTES: Final = 16 * 1024 * 1024
 
 _HEADER = struct.Struct(">ihhih")  # size, API, version, correlation id, length of the client id
+_TLS_TYPES: Final = range(0x14, 0x18)
+_TLS_VERSIONS: Final = range(0x0300, 0x0305)
+_HTTP: Final = int.from_bytes(b"HTTP", "big")
 _INT = struct.Struct(">i")
 
 Waiting = TypeVar("Waiting")
@@ -44,6 +47,11 @@ def sized(frame: bytearray) -> bytes:
     """The whole frame with its size in front."""
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")
     return bytes(frame)
+
+
+def _is_foreign(size: int) -> bool:
+    """Whether the first word is that of a TLS record or of HTTP, not the size of a response."""
+    return (size >> 24 in _TLS_TYPES and (size >> 8) & 0xFFFF in _TLS_VERSIONS) or size == _HTTP
 
 
 class ResponseBuffer:
@@ -81,7 +89,7 @@ class ResponseBuffer:
         view, start, left = self._short, self._start, self._end - self._start
         if left >= 4:
             (size,) = _INT.unpack_from(view, start)
-            if not 4 <= size <= MOST_RESPONSE_BYTES:
+            if size < 4 or _is_foreign(size):
                 raise MalformedResponse(f"announces an answer of {size} bytes")
             if size <= left - 4:
                 self._start = start + 4 + size

@@ -22,6 +22,7 @@ class Produce(NamedTuple):
     batch: bytes | bytearray
     acks: int
     timeout_ms: int
+    transactional_id: str | None = None
 
 
 class Produced(NamedTuple):
@@ -37,13 +38,18 @@ def write_produce_request(
     """The whole frame, size first."""
     name, batch = produce.topic.encode(), produce.batch
     head = request_header(ApiKey.PRODUCE, version, correlation_id, client_id)
-    head += b"\0"  # no transactional id
+    head += _nullable(produce.transactional_id)
     head += _ACKS_TIMEOUT.pack(produce.acks, produce.timeout_ms)
     head += b"\2" + uvarint(len(name) + 1) + name
     head += b"\2" + _PARTITION.pack(produce.partition) + uvarint(len(batch) + 1)
     tail = b"\0\0\0"
     head[:4] = (len(head) - 4 + len(batch) + len(tail)).to_bytes(4, "big")
     return b"".join((head, batch, tail))
+
+
+def _nullable(text: str | None) -> bytes:
+    data = (text or "").encode()
+    return b"\0" if text is None else uvarint(len(data) + 1) + data
 
 
 def read_produce_response(version: int, response: memoryview) -> Produced:

@@ -27,11 +27,18 @@ def read_response(key: ApiKey, version: int, response: memoryview) -> Message:
 
     Raises  MalformedResponse, if it is cut short or not of that API and version
     """
+    return adapt(read_as_sent(key, version, response), response_type(key, APIS[key].highest))
+
+
+def read_as_sent(key: ApiKey, version: int, response: memoryview) -> Message:
+    """The same, in the version that was sent.
+
+    Raises  MalformedResponse
+    """
     # See `schema.write_response` on the one header that never has tags.
     tagged = version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS
     try:
         body = response[skip_tags(response, 0) :] if tagged else response
-        sent = read_body(response_type(key, version), body)
+        return read_body(response_type(key, version), body)
     except UNREADABLE as e:
         raise MalformedResponse(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
-    return adapt(sent, response_type(key, APIS[key].highest))

@@ -13,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
@@ -42,7 +43,7 @@ def server_key(algorithm: str, salted: bytes) -> bytes:
 
 
 def stored_key(algorithm: str, key: bytes) -> bytes:
-    """What a server keeps of the client key."""
+    """The hash of the client key, which a server stores."""
     return hashlib.new(algorithm, key).digest()
 
 
@@ -57,7 +58,7 @@ def server_signature(algorithm: str, key: bytes, auth_message: bytes) -> bytes:
 
 
 def auth_message(client_first: str, server_first: str, client_final: str) -> bytes:
-    """What both sides sign: first messages without channel binding, the last without its proof."""
+    """The text that both sides sign: first messages without channel binding, last without proof."""
     return f"{client_first},{server_first},{client_final}".encode()
 
 
@@ -74,14 +75,24 @@ def escaped(username: str) -> str:
     return username.replace("=", "=3D").replace(",", "=2C")
 
 
+def unescaped(saslname: str) -> str:
+    """Raises ScramFailed for an equals sign that escapes nothing."""
+    if re.search("=(?!2C|3D)", saslname):
+        raise ScramFailed("the user name has an equals sign that is not escaped")
+    return saslname.replace("=2C", ",").replace("=3D", "=")
+
+
 class ScramClient:
     """One conversation: `first`, `final`, `verify`."""
 
-    def __init__(self, algorithm: str, username: str, password: str, nonce: str) -> None:
+    def __init__(
+        self, algorithm: str, username: str, password: str, nonce: str, is_token: bool = False
+    ) -> None:
+        """With `is_token` the user is the id of a delegation token."""
         self._algorithm = algorithm
         self._password = password
         self._nonce = nonce
-        self._first = f"n={escaped(username)},r={nonce}"
+        self._first = f"n={escaped(username)},r={nonce}{',tokenauth=true' if is_token else ''}"
         self._signature = b""
 
     def first(self) -> bytes:

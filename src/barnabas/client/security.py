@@ -1,13 +1,10 @@
 """The security of a connection: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 
-SASL mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. The properties are those of Kafka's
-Java client; librdkafka's names for the same things work too. Certificates and keys are PEM, the
-one form that Python reads.
+SASL mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. The properties are those
+of Kafka's Java client; librdkafka's names for the same things work too.
 """
 
-import re
 import struct
-import tempfile
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -15,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.randomness import Random
 from barnabas.client.frames import MalformedResponse
+from barnabas.client.oauth_login import OauthLogin
+from barnabas.config.jaas import jaas_options
 
 if TYPE_CHECKING:
     import ssl
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_JAAS: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_TO_PEM: Final = "openssl pkcs12 -in STORE -out STORE.pem"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _HEADER = struct.Struct(">ihhih")
 _SASL_HANDSHAKE: Final = 17
 _SASL_AUTHENTICATE: Final = 36
@@ -43,6 +40,8 @@ class Login:
     mechanism: str
     username: str
     password: str = field(repr=False)
+    oauth: OauthLogin | None = field(default=None, repr=False)
+    is_token: bool = False  # a delegation token: its id and HMAC
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +130,18 @@ def _tokens(login: Login) -> Generator[bytes, bytes, None]:
     if login.mechanism == "PLAIN":
         yield f"\0{login.username}\0{login.password}".encode()
         return
+    if login.oauth is not None:
+        if failure := (yield login.oauth.first_message()):
+            # The broker sends its error only after this answer to its failure (RFC 7628).
+            yield b"\x01"
+            raise _Refused(failure.decode("utf-8", "replace"))
+        return
     from barnabas.client.scram import HASHES, ScramClient
 
     nonce = Random().uuid().hex
-    scram = ScramClient(HASHES[login.mechanism], login.username, login.password, nonce)
+    scram = ScramClient(
+        HASHES[login.mechanism], login.username, login.password, nonce, login.is_token
+    )
     server_first = yield scram.first()
     scram.verify((yield scram.final(server_first)))
 
@@ -171,58 +178,19 @@ def _login(properties: Mapping[str, str]) -> Login:
         raise ConfigError(
             f"sasl.mechanism is {mechanism!r}, must be one of {', '.join(MECHANISMS)}"
         )
-    jaas = _JAAS.findall(properties.get("sasl.jaas.config", ""))
-    said = {name: _unescaped(value) for name, value in jaas}
+    jaas = properties.get("sasl.jaas.config", "")
+    said = jaas_options(jaas) if jaas.strip() else {}
+    if mechanism == "OAUTHBEARER":
+        return Login(mechanism, "the token", "", OauthLogin.of(properties, said))
     username = said.get("username", properties.get("sasl.username"))
     password = said.get("password", properties.get("sasl.password"))
     if username is None or password is None:
         raise ConfigError('sasl.jaas.config must say username="..." and password="..."')
-    return Login(mechanism, username, password)
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+    is_token = said.get("tokenauth", "").lower() == "true"
+    return Login(mechanism, username, password, is_token=is_token)
 
 
 def _tls(properties: Mapping[str, str]) -> "ssl.SSLContext":
-    import ssl  # most clusters need none of it
+    from barnabas.client.tls import client_context  # most clusters need none of it
 
-    _check_stores(properties)
-    try:
-        context = ssl.create_default_context(
-            cafile=properties.get("ssl.truststore.location", properties.get("ssl.ca.location")),
-            cadata=properties.get("ssl.truststore.certificates"),
-        )
-        _load_own(context, properties)
-    except (OSError, ValueError) as failure:  # ssl.SSLError is an OSError
-        raise ConfigError(f"ssl.* name certificates that cannot be read: {failure}") from None
-    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
-    context.check_hostname = algorithm not in ("", "none")
-    return context
-
-
-def _load_own(context: "ssl.SSLContext", properties: Mapping[str, str]) -> None:
-    # Without one OpenSSL would ask for it on the terminal; a key without password ignores it.
-    password = properties.get("ssl.key.password", "")
-    chain = properties.get("ssl.keystore.certificate.chain")
-    key = properties.get("ssl.keystore.key")
-    if chain and key:  # Python reads them from a file only
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-            file.write(f"{chain}\n{key}\n")
-            file.flush()
-            context.load_cert_chain(file.name, password=password)
-        return
-    location = properties.get("ssl.keystore.location", properties.get("ssl.certificate.location"))
-    if location:
-        context.load_cert_chain(location, properties.get("ssl.key.location"), password)
-
-
-def _check_stores(properties: Mapping[str, str]) -> None:
-    for store in ("truststore", "keystore"):
-        location = properties.get(f"ssl.{store}.location", "")
-        kind = properties.get(f"ssl.{store}.type", "").upper()
-        if kind in ("JKS", "PKCS12") or location.lower().endswith((".jks", ".p12", ".pfx")):
-            raise ConfigError(
-                f"ssl.{store}.location must be a PEM file, not a Java key store: convert it with"
-                f" `{_TO_PEM}`"
-            )
+    return client_context(properties)

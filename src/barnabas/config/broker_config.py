@@ -28,6 +28,7 @@ from barnabas.config.config_key import (
 )
 from barnabas.config.config_rules import check_together
 from barnabas.config.dynamic_config import applicable, check_dynamic
+from barnabas.config.listener_values import ListenerValues
 from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map, split_list
 
 __all__ = ["BrokerConfig", "broker_key"]
@@ -112,8 +113,9 @@ class BrokerConfig:
         wanted: Mapping[builtins.str, builtins.str],
         *,
         cluster_default: builtins.bool = False,
-    ) -> None:
-        """Check dynamic values by which a request replaces all present ones.
+    ) -> Self:
+        """Check dynamic values by which a request replaces all present ones; return the config with
+        them.
 
         Raises  ConfigError with Kafka's message if a key is read-only, or can only be set for one
                 broker or one listener, or if a value is invalid or conflicts with others
@@ -121,9 +123,8 @@ class BrokerConfig:
         for name, value in wanted.items():
             check_dynamic(name, value, cluster_default)
         if cluster_default:
-            self.with_dynamic(self._per_broker, wanted)
-        else:
-            self.with_dynamic(wanted, self._cluster_default)
+            return self.with_dynamic(self._per_broker, wanted)
+        return self.with_dynamic(wanted, self._cluster_default)
 
     # Typed access, for `compose` to pass on plain values. Only the optional_ ones return None.
 
@@ -183,6 +184,10 @@ class BrokerConfig:
         name = self.optional_str("inter.broker.listener.name")
         return (name or self.str("security.inter.broker.protocol")).upper()
 
+    def of_listener(self, name: builtins.str) -> ListenerValues:
+        """The security properties of one listener."""
+        return ListenerValues(self._layered(), _GIVEN_DEFAULTS, name)
+
     def max_connections_per_ip_overrides(self) -> dict[builtins.str, builtins.int]:
         name = "max.connections.per.ip.overrides"
         limits = (item.rpartition(":") for item in split_list(self.str(name)))
@@ -195,6 +200,16 @@ class BrokerConfig:
         """The known keys in the properties file that this broker accepts and ignores."""
         known = ((name, broker_key(name)) for name in self._static)
         return sorted(name for name, key in known if key is not None and not key.served)
+
+    def handler_classes(self) -> builtins.list[builtins.str]:
+        """The properties that name a Java class which is not Kafka's own."""
+        return sorted(
+            name
+            for name, text in self._static.items()
+            if name.endswith("callback.handler.class")
+            and text.strip()
+            and not text.strip().startswith("org.apache.kafka.common.security.")
+        )
 
     def unserved_security(self) -> builtins.list[builtins.str]:
         """The properties in the file that ask for security which this broker lacks."""
@@ -280,6 +295,7 @@ class BrokerConfig:
 
 
 _DEFAULT_TEXTS: Final = {name: key.default_text for name, key in BROKER_KEYS.items()}
+_GIVEN_DEFAULTS: Final = {name: text for name, text in _DEFAULT_TEXTS.items() if text is not None}
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 Records are appended in the order of the decisions and replayed at once. No reply is sent before all
 in-sync replicas have the records that it rests on, so it stays true under the next coordinator.
+Where the topic says so, records are replayed when they are committed: the state is never ahead.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from barnabas.coordinator.result import (
     CancelTimer,
     CoordinatorRecord,
     CoordinatorResult,
+    Emit,
     Now,
     TimerKey,
     Waiter,
@@ -32,14 +34,14 @@ from barnabas.wire.records.records import Record, build_batch
 Reply = TypeVar("Reply")
 Shard = TypeVar("Shard", bound=CoordinatorShard)
 
-# Below `max.message.bytes` by default, with room for the framing of records.
+# Of a result that is not atomic: below `max.message.bytes` by default, with room for framing.
 LARGEST_BATCH: Final = 512 * 1024
 # A timer whose records could not be appended expires again after this, as in Kafka.
 TIMER_AGAIN_MS: Final = 500
 
 
 class CoordinatorPorts(NamedTuple):
-    """What a broker gives to all shards of a coordinator."""
+    """The parts that a broker gives to all shards of a coordinator."""
 
     writer: PartitionWriter
     timer: Timer
@@ -57,12 +59,16 @@ class ActiveShard(Generic[Shard]):
         topic: CoordinatorTopic,
         shard: Shard,
         ports: CoordinatorPorts,
+        emit: Callable[[TopicPartition, object], None] = lambda _, event: None,
     ) -> None:
+        """`emit` gets the events of decisions; it must not ask this shard before it returns."""
         self.partition = partition
         self.shard = shard
+        self.has_resigned = False
         self.is_loaded = False
         self._topic = topic
         self._ports = ports
+        self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._timers = CoordinatorTimers(ports.timer, self._on_timer)
         # The end of what was appended; every reply rests on all of it.
@@ -97,7 +103,48 @@ class ActiveShard(Generic[Shard]):
 
         Does not suspend.
         """
+        if self._topic.replays_when_committed:
+            return self._perform_when_committed(result)
         return self._perform_appended(self._appended_result(result))
+
+    def _perform_when_committed(self, result: CoordinatorResult[Reply]) -> "asyncio.Future[Reply]":
+        """Append the records; replay them and perform the effects once they are committed.
+
+        A result without records rests on committed state alone, and waits for nothing.
+        """
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        if not result.records:
+            self._settle(reply, result)
+            return reply
+
+        def done(code: ErrorCode) -> None:
+            self._parked.discard(reply)
+            if self.has_resigned:
+                return  # the reply is NOT_COORDINATOR already
+            if code is ErrorCode.none:
+                for record in result.records:
+                    self.shard.replay(record)
+                self._settle(reply, result)
+            else:
+                self._settle(reply, self._not_written(result, code))
+
+        try:
+            for records in _batches(result):
+                self._append(records, result.base_sequence)
+        except BrokerError as e:
+            self._settle(reply, self._not_written(result, e.code))
+            return reply
+        self._parked.add(reply)
+        self._ports.writer.when_committed(
+            self.partition, self._appended, self._topic.commit_timeout_ms(), done
+        )
+        return reply
+
+    def _settle(self, reply: "asyncio.Future[Any]", result: CoordinatorResult[Any]) -> None:
+        """Perform the effects of a result whose records are committed, or that has none."""
+        self._perform_effects(result)
+        if not reply.done():
+            reply.set_result(result.reply)
 
     def _perform_appended(self, result: CoordinatorResult[Reply]) -> "asyncio.Future[Reply]":
         reply: asyncio.Future[Reply] = self._loop.create_future()
@@ -105,6 +152,10 @@ class ActiveShard(Generic[Shard]):
             self._waiting[result.reply] = reply
         else:
             self._park(reply, result.reply)
+        self._perform_effects(result)
+        return reply
+
+    def _perform_effects(self, result: CoordinatorResult[Any]) -> None:
         for effect in result.effects:
             match effect:
                 case ArmTimer(key, at_loop_ms):
@@ -115,11 +166,15 @@ class ActiveShard(Generic[Shard]):
                     # A client that left in the meantime waits for nothing.
                     if (waiting := self._waiting.pop(waiter, None)) is not None:
                         self._park(waiting, answer)
-        return reply
+                case Emit(event):
+                    self._emit(self.partition, event)
 
     def _on_timer(self, key: TimerKey) -> None:
         """Perform the decision; if its records cannot be appended, decide again a little later."""
         result = self.shard.on_timer(key, self.now())
+        if self._topic.replays_when_committed:
+            self.perform(result)
+            return
         appended = self._appended_result(result)
         if appended is not result:
             self._timers.arm(key, TIMER_AGAIN_MS)
@@ -132,15 +187,23 @@ class ActiveShard(Generic[Shard]):
         if not result.records:
             return result
         try:
-            for records in _batches(result.records):
+            for records in _batches(result):
                 self._append(records, result.base_sequence)
                 for record in records:
                     self.shard.replay(record)
         except BrokerError as e:
-            noun, logger = self._topic.noun, self._topic.logger
-            logger.warning("%s records not written partition=%s why=%s", noun, self.partition, e)
-            return self.shard.on_append_failed(result, self._topic.error(e.code), self.now())
+            return self._not_written(result, e.code)
         return result
+
+    def _not_written(
+        self, result: CoordinatorResult[Reply], code: ErrorCode
+    ) -> CoordinatorResult[Reply]:
+        """The result in place of one whose records are not committed."""
+        noun, logger = self._topic.noun, self._topic.logger
+        logger.warning(
+            "%s records not written partition=%s why=%s", noun, self.partition, code.name
+        )
+        return self.shard.on_append_failed(result, self._topic.error(code), self.now())
 
     def _append(self, records: Sequence[CoordinatorRecord], base_sequence: int) -> None:
         now_ms = self._ports.clock.now_ms()
@@ -207,6 +270,7 @@ class ActiveShard(Generic[Shard]):
         The shard is never asked again: what it holds is out of date when this broker leads again.
         """
         self.is_loaded = False
+        self.has_resigned = True
         self._timers.cancel_all()
         waiting = [*self._waiting.values(), *self._parked]
         self._waiting, self._parked = {}, set()
@@ -214,11 +278,14 @@ class ActiveShard(Generic[Shard]):
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _batches(records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
-    """The records in batches that the topic accepts; nearly always one."""
+def _batches(result: CoordinatorResult[Any]) -> Iterator[Sequence[CoordinatorRecord]]:
+    """The records in one batch; those of a large result that is not atomic in several."""
+    if result.is_atomic:
+        yield result.records
+        return
     batch: list[CoordinatorRecord] = []
     size = 0
-    for record in records:
+    for record in result.records:
         batch.append(record)
         size += len(record.key) + len(record.value or b"")
         if size >= LARGEST_BATCH:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import Offset, TopicPartition
 from barnabas.coordinator.active_shard import ActiveShard, CoordinatorPorts, Shard
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic
 from barnabas.coordinator.loader import load
@@ -20,6 +20,8 @@ from barnabas.coordinator.result import CoordinatorResult, Now
 Reply = TypeVar("Reply")
 # A load that failed is tried again after this.
 LOAD_AGAIN_S: Final = 1.0
+# How long one wait for the commit of what was loaded lasts.
+LOAD_COMMITTED_MS: Final = 1_000
 
 
 class CoordinatorRuntime(Generic[Shard]):
@@ -28,14 +30,17 @@ class CoordinatorRuntime(Generic[Shard]):
     def __init__(
         self,
         topic: CoordinatorTopic,
-        new_shard: Callable[[], Shard],
+        new_shard: Callable[[int], Shard],
         ports: CoordinatorPorts,
+        emit: Callable[[TopicPartition, object], None] = lambda _, event: None,
     ) -> None:
+        """`new_shard` is given the coordinator epoch: the leader epoch of the partition."""
         self._topic = topic
         self._new_shard = new_shard
         self._ports = ports
+        self._emit = emit
         self._active: dict[int, ActiveShard[Shard]] = {}
-        self._tenures: dict[int, object] = {}
+        self._tenures: dict[int, tuple[object, int]] = {}  # with the coordinator epoch
         self._loads: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
@@ -93,16 +98,26 @@ class CoordinatorRuntime(Generic[Shard]):
 
     # -- roles ---------------------------------------------------------------
 
-    def on_leader(self, partition: int, tenure: object | None) -> None:
+    def on_leader(self, partition: int, tenure: object | None, leader_epoch: int = 0) -> None:
         """This broker leads the partition in this tenure, or does not lead it (None).
 
-        A tenure lasts as long as no other broker leads in between: the shard stays.
+        A tenure lasts as long as no other broker leads in between: the shard stays. A shard that
+        replays when records are committed is loaded again in each leader epoch.
         """
-        if tenure is not None and self._tenures.get(partition) is tenure:
+        if tenure is not None and self._is_same(partition, tenure, leader_epoch):
             return
         self._drop(partition)
         if tenure is not None and not self._is_stopping:
-            self._begin(partition, tenure)
+            self._tenures[partition] = (tenure, leader_epoch)
+            self._begin(partition, leader_epoch)
+
+    def _is_same(self, partition: int, tenure: object, leader_epoch: int) -> bool:
+        known, epoch = self._tenures.get(partition, (None, 0))
+        return known is tenure and (epoch == leader_epoch or not self._topic.replays_when_committed)
+
+    def epoch(self, partition: int) -> int | None:
+        """The coordinator epoch of a partition's shard; None if there is none here."""
+        return self._tenures[partition][1] if partition in self._active else None
 
     def _drop(self, partition: int) -> None:
         self._tenures.pop(partition, None)
@@ -114,15 +129,15 @@ class CoordinatorRuntime(Generic[Shard]):
             self._log.info("%ss dropped partition=%s %ss=%d", noun, active.partition, noun, count)
         active.resign()
 
-    def _begin(self, partition: int, tenure: object) -> None:
+    def _begin(self, partition: int, epoch: int) -> None:
         at = TopicPartition(self._topic.name, partition)
-        active = ActiveShard(at, self._topic, self._new_shard(), self._ports)
-        self._tenures[partition], self._active[partition] = tenure, active
-        task = asyncio.ensure_future(self._load(active))
+        active = ActiveShard(at, self._topic, self._new_shard(epoch), self._ports, self._emit)
+        self._active[partition] = active
+        task = asyncio.ensure_future(self._load(active, epoch))
         self._loads.add(task)
         task.add_done_callback(self._on_load_ended)
 
-    async def _load(self, active: ActiveShard[Shard]) -> None:
+    async def _load(self, active: ActiveShard[Shard], epoch: int) -> None:
         """Load the shard; a failure is logged, and the load is tried again.
 
         A DiskFault takes the log directory offline, which drops the shard.
@@ -137,7 +152,7 @@ class CoordinatorRuntime(Generic[Shard]):
                 noun = self._topic.noun
                 self._log.warning("%ss not loaded partition=%s why=%s", noun, active.partition, e)
                 await asyncio.sleep(LOAD_AGAIN_S)
-                active.shard = self._new_shard()
+                active.shard = self._new_shard(epoch)
                 continue
             if self._is_wanted(active):
                 self._log_loaded(active, count, started_s)
@@ -149,9 +164,23 @@ class CoordinatorRuntime(Generic[Shard]):
             raise BrokerError(ErrorCode.not_leader_or_follower)
         offload = self._ports.offload
         count = await load(log, active.shard, self._topic, lambda: self._is_wanted(active), offload)
+        end = log.log_end_offset
+        if self._topic.replays_when_committed:
+            await self._until_committed(active, end)
         if self._is_wanted(active):
-            active.on_loaded(log.log_end_offset)
+            active.on_loaded(end)
         return count
+
+    async def _until_committed(self, active: ActiveShard[Shard], end: Offset) -> None:
+        """Wait until what was loaded is committed: no decision rests on what may be lost."""
+        while self._is_wanted(active):
+            committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+            self._ports.writer.when_committed(
+                active.partition, end, LOAD_COMMITTED_MS, committed.set_result
+            )
+            if await committed is ErrorCode.none:
+                return
+            await asyncio.sleep(LOAD_AGAIN_S)
 
     def _log_loaded(self, active: ActiveShard[Shard], count: int, started_s: float) -> None:
         noun = self._topic.noun

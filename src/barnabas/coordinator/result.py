@@ -56,7 +56,13 @@ class Answer(NamedTuple):
     reply: object
 
 
-Effect: TypeAlias = ArmTimer | CancelTimer | Answer
+class Emit(NamedTuple):
+    """Give the owner of the runtime an event, once the records are committed."""
+
+    event: object
+
+
+Effect: TypeAlias = ArmTimer | CancelTimer | Answer | Emit
 
 
 @runtime_checkable
@@ -81,6 +87,8 @@ class CoordinatorResult(Generic[Reply]):
     effects: tuple[Effect, ...] = ()
     # Of the batches, which no producer has written: Kafka gives 0 to commits, -1 to all else.
     base_sequence: int = NO_SEQUENCE
+    # In one batch, or refused before any is appended. If not, a large result may take several.
+    is_atomic: bool = True
 
 
 def failed_reply(reply: object, error: ErrorCode) -> object:

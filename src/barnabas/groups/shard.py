@@ -5,6 +5,7 @@ before it asks for the next decision, so a decision rests on all decisions befor
 fails, `on_append_failed` returns the result that replaces it.
 """
 
+import logging
 from collections.abc import Collection, Iterable
 from itertools import count
 from typing import Final, TypeVar, cast
@@ -48,6 +49,7 @@ from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
     ConsumerHeartbeatRequest,
 )
+from barnabas.groups.group_bytes import GroupBytes
 from barnabas.groups.offsets.committed_offsets import Offsets
 from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.offsets.shard_offsets import ShardOffsets
@@ -55,9 +57,13 @@ from barnabas.groups.records.classic_group_record import NO_TIMESTAMP, GroupMeta
 from barnabas.groups.records.group_records import decode
 from barnabas.groups.records.offset_record import OffsetCommit
 from barnabas.groups.shard_group import ConsumerSide, ShardGroup
+from barnabas.wire.message_codec import LONGEST_STRING
+
+log = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 LONGEST_NAME_IN_ID: Final = 1_000
+_NO_ROOM: Final = ErrorCode.coordinator_not_available  # clients try again later
 _SESSION: Final = "session"  # the kind of these timers in groups of both kinds
 
 
@@ -70,6 +76,7 @@ class GroupCoordinatorShard:
         offset_settings: OffsetSettings,
         random: Random,
         consumer: ConsumerSide,
+        group_bytes: GroupBytes | None = None,
     ) -> None:
         self.groups: dict[str, ShardGroup] = {}
         self._committed = Offsets(offset_settings)
@@ -77,6 +84,8 @@ class GroupCoordinatorShard:
         self._settings = settings
         self._random = random
         self._consumer = consumer
+        self._bytes = GroupBytes() if group_bytes is None else group_bytes
+        self._bytes.add(self)
         self._waiters = map(Waiter, count(1))
         self._loading = True
         self._gave_way: ShardGroup | None = (
@@ -93,6 +102,8 @@ class GroupCoordinatorShard:
         if error is not ErrorCode.none:
             return CoordinatorResult(JoinReply(error, request.member_id))
         group = self.groups.get(request.group_id)
+        if not self._has_bytes(group, request.member_id, request.size, now):
+            return CoordinatorResult(JoinReply(_NO_ROOM, request.member_id))
         # A record holds a member id of 32,767 bytes at most, with more beside it.
         name = (request.group_instance_id or request.client_id)[:LONGEST_NAME_IN_ID]
         new_id = f"{name}-{self._random.uuid()}"
@@ -112,7 +123,22 @@ class GroupCoordinatorShard:
             return ErrorCode.invalid_session_timeout
         if request.group_id not in self.groups and request.member_id != NO_MEMBER_ID:
             return ErrorCode.unknown_member_id
+        # Compact strings may be longer than those of a record, and one such would fail every sync.
+        if not all(map(_fits_record, _names(request))):
+            return ErrorCode.invalid_request
         return ErrorCode.none
+
+    def _has_bytes(self, group: ShardGroup | None, member_id: str, size: int, now: Now) -> bool:
+        """Whether the broker may hold `size` bytes of a member, in place of those it has."""
+        member = None if group is None else group.members.get(member_id)
+        before = 0 if member is None else member.size
+        if self._bytes.grow(size - before, now.loop_ms):
+            return True
+        log.info("member refused, all groups take too much member=%s bytes=%d", member_id, size)
+        return False
+
+    def held_bytes(self) -> int:
+        return sum(group.held_bytes for group in self.groups.values())
 
     def _join_classic(
         self, found: ShardGroup | None, request: JoinRequest, new_id: str, waiter: Waiter, now: Now
@@ -162,7 +188,10 @@ class GroupCoordinatorShard:
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest, now: Now
     ) -> CoordinatorResult[ConsumerHeartbeatReply]:
-        return self._consumer.consumer_heartbeat(self.groups.get(request.group_id), request, now)
+        group = self.groups.get(request.group_id)
+        if not self._has_bytes(group, request.member_id, request.size, now):
+            return CoordinatorResult(ConsumerHeartbeatReply(_NO_ROOM))
+        return self._consumer.consumer_heartbeat(group, request, now)
 
     def describe(self, group_id: str) -> DescribedGroup:
         """A group that is not classic is described as `Dead`."""
@@ -196,7 +225,7 @@ class GroupCoordinatorShard:
             if group is not None and errors[group_id] is ErrorCode.none:
                 records += self._committed.decide_delete_all(group_id)
                 records += group.tombstones()
-        return CoordinatorResult(DeleteReply(errors), tuple(records))
+        return CoordinatorResult(DeleteReply(errors), tuple(records), is_atomic=False)
 
     # -- the log --------------------------------------------------------------------------------
 
@@ -237,6 +266,7 @@ class GroupCoordinatorShard:
     def on_loaded(self, now: Now) -> CoordinatorResult[None]:
         """The log was replayed to its end: members have a session timeout to send a heartbeat."""
         self._loading = False
+        self._bytes.on_loaded(self)
         records: list[CoordinatorRecord] = []
         effects: list[Effect] = []
         for group in self.groups.values():
@@ -248,7 +278,7 @@ class GroupCoordinatorShard:
                 result = self._consumer.on_loaded(group, now)
             records += result.records
             effects += result.effects
-        return CoordinatorResult(None, tuple(records), tuple(effects))
+        return CoordinatorResult(None, tuple(records), tuple(effects), is_atomic=False)
 
     def on_append_failed(
         self, result: CoordinatorResult[Reply], error: ErrorCode, now: Now
@@ -307,3 +337,16 @@ class GroupCoordinatorShard:
 
 def _missing(group_id: str) -> ErrorCode:
     return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+
+
+def _names(request: JoinRequest) -> Iterable[str]:
+    """The strings of the request that the group's record holds."""
+    yield request.group_id
+    yield request.group_instance_id or ""
+    yield request.protocol_type
+    for offered in request.protocols:
+        yield offered.name
+
+
+def _fits_record(text: str) -> bool:
+    return 3 * len(text) <= LONGEST_STRING or len(text.encode()) <= LONGEST_STRING

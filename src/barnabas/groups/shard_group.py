@@ -24,6 +24,12 @@ from barnabas.groups.consumer.consumer_messages import (
 from barnabas.groups.records.group_records import GroupRecord
 
 
+class GroupMember(Protocol):
+    @property
+    def size(self) -> int:
+        """The bytes that the member takes, without its partitions."""
+
+
 class ShardGroup(Protocol):
     """A group, classic or of the consumer protocol. Checks return `none` if it is allowed."""
 
@@ -31,8 +37,12 @@ class ShardGroup(Protocol):
     def group_id(self) -> str: ...
 
     @property
-    def members(self) -> Mapping[str, object]:
+    def members(self) -> Mapping[str, GroupMember]:
         """Its members by their ids."""
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that its members take."""
 
     @property
     def is_empty(self) -> bool:

@@ -11,13 +11,15 @@ on disk before them, tells a start what it has found:
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.disk.disk import Disk
+from barnabas.log.background_work import Removal
+from barnabas.log.deleted_logs import rename_to_delete
 from barnabas.log.log import Log
 from barnabas.log.log_dir import LogDir
 from barnabas.log.recovery.duplicate_log_dirs import COMPLETE
@@ -76,6 +78,33 @@ class FutureLogs:
 
     def pop(self, partition: TopicPartition) -> Log | None:
         return self._logs.pop(partition, None)
+
+    def delete(self, partition: TopicPartition) -> Removal | None:
+        """Delete the one of a partition, if there is one. Raises DiskFault."""
+        log = self.pop(partition)
+        if log is None:
+            return None
+        delay_ms = log.config.file_delete_delay_ms
+        return rename_to_delete(log.disk, partition, self._random, delay_ms, log.directory)
+
+    def open_all(
+        self, log_dir: LogDir, current: Mapping[TopicPartition, Log], open_log: Open
+    ) -> Iterator[Removal]:
+        """Open those of a log directory whose partitions have a log in another one; blocks.
+
+        Returns the removals of those that are not needed: beside the current log, or a second one.
+
+        Raises  DiskFault
+        """
+        for name in log_dir.disk.list():
+            partition = future_partition(name)
+            log = None if partition is None else current.get(partition)
+            if partition is None or log is None:
+                continue
+            if log.disk is log_dir.disk or partition in self._logs:
+                yield rename_to_delete(log_dir.disk, partition, self._random, 0, name)
+            else:
+                self.open(log_dir, name, log, open_log)
 
     def take_offline(self, log_dir: str) -> None:
         """Forget those of a failed log directory."""

@@ -1,9 +1,8 @@
 """All logs of a broker, over its log directories (`log.dirs`)."""
 
-import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
 from uuid import UUID
 
 from barnabas.base.clock import Clock
@@ -15,7 +14,8 @@ from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.background_work import Flush, Removal
-from barnabas.log.future_logs import FutureLogs, finish_renames, future_partition
+from barnabas.log.deleted_logs import DELETE, rename_to_delete
+from barnabas.log.future_logs import FutureLogs, finish_renames
 from barnabas.log.log import Log
 from barnabas.log.log_dir import (
     FIRST_DIRTY_OFFSET,
@@ -28,11 +28,8 @@ from barnabas.log.log_dir import (
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.recovery.duplicate_log_dirs import empty_doubles
 from barnabas.log.recovery.log_loader import Opening, open_log, write_topic_id
+from barnabas.log.recovery.log_openings import openings_in
 from barnabas.log.truncation_sync import TruncationSync
-
-DELETE: Final = "-delete"
-_PARTITION: Final = re.compile(r"(.+)-(\d+)", re.ASCII)
-_MAX_NAME: Final = 255
 
 Progress = Callable[[int, int], None]
 
@@ -61,6 +58,8 @@ class Logs:
         self._producer_expiration_ms = producer_expiration_ms
         self._safeguards = safeguards
         self._logs: dict[TopicPartition, Log] = {}
+        # Of the logs in each log directory: to count them for each new log would be quadratic.
+        self._counts: Counter[str] = Counter()
         self.futures = FutureLogs(random)
         # The log directories that logs are to be created in, where somebody has chosen one.
         self._preferred: dict[TopicPartition, str] = {}
@@ -133,7 +132,7 @@ class Logs:
         for log_dir in self._online():
             try:
                 names = log_dir.disk.list()
-                openings += _openings(log_dir, names, config_of)
+                openings += openings_in(log_dir, names, config_of)
                 watermarks[log_dir.disk.log_dir] = log_dir.read_offsets(HIGH_WATERMARK)
             except DiskFault as fault:
                 self.take_offline(fault)
@@ -167,7 +166,8 @@ class Logs:
             log_dir.write_offsets(RECOVERY_POINT, points).run()
 
     def _open(self, log_dir: LogDir, opening: Opening) -> Log:
-        log = self._logs[opening.partition] = self._opened(log_dir, opening)
+        log = self._opened(log_dir, opening)
+        self._put(log)
         self._of_unknown_origin.discard(opening.partition)
         if opening.recovery_point is None and len(log.segments) > 1:
             self._of_unknown_origin.add(opening.partition)
@@ -194,6 +194,7 @@ class Logs:
             except DiskFault as fault:
                 self.offline[fault.log_dir] = fault
         self._logs.clear()
+        self._counts.clear()
         self.release()
 
     def _close_log_dir(
@@ -215,18 +216,39 @@ class Logs:
 
         Raises  the fault, if every log directory has failed
         """
+        lost = self.on_failed(fault)
+        if self.are_offline:
+            raise fault
+        return lost
+
+    @property
+    def are_offline(self) -> bool:
+        """Whether every log directory has failed."""
+        return len(self.offline) == len(self.log_dirs)
+
+    def on_failed(self, fault: DiskFault) -> list[TopicPartition]:
+        """Mark a failed log directory offline, be it the last; return the partitions it held."""
         self.offline[fault.log_dir] = fault
         self.log_dirs[fault.log_dir].release()
         self.futures.take_offline(fault.log_dir)
         lost = [log.partition for log in self if log.disk.log_dir == fault.log_dir]
         for partition in lost:
-            self._logs.pop(partition).cleaning = None
-        if len(self.offline) == len(self.log_dirs):
-            raise fault
+            self._pop(partition)
         return lost
 
     def _online(self) -> list[LogDir]:
         return [log_dir for name, log_dir in self.log_dirs.items() if name not in self.offline]
+
+    def _put(self, log: Log) -> None:
+        self._logs[log.partition] = log
+        self._counts[log.disk.log_dir] += 1
+
+    def _pop(self, partition: TopicPartition) -> Log:
+        """Serve the log no more; a compaction of it ends."""
+        log = self._logs.pop(partition)
+        self._counts[log.disk.log_dir] -= 1
+        log.cleaning = None
+        return log
 
     def _logs_in(self, log_dir: LogDir) -> list[Log]:
         return [log for log in self if log.disk is log_dir.disk]
@@ -251,7 +273,8 @@ class Logs:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log directories are offline")
         log_dir = online[0]
         if len(online) > 1:
-            log_dir = min(online, key=lambda log_dir: len(self._logs_in(log_dir)))
+            counts = self._counts
+            log_dir = min(online, key=lambda log_dir: counts[log_dir.disk.log_dir])
         preferred = self._preferred.pop(partition, None)
         log_dir = next((each for each in online if each.disk.log_dir == preferred), log_dir)
         log_dir.forget_deleted(partition, self._logs)
@@ -272,7 +295,9 @@ class Logs:
             online = [each for each in openings if each[0].disk.log_dir not in self.offline]
             try:
                 for log_dir, opening in empty_doubles(online):
-                    removals.append(self._doom(log_dir.disk, opening.partition, delay_ms=0))
+                    removals.append(
+                        rename_to_delete(log_dir.disk, opening.partition, self._random, 0)
+                    )
                     openings.remove((log_dir, opening))
                 return removals
             except DiskFault as fault:
@@ -280,18 +305,9 @@ class Logs:
 
     def delete(self, partition: TopicPartition) -> Removal:
         """Delete a partition; its directory is renamed now, and the returned work removes it."""
-        log = self._logs.pop(partition)
-        log.cleaning = None
+        log = self._pop(partition)
         self.high_watermarks.pop(partition, None)
-        return self._doom(log.disk, partition, log.config.file_delete_delay_ms)
-
-    def _doom(
-        self, disk: Disk, partition: TopicPartition, delay_ms: int, directory: str = ""
-    ) -> Removal:
-        suffix = f"-{partition.partition}.{self._random.uuid().hex}{DELETE}"
-        name = partition.topic[: _MAX_NAME - len(suffix)] + suffix
-        disk.rename(directory or str(partition), name)
-        return Removal(disk, [name], delay_ms)
+        return rename_to_delete(log.disk, partition, self._random, log.config.file_delete_delay_ms)
 
     # Between log directories
 
@@ -314,14 +330,6 @@ class Logs:
         into.forget_deleted(partition, [log.partition for log in self._logs_in(into)])
         return self.futures.create(into, self._logs[partition], self._opened)
 
-    def delete_future(self, partition: TopicPartition) -> Removal | None:
-        """Delete the future log of a partition, if it has one. Raises DiskFault."""
-        future = self.futures.pop(partition)
-        if future is None:
-            return None
-        delay_ms = future.config.file_delete_delay_ms
-        return self._doom(future.disk, partition, delay_ms, future.directory)
-
     def promote_future(self, partition: TopicPartition) -> Log:
         """Put the future log in place of the current one, which is returned.
 
@@ -340,13 +348,15 @@ class Logs:
         assert future is not None
         future.rename(str(partition))
         self.futures.pop(partition)
-        self._logs[partition] = future
-        old.cleaning = None
+        self._pop(partition)
+        self._put(future)
         return old
 
     def delete_replaced(self, old: Log) -> Removal:
         """Delete a log that `promote_future` has replaced. Raises DiskFault."""
-        return self._doom(old.disk, old.partition, old.config.file_delete_delay_ms)
+        return rename_to_delete(
+            old.disk, old.partition, self._random, old.config.file_delete_delay_ms
+        )
 
     def _finish_moves(self) -> None:
         """Finish the renames that a crash has interrupted, if all log directories are there."""
@@ -358,18 +368,10 @@ class Logs:
 
     def _open_futures(self) -> list[Removal]:
         """Open the future logs; those of partitions without a log stay as they are. Blocks."""
-        removals = []
+        removals: list[Removal] = []
         for log_dir in self._online() if len(self.log_dirs) > 1 else ():
             try:
-                for name in log_dir.disk.list():
-                    partition = future_partition(name)
-                    current = None if partition is None else self._logs.get(partition)
-                    if partition is None or current is None:
-                        continue
-                    if current.disk is log_dir.disk or self.futures.get(partition) is not None:
-                        removals.append(self._doom(log_dir.disk, partition, 0, name))
-                    else:
-                        self.futures.open(log_dir, name, current, self._opened)
+                removals += self.futures.open_all(log_dir, self._logs, self._opened)
             except DiskFault as fault:
                 self.take_offline(fault)
         return removals
@@ -499,25 +501,3 @@ class Logs:
             if log.first_dirty_offset is not None
         }
         return log_dir.write_offsets(FIRST_DIRTY_OFFSET, cleaned)
-
-
-def _openings(
-    log_dir: LogDir, names: Sequence[str], config_of: Callable[[str], TopicConfig]
-) -> Iterator[tuple[LogDir, Opening]]:
-    """The partitions among `names`, with each one's entries in the checkpoints."""
-    points = log_dir.read_offsets(RECOVERY_POINT)
-    starts = log_dir.read_offsets(LOG_START_OFFSET)
-    dirty = log_dir.read_offsets(FIRST_DIRTY_OFFSET)
-    for match in filter(None, map(_PARTITION.fullmatch, names)):
-        partition = TopicPartition(match[1], int(match[2]))
-        yield (
-            log_dir,
-            Opening(
-                partition,
-                config_of(partition.topic),
-                log_dir.was_clean,
-                points.get(partition),
-                starts.get(partition, 0),
-                dirty.get(partition),
-            ),
-        )

@@ -12,14 +12,17 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 from barnabas.server.groups.tree_offsets import TreeOffsets
+from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,7 @@ class ControlledParts:
     topics: Topics
     configs: Configs
     groups: GroupCoordinator
+    features: Features
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +43,12 @@ class Broker(ControlledParts):
     """Built by node.py, bottom up; none of the parts knows it."""
 
     broker_id: BrokerId
+    transactions: TransactionCoordinator
     clock: Clock
     replicas: Replicas
     logs: Logs
     config_admin: ConfigAdmin
+    users: UserCredentials
     producer_ids: ProducerIds
     tree_offsets: TreeOffsets
     moves: LogDirMoves

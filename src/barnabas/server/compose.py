@@ -100,6 +100,8 @@ async def _start(
         node.loop_monitor.start()
         ending.callback(node.loop_monitor.stop)
     ending.push_async_callback(node.config_changes.stop)
+    ending.push_async_callback(node.features.stop)
+    ending.push_async_callback(node.jwks.stop)
     if node.acls is not None:
         ending.push_async_callback(node.acls.stop)
     await lifecycle.load(node)
@@ -123,6 +125,7 @@ async def _start(
     ending.push_async_callback(lifecycle.finish, node)
     ending.push_async_callback(node.listeners.close)
     ending.push_async_callback(node.groups.stop)
+    ending.push_async_callback(node.transactions.stop)
     ending.push_async_callback(lifecycle.leave, node)
     endpoints = await lifecycle.serve(node)
     ending.push_async_callback(_unless_broken, failed, partial(lifecycle.hand_over, node))

@@ -31,7 +31,11 @@ HELD_WITHIN_S: Final = 5.0
 async def load(node: Node) -> None:
     """Read the properties from the tree, and open the logs."""
     await node.config_changes.start()
+    await node.features.start()
     await node.configs.load()
+    await node.users.load()
+    node.securities.follow(node.configs.broker)
+    await node.jwks.start()
     if node.acls is not None:
         await node.acls.start()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.
@@ -86,6 +90,7 @@ async def hand_over(node: Node) -> None:
         node.metadata,
         ask_own,
         node.startup_sync.received,
+        node.peers,
     )
 
 

@@ -26,16 +26,20 @@ from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
+from barnabas.server.cluster.features import Features
+from barnabas.server.cluster.jwks_refresher import JwksRefresher
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
+from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.session_renewal import SessionRenewal
 from barnabas.server.cluster.startup_sync import StartupSync
 from barnabas.server.cluster.topic_admin import MetadataAwaited, Topics
+from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.coordinators.leader_writer import LeaderWriter
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.environment import Environment
@@ -56,6 +60,7 @@ from barnabas.server.metrics.loop_monitor import LoopMonitor
 from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.listener_security import ListenerSecurities
 from barnabas.server.network.open_connections import OpenConnections
 from barnabas.server.network.socket_server import SocketServer
 from barnabas.server.requests import api_handlers
@@ -64,6 +69,8 @@ from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.settings import BrokerSettings, intervals, limits, make_authorizer
+from barnabas.server.transactions.marker_channels import MarkerChannels
+from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
 
@@ -124,6 +131,12 @@ class Node:
             self._time,
         )
         self.acls = self._acl_admin()
+        self.securities = ListenerSecurities(
+            self.config, self.environment.clock, self.environment.random
+        )
+        self.users = UserCredentials(self._coordination, self.configs, self.securities.credentials)
+        self.jwks = JwksRefresher(self.securities.jwks, self.environment.offload)
+        self.peers = PeerConnections(self.configs)
         self._leader_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._follower_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._move_throttle = ReplicationThrottle(self.broker_id, loop.time)
@@ -141,6 +154,7 @@ class Node:
             self._coordination,
             self.environment.clock,
             self.config.int("zookeeper.session.timeout.ms"),
+            {each.name: each.protocol for each in self.config.listeners()},
         )
         self.startup_sync = StartupSync(
             self.broker_id, self._coordination, self.metadata, self.replicas
@@ -162,6 +176,9 @@ class Node:
             self._failures,
         )
         self.groups = self._group_coordinator()
+        self.features = Features(self._coordination, self.metadata, self.broker_id)
+        self._producer_ids = ProducerIds(self._coordination, self.broker_id)
+        self.transactions = self._transaction_coordinator()
         self.moves = LogDirMoves(
             self.broker_id,
             self.logs,
@@ -172,7 +189,7 @@ class Node:
             self.environment.offload,
             self._failures,
         )
-        self._role_changes = RoleChanges(self._delayed, self.groups, self.moves)
+        self._role_changes = RoleChanges(self._delayed, self.groups, self.transactions, self.moves)
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -182,6 +199,18 @@ class Node:
             self._topics,
             self._coordinator_ports,
             self._group_parts,
+        )
+
+    def _transaction_coordinator(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            self.replicas,
+            self.metadata,
+            self.configs,
+            self._topics,
+            self._coordinator_ports,
+            self._producer_ids,
+            self.features,
+            MarkerChannels(self.broker_id, self.config, self.metadata, self._failures),
         )
 
     def _group_parts(self) -> "GroupParts":
@@ -213,6 +242,7 @@ class Node:
                 self._delayed,
                 self._failures,
                 self.environment.safeguards,
+                self.peers.connect,
             )
         )
         self.partitions = PartitionRoles(
@@ -265,6 +295,7 @@ class Node:
             topics=self._topics,
             configs=self.configs,
             groups=self.groups,
+            features=self.features,
         )
         self._control_requests = ControlRequests(parts, self.startup_sync)
         self.controller = Controller(
@@ -273,7 +304,7 @@ class Node:
             clock=self.environment.clock,
             random=self.environment.random,
             settings=self._settings.controller,
-            connect=partial(_connect, self.config, self.broker_id),
+            connect=partial(_connect, self.config, self.peers, self.broker_id),
             local=self._control_requests.handle_own,
             failures=self._failures,
             inter_broker_listener=self.config.inter_broker_listener_name(),
@@ -288,9 +319,10 @@ class Node:
             self.fetchers,
             self.partitions,
             self.controller,
+            self.securities,
         )
         self._config_admin = ConfigAdmin(
-            self._coordination, self.broker_id, self.configs, self.metadata, dynamic
+            self._coordination, self.broker_id, self.configs, self.metadata, dynamic, self.users
         )
         self.config_changes = ConfigChanges(self._coordination, self._config_admin)
         self.session = SessionRenewal(
@@ -300,6 +332,7 @@ class Node:
             self.controller,
             self._config_admin,
             self.config_changes,
+            self.features,
             self.acls,
         )
 
@@ -316,10 +349,13 @@ class Node:
             topics=self._topics,
             configs=self.configs,
             config_admin=self._config_admin,
-            producer_ids=ProducerIds(self._coordination, self.broker_id),
+            producer_ids=self._producer_ids,
+            users=self.users,
             tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,
+            features=self.features,
+            transactions=self.transactions,
             moves=self.moves,
             failures=self._failures,
             acls=self.acls,
@@ -332,6 +368,7 @@ class Node:
             self._failures,
             self._statistics,
             self.environment.is_process,
+            self.securities,
         )
 
     def _dispatch(self) -> Dispatch:
@@ -418,16 +455,16 @@ class Node:
 
 
 async def _connect(
-    config: BrokerConfig, broker_id: BrokerId, broker: LiveBroker
+    config: BrokerConfig, peers: PeerConnections, broker_id: BrokerId, broker: LiveBroker
 ) -> AsyncConnection:
     """The controller's connection to another broker. Raises PeerGone."""
     listener = config.inter_broker_listener_name()
     endpoints = {each.listener: each for each in broker.registration.endpoints}
     if listener not in endpoints:
         raise PeerGone(f"broker {broker.broker_id} has no listener {listener}")
-    return await AsyncConnection.connect(
+    return await peers.connect(
         endpoints[listener].host,
         endpoints[listener].port,
-        client_id=str(broker_id),
-        timeout_s=config.int("controller.socket.timeout.ms") / 1000,
+        str(broker_id),
+        config.int("controller.socket.timeout.ms") / 1000,
     )

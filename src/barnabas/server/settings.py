@@ -28,14 +28,20 @@ def check_security(config: BrokerConfig) -> None:
     without anybody's knowledge."""
     if unserved := config.unserved_security():
         raise ConfigError(
-            f"{', '.join(unserved)}: TLS, SASL and authorization are not supported yet; "
-            "remove the property to run a broker that is open to everyone"
+            f"{', '.join(unserved)}: not supported; remove the property to run a broker without it"
         )
-    for listener in config.listeners():
-        if listener.protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"listeners: {listener} asks for {listener.protocol}; only PLAINTEXT is served yet"
-            )
+    for name in config.handler_classes():
+        raise ConfigError(f"{name}: no class is ever loaded by its name; only Kafka's are known")
+    name = config.inter_broker_listener_name()
+    protocol = next((each.protocol for each in config.listeners() if each.name == name), "")
+    values = config.of_listener(name)
+    mechanism = values.text("sasl.mechanism.inter.broker.protocol").upper()
+    enabled = values.text("sasl.enabled.mechanisms").upper().split(",")
+    if protocol.startswith("SASL") and mechanism not in [each.strip() for each in enabled]:
+        raise ConfigError(
+            "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when"
+            f" SASL is used for inter-broker communication; {mechanism} is not"
+        )
 
 
 def make_authorizer(config: BrokerConfig) -> Authorizer | None:

@@ -4,19 +4,23 @@ import enum
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.controller.states import (
     PARTITION_FROM,
     REPLICA_FROM,
     PartitionState,
     ReplicaState,
-    State,
 )
 from barnabas.groups.classic.classic_state import NEXT, GroupEvent, GroupState
 from barnabas.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from barnabas.groups.consumer.consumer_member import MemberState
 from barnabas.groups.consumer.reconciliation import reconcile
+from barnabas.server.network import authentication_state
+from barnabas.server.network.authentication_state import AuthenticationEvent, AuthenticationState
+from barnabas.transactions.transaction_state import ENTERED_FROM, TransactionState
+
+State = TypeVar("State", PartitionState, ReplicaState, TransactionState)
 
 _OPENING: Final = """\
 # States
@@ -26,6 +30,10 @@ not in the table is a bug of Barnabas, never of a client: a [law](laws.md) refus
 
 *Written by `python -m barnabas.server.state_diagrams`; a test keeps it current.*
 """
+
+
+AnyState = TypeVar("AnyState", GroupState, AuthenticationState)
+AnyEvent = TypeVar("AnyEvent", GroupEvent, AuthenticationEvent)
 
 
 class Edge(NamedTuple):
@@ -75,6 +83,28 @@ def diagrams() -> tuple[Diagram, ...]:
             _led_by_events(NEXT),
             GroupState.DEAD.value,
         ),
+        Diagram(
+            "Transactions",
+            "Empty without a transaction, Ongoing with its first partition. PrepareCommit and"
+            " PrepareAbort have the\noutcome in the log; markers follow, then CompleteCommit or"
+            " CompleteAbort. An id that nobody uses is\nDead. PrepareEpochFence is in no record: a"
+            " fence leads to PrepareAbort at once.",
+            TransactionState,
+            TransactionState.EMPTY.value,
+            _entered_from(ENTERED_FROM),
+            TransactionState.DEAD.value,
+        ),
+        Diagram(
+            "Authentication on a SASL listener",
+            "The state says which frame the client may send next: Initial (ApiVersions or"
+            " SaslHandshake),\nVersionsGiven (SaslHandshake), Tokens (SaslAuthenticate), BareTokens"
+            " (tokens without a header, as Kafka\n0.9 sends them), Authenticated (any request),"
+            " Expired (SaslHandshake), Failed (none: the connection closes).",
+            AuthenticationState,
+            AuthenticationState.INITIAL.value,
+            _led_by_events(authentication_state.NEXT),
+            AuthenticationState.FAILED.value,
+        ),
     )
 
 
@@ -106,7 +136,7 @@ def _entered_from(table: Mapping[State, AbstractSet[State]]) -> tuple[Edge, ...]
 
 
 def _led_by_events(
-    table: Mapping[GroupState, Mapping[GroupEvent, GroupState]],
+    table: Mapping[AnyState, Mapping[AnyEvent, AnyState]],
 ) -> tuple[Edge, ...]:
     return tuple(
         Edge(state.value, target.value, event.value)

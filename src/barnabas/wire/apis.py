@@ -31,12 +31,17 @@ class ApiKey(enum.IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -44,6 +49,7 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -51,9 +57,14 @@ class ApiKey(enum.IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
@@ -97,12 +108,17 @@ APIS: Final = {
     ApiKey.SYNC_GROUP: _api(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: _api(0, 5, 5),
     ApiKey.LIST_GROUPS: _api(0, 5, 3),
+    ApiKey.SASL_HANDSHAKE: _api(0, 1, 2),
     ApiKey.API_VERSIONS: _api(0, 4, 3),
     ApiKey.CREATE_TOPICS: _api(0, 7, 5),
     ApiKey.DELETE_TOPICS: _api(0, 6, 4),
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(0, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3),
+    ApiKey.END_TXN: _api(0, 5, 3),
+    ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
     ApiKey.DESCRIBE_ACLS: _api(1, 3, 2),
     ApiKey.CREATE_ACLS: _api(1, 3, 2),
     ApiKey.DELETE_ACLS: _api(1, 3, 2),
@@ -110,6 +126,7 @@ APIS: Final = {
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(0, 4, 2),
+    ApiKey.SASL_AUTHENTICATE: _api(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
     ApiKey.DELETE_GROUPS: _api(0, 2, 2),
     ApiKey.ELECT_LEADERS: _api(0, 2, 2),
@@ -117,14 +134,25 @@ APIS: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.OFFSET_DELETE: _api(0, 0, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
+    ApiKey.UPDATE_FEATURES: _api(0, 1, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: _api(0, 1, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
-# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
-UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)
+# An API of our own is not advertised: clients would confuse its number with one of Kafka's. The
+# others are only asked for, of Apache Kafka.
+UNADVERTISED: Final = (
+    ApiKey.DESCRIBE_CONTROLLER,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+)

@@ -1,6 +1,7 @@
 """The paths of Kafka's znodes, and the encoding of names in them."""
 
 import base64
+import urllib.parse
 import uuid
 from typing import Final, NewType
 
@@ -20,6 +21,7 @@ ISR_CHANGE_NOTIFICATION: Final = "/isr_change_notification"
 LOG_DIR_EVENT_NOTIFICATION: Final = "/log_dir_event_notification"
 CONFIG: Final = "/config"
 CONFIG_CHANGES: Final = "/config/changes"
+USERS: Final = "/config/users"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 
@@ -90,6 +92,24 @@ def topic_entity(topic: str) -> ConfigEntity:
 def broker_entity(broker_id: BrokerId | None) -> ConfigEntity:
     """One broker's config entity, or (None) the default of all brokers."""
     return ConfigEntity(f"brokers/{_DEFAULT if broker_id is None else broker_id}")
+
+
+def sanitized(name: str) -> str:
+    """A user or client id as part of a path: Java's URLEncoder, as Kafka's Sanitizer uses it."""
+    return urllib.parse.quote(name, safe="").replace("~", "%7E")
+
+
+def desanitized(name: str) -> str:
+    return urllib.parse.unquote(name)
+
+
+def user_entity(user: str) -> ConfigEntity:
+    return user_entity_at(sanitized(user))
+
+
+def user_entity_at(node: str) -> ConfigEntity:
+    """The config entity of the user whose node has this name."""
+    return ConfigEntity(f"users/{node}")
 
 
 def config_path(entity: ConfigEntity) -> str:

@@ -134,7 +134,7 @@ class WatchEvent(NamedTuple):
 
 
 class SessionState(Enum):
-    """What the owner of a session may assume.
+    """The assumption that the owner of a session may make.
 
     CONNECTED   its ephemeral nodes exist and its watches fire
     SUSPENDED   unknown: calls raise ConnectionLoss until it is connected or expired

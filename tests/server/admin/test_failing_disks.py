@@ -242,6 +242,20 @@ def test_the_broker_stops_when_no_disk_is_left(folders: tuple[Path, Path]) -> No
         until(lambda: isinstance(running.failure(), DiskFault), "the broker to give up")
 
 
+def test_nothing_is_acknowledged_once_the_last_disk_has_failed(tmp_path: Path) -> None:
+    """The disk works again at once, but the broker is about to stop without flushing."""
+    disks = Disks()
+    with broker(tmp_path / "only", disk=disks) as running, running.client() as client:
+        client.create("t", 2)
+        assert client.produce("t", [b"x"], 1).error_code == 0
+        disks["only"].failing = True
+        assert client.produce("t", [b"x"], 0).error_code == STORAGE
+        disks["only"].failing = False
+        until(lambda: isinstance(running.failure(), DiskFault), "the broker to give up")
+        assert client.produce("t", [b"y"], 1).error_code == STORAGE
+        assert client.fetch("t", 0, 1).error_code == STORAGE
+
+
 def test_changes_are_refused_when_the_disk_of_the_tree_is_dead(folders: tuple[Path, Path]) -> None:
     disks = Disks()
     with broker(*folders, disk=disks) as running, running.client() as client:

@@ -80,13 +80,8 @@ def test_half_an_identity_is_refused(client: Client, producer_id: int, epoch: in
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    ("transactional_id", "code"),
-    [("t", ErrorCode.not_coordinator), ("", ErrorCode.invalid_request)],
-)
-def test_transactions_are_refused(
-    client: Client, version: int, transactional_id: str, code: ErrorCode
-) -> None:
-    response = client.call(ApiKey.INIT_PRODUCER_ID, version, transactional_id=transactional_id)
-    assert response.error_code == code
+def test_an_empty_transactional_id_is_refused(client: Client, version: int) -> None:
+    """T9"""
+    response = client.call(ApiKey.INIT_PRODUCER_ID, version, transactional_id="")
+    assert response.error_code == ErrorCode.invalid_request
     assert response.producer_id == -1

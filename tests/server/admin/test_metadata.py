@@ -1,4 +1,4 @@
-"""Metadata: what each version asks for and is told."""
+"""Metadata: the requests and responses of each version."""
 
 import uuid
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def metadata(client: Client, version: int, names: Sequence[str] | None, **fields
 
 
 def created(client: Client, version: int, names: Sequence[str]) -> Any:
-    """The topics as a client is told that asks again while one has no leader yet."""
+    """The topics in the response to a client that asks again while one has no leader yet."""
     told: Any = ()
 
     def led() -> bool:

@@ -46,7 +46,7 @@ QUICK: Final = AttackEffort(quick=True, settle_s=1.0, quiet_s=1.0, recovery_s=8.
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """What one attack did to one broker. Latencies are None if nobody else was served."""
+    """The effects of one attack on one broker. Latencies are None if nobody else was served."""
 
     happened: Happened
     memory_before: int

@@ -120,7 +120,7 @@ def without_nan(value: Any) -> Any:
 
 
 def from_json(text: str) -> tuple[LimitsTable, Mapping[str, str | int], str]:
-    """What `as_json` has written."""
+    """The figures that `as_json` has written."""
     content = json.loads(text)
     rows = [
         LimitsRow(

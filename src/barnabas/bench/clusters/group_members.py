@@ -73,7 +73,7 @@ class BenchMember:
         joined = await self._join(metadata)
         demand(joined.error_code, "JoinGroup")
         self.generation = joined.generation_id
-        members = [each.member_id for each in joined.members]  # only the leader is told them
+        members = [each.member_id for each in joined.members]  # only the leader gets them
         assignment = await self._sync(joined.protocol_name, members)
         if assignment != self.member_id.encode():
             raise GroupFailed(f"{self.member_id} was assigned {assignment!r}")

@@ -24,7 +24,7 @@ from barnabas.bench.clusters.bench_topics import create_topics
 from barnabas.bench.clusters.group_members import ask, connected
 from barnabas.bench.clusters.probe import Probe, probing
 from barnabas.bench.clusters.restart_bench import fill
-from barnabas.bench.clusters.waiting import until
+from barnabas.bench.clusters.waiting import WaitTimedOut, until
 from barnabas.client.connection import AsyncConnection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message, duration
@@ -35,22 +35,24 @@ PER_TOPIC: Final = 500
 # More partitions get no records: 100,000 files would be what is measured.
 MOST_WITH_RECORDS: Final = 10_000
 LOOKS_EVERY_S: Final = 0.25
-PATIENCE_S: Final = 900.0
+# Of one wait. A size that needs longer ends there; what was measured before is reported.
+PATIENCE_S: Final = 600.0
+PROGRESS_EVERY_S: Final = 10.0
 REASSIGNED_AT_ONCE: Final = 5_000
 
 
 @dataclass(slots=True)
 class Growth:
-    """Seconds of each wait with this many partitions."""
+    """Seconds of each wait with this many partitions; None if it was not measured."""
 
     partitions: int
-    stop: float = 0.0
-    start: float = 0.0
-    start_after_kill: float = 0.0
-    broker_failover: float = 0.0
-    controller_failover: float = 0.0
-    reassign_all: float = 0.0
-    metadata: float = 0.0
+    stop: float | None = None
+    start: float | None = None
+    start_after_kill: float | None = None
+    broker_failover: float | None = None
+    controller_failover: float | None = None
+    reassign_all: float | None = None
+    metadata: float | None = None
     longest_answer: float = 0.0
 
 
@@ -89,6 +91,7 @@ class _Run:
         self._bench = bench
         self._three = three
         self._found = Growth(partitions)
+        self._said_at = 0.0
         per_topic = min(PER_TOPIC, partitions)
         self._topics = {
             f"growth-{number}": [
@@ -99,6 +102,13 @@ class _Run:
         }
 
     def run(self) -> Growth:
+        try:
+            self._measure()
+        except WaitTimedOut as late:
+            self._say(f"given up: {late}")
+        return self._found
+
+    def _measure(self) -> None:
         found, three = self._found, self._three
         self._say("created")
         for name, assignment in self._topics.items():
@@ -124,10 +134,17 @@ class _Run:
         self._note(probe)
         found.broker_failover = uvloop.run(self._failover(of_controller=False))
         found.controller_failover = uvloop.run(self._failover(of_controller=True))
-        return found
 
     def _say(self, what: str) -> None:
+        self._said_at = time.perf_counter()
         self._bench.say(f"growth: {self._found.partitions:,} partitions are {what}")
+
+    def _progress(self, done: int, what: str) -> None:
+        """Say how far a wait has got, every ten seconds."""
+        now = time.perf_counter()
+        if now - self._said_at >= PROGRESS_EVERY_S:
+            self._said_at = now
+            self._bench.say(f"growth: {done:,} of {self._found.partitions:,} {what}")
 
     def _note(self, probe: Probe) -> None:
         longest = max(each.longest_s for each in probe.found)
@@ -152,6 +169,7 @@ class _Run:
         async def names_all() -> bool:
             answer = await _metadata_of(port)
             leaders = [p.leader_id for t in answer.topics for p in t.partitions] if answer else []
+            self._progress(sum(leader >= 0 for leader in leaders), f"have a leader, says :{port}")
             return (
                 len(leaders) >= self._found.partitions
                 and min(leaders) >= 0
@@ -182,11 +200,19 @@ class _Run:
             for names in self._in_parts():
                 await _alter(peer, {name: self._topics[name] for name in names})
             await until(
-                lambda: _is_reassigned(peer), "reassignment of all", LOOKS_EVERY_S, PATIENCE_S
+                lambda: self._is_reassigned(peer), "reassignment of all", LOOKS_EVERY_S, PATIENCE_S
             )
         finally:
             peer.close()
         return time.perf_counter() - start
+
+    async def _is_reassigned(self, peer: AsyncConnection) -> bool:
+        answer = await ask(
+            peer, ApiKey.LIST_PARTITION_REASSIGNMENTS, timeout=duration(60_000), topics=None
+        )
+        left = sum(len(topic.partitions) for topic in answer.topics)
+        self._progress(self._found.partitions - left, "are reassigned")
+        return left == 0
 
     def _in_parts(self) -> list[list[str]]:
         names, size = list(self._topics), max(1, REASSIGNED_AT_ONCE // PER_TOPIC)
@@ -257,20 +283,15 @@ def _moved(replicas: list[int]) -> list[int]:
     return [replicas[0], (replicas[-1] + 1) % BROKERS]
 
 
-async def _is_reassigned(peer: AsyncConnection) -> bool:
-    answer = await ask(
-        peer, ApiKey.LIST_PARTITION_REASSIGNMENTS, timeout=duration(60_000), topics=None
-    )
-    return not answer.topics
-
-
 def _rows(measured: Sequence[Growth]) -> list[ReportRow]:
     return [
-        ReportRow(
-            f"{found.partitions:,} partitions: {text}",
-            f"{getattr(found, wait):.2f} s",
-            numbers={"seconds": getattr(found, wait)},
-        )
+        _row(f"{found.partitions:,} partitions: {text}", getattr(found, wait))
         for wait, text in _WAITS.items()
         for found in measured
     ]
+
+
+def _row(name: str, seconds: float | None) -> ReportRow:
+    if seconds is None:
+        return ReportRow(name, f"not measured, or longer than {PATIENCE_S:.0f} s")
+    return ReportRow(name, f"{seconds:.2f} s", numbers={"seconds": seconds})

@@ -27,7 +27,7 @@ HOW_TO_READ: Final = (
     " and requests, below 1 for seconds, memory and CPU time. Shown is the median of the rounds'"
     " ratios, with the lowest and the highest. The figures of each system are medians of its own"
     " rounds, so the ratio need not be one divided by the other. A goal is met (✓) or missed (✗) by"
-    " the median; beside it is told how many rounds would have met it by themselves."
+    " the median; beside it stands how many rounds would have met it by themselves."
 )
 Facts = Mapping[str, str | int]
 _STYLES: Final = {None: "", True: "green", False: "red"}

@@ -95,7 +95,7 @@ def _check_batch(path: Path, batch: SegmentBatch, scanned: Scanned, verified: Ve
 
 
 def _wrong_inside(header: BatchHeader, data: bytes) -> Iterator[tuple[str, str]]:
-    """What is wrong with the records, and what that means."""
+    """The fault of the records, and its meaning."""
     why, latest = judge_stored(memoryview(data), header)
     if why is not None:
         yield f"{why}, of the batch at offset {header.base_offset}", _LOST

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ports import bind_and_close
+from barnabas.cli.server.garbage_collection import collect_from_now_on
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.config.properties import read_properties
@@ -133,17 +134,12 @@ def _listeners(listen: str) -> str:
 
 
 def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
-    """Raises ConfigError for KRaft, and for listeners that would not be secured."""
+    """Raises ConfigError for KRaft."""
     if "process.roles" in properties:
         raise ConfigError(
             "process.roles: KRaft is not supported; remove it, and set zookeeper.connect for a"
             " cluster or nothing for a single broker"
         )
-    for listener in properties.get("listeners", "").split(","):
-        if listener.strip().startswith(("SSL://", "SASL_SSL://", "SASL_PLAINTEXT://")):
-            raise ConfigError(
-                f"listeners: {listener.strip()}: TLS and SASL are not supported yet, only PLAINTEXT"
-            )
 
 
 def _raise_open_files_limit() -> None:
@@ -202,12 +198,6 @@ async def _load_the_rest() -> None:
     gc.freeze()
 
 
-def _collect_from_now_on() -> None:
-    """Start the garbage collector, and keep it from scanning what exists: that lives forever."""
-    gc.freeze()
-    gc.enable()
-
-
 async def _run(config: BrokerConfig) -> int:
     _raise_open_files_limit()
     # Compaction runs in a thread: the loop gets its turn within a millisecond, not five.
@@ -217,7 +207,7 @@ async def _run(config: BrokerConfig) -> int:
     # What a start creates stays: to scan it again and again takes a fifth of the start with 10,000
     # partitions. A start that waits for a controller serves clients, and needs the collector.
     gc.disable()
-    collecting = loop.call_later(_COLLECTS_WITHIN_S, _collect_from_now_on)
+    collecting = loop.call_later(_COLLECTS_WITHIN_S, collect_from_now_on)
     try:
         _check_ports(config)
         running = await start(config)
@@ -227,7 +217,7 @@ async def _run(config: BrokerConfig) -> int:
     finally:
         waiting.cancel()
         collecting.cancel()
-        _collect_from_now_on()
+        collect_from_now_on()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

@@ -17,6 +17,9 @@ barnabas.group.max.bytes int 134217728 >=1 low internal acts
 barnabas.group.max.member.bytes int 4194304 >=1 low internal acts
     How many bytes the metadata of one member of a group may have, over all protocols that it
     offers. A key of Barnabas, not of Kafka.
+barnabas.group.total.max.bytes long 268435456 >=1 low internal acts
+    How many bytes the metadata of the members of all groups of a coordinator may have; beyond it
+    clients that join get COORDINATOR_NOT_AVAILABLE, and try again. A key of Barnabas, not of Kafka.
 group.coordinator.rebalance.protocols list classic consumer|classic|share|unknown medium
     The group protocols to offer; ignored: classic and consumer always are.
 group.coordinator.threads int 1 >=1 medium

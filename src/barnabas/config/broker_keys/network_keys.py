@@ -46,7 +46,7 @@ max.connection.creation.rate int 2147483647 >=0 medium cluster-wide
     How many connections per second the broker accepts.
 connections.max.idle.ms long 600000 - medium acts
     After how long a silent connection is closed; negative is never.
-connection.failed.authentication.delay.ms int 100 >=0 low
+connection.failed.authentication.delay.ms int 100 >=0 low acts
     How long the response to a failed authentication is delayed.
 queued.max.requests int 500 >=1 high
     Kafka's limit on requests waiting for a thread; requests do not queue for threads here.
@@ -59,6 +59,9 @@ barnabas.receive.stall.timeout.ms long 30000 >=1 low internal acts
     How long a client may pause in the middle of a request, until its connection is closed; within
     a large request, 64 KiB in this time are no pause. A tenth of it while others wait for the
     memory that the request holds. A key of Barnabas, not of Kafka.
+barnabas.authentication.timeout.ms long 30000 >=1 low internal acts
+    How long a TLS handshake may take, and after it SASL, until the connection is closed. A key of
+    Barnabas, not of Kafka.
 num.network.threads int 3 >=1 high cluster-wide
     Kafka's number of network threads; ignored: one event loop serves all connections.
 num.io.threads int 8 >=1 high cluster-wide

@@ -1,4 +1,4 @@
-"""Config keys of SASL, delegation tokens and authorization. None is supported yet."""
+"""Config keys of SASL, delegation tokens and authorization."""
 
 from typing import Final
 
@@ -15,24 +15,25 @@ org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder - me
     The Java class that names the principal of a connection; ignored.
 security.providers string null - low
     Java classes of security providers; ignored.
-connections.max.reauth.ms long 0 - medium
-    After how long a client must authenticate again; 0 is never. Not supported yet.
-sasl.enabled.mechanisms list GSSAPI - medium per-broker
-    The SASL mechanisms that are offered. Not supported yet.
-sasl.mechanism.inter.broker.protocol string GSSAPI - medium per-broker
-    The SASL mechanism brokers use among themselves. Not supported yet.
-sasl.jaas.config password null - medium per-broker
-    Users or credentials of a mechanism, as a JAAS login module. Not supported yet.
-sasl.server.callback.handler.class class null - medium
-    A Java class that checks credentials; ignored.
-sasl.server.max.receive.size int 524288 - medium
-    The largest token a client may send while it authenticates. Not supported yet.
+connections.max.reauth.ms long 0 - medium acts
+    After how long a client must authenticate again; 0 is never.
+sasl.enabled.mechanisms list GSSAPI - medium per-broker acts
+    The SASL mechanisms that are offered.
+sasl.mechanism.inter.broker.protocol string GSSAPI - medium per-broker acts
+    The SASL mechanism brokers use among themselves.
+sasl.jaas.config password null - medium per-broker acts
+    Users or credentials of a mechanism, as a JAAS login module.
+sasl.server.callback.handler.class class null - medium acts
+    Kafka's own classes are accepted, and none is loaded: the other properties decide.
+sasl.server.max.receive.size int 49152 - medium acts
+    The largest frame of a client that is not authenticated yet. Kafka's default is 524288, which
+    is how much memory a stranger may then hold.
 sasl.client.callback.handler.class class null - medium
     A Java class that supplies credentials; ignored.
 sasl.login.class class null - medium
     A Java class that logs in; ignored.
-sasl.login.callback.handler.class class null - medium
-    A Java class that supplies a login; ignored.
+sasl.login.callback.handler.class class null - medium acts
+    Kafka's own classes are accepted, and none is loaded.
 sasl.kerberos.service.name string null - medium per-broker
     The Kerberos name of the brokers. Not supported yet.
 sasl.kerberos.kinit.cmd string /usr/bin/kinit - medium per-broker
@@ -61,26 +62,29 @@ sasl.login.retry.backoff.ms long 100 - low
     How long to wait before the first new attempt to log in. Not supported yet.
 sasl.login.retry.backoff.max.ms long 10000 - low
     How long to wait at most between attempts to log in. Not supported yet.
-sasl.oauthbearer.scope.claim.name string scope - low
-    The claim that holds the scope of a token. Not supported yet.
-sasl.oauthbearer.sub.claim.name string sub - low
-    The claim that holds the subject of a token. Not supported yet.
-sasl.oauthbearer.token.endpoint.url string null - medium
-    Where tokens are fetched from. Not supported yet.
-sasl.oauthbearer.jwks.endpoint.url string null - medium
-    Where the keys that sign tokens are fetched from. Not supported yet.
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 - low
-    How often these keys are fetched. Not supported yet.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 - low
-    How long to wait before they are fetched again after a failure. Not supported yet.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 - low
-    How long to wait at most before they are fetched again. Not supported yet.
-sasl.oauthbearer.clock.skew.seconds int 30 - low
-    The accepted clock skew of the identity provider. Not supported yet.
-sasl.oauthbearer.expected.audience list null - low
-    The audiences that a token may name. Not supported yet.
-sasl.oauthbearer.expected.issuer string null - low
-    The issuer that a token must name. Not supported yet.
+sasl.oauthbearer.scope.claim.name string scope - low acts
+    The claim that holds the scope of a token.
+sasl.oauthbearer.sub.claim.name string sub - low acts
+    The claim that holds the subject of a token.
+sasl.oauthbearer.token.endpoint.url string null - medium acts
+    Where tokens are fetched from.
+sasl.oauthbearer.jwks.endpoint.url string null - medium acts
+    Where the keys that sign tokens are fetched from.
+sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 - low acts
+    How often these keys are fetched.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 - low acts
+    How long to wait before they are fetched again after a failure.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 - low acts
+    How long to wait at most before they are fetched again.
+sasl.oauthbearer.clock.skew.seconds int 30 - low acts
+    The accepted clock skew of the identity provider.
+sasl.oauthbearer.expected.audience list null - low acts
+    The audiences that a token may name.
+sasl.oauthbearer.expected.issuer string null - low acts
+    The issuer that a token must name.
+barnabas.sasl.oauthbearer.allowed.urls list "" - medium internal acts
+    The URLs from which the keys of tokens may be read, separated by commas. A key of Barnabas;
+    Kafka has a system property for it.
 delegation.token.secret.key password null - medium
     The key that signs delegation tokens. Not supported yet.
 delegation.token.master.key password null - medium
@@ -91,16 +95,16 @@ delegation.token.expiry.time.ms long 86400000 >=1 medium
     How long a delegation token is valid before it must be renewed. Not supported yet.
 delegation.token.expiry.check.interval.ms long 3600000 >=1 low
     How often delegation tokens are checked for expiration. Not supported yet.
-password.encoder.secret password null - medium
-    The secret that encrypts passwords among the dynamic configurations. Not supported yet.
-password.encoder.old.secret password null - medium
-    The secret before it was changed. Not supported yet.
-password.encoder.keyfactory.algorithm string null - low
-    How the key is derived from that secret. Not supported yet.
-password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding - low
-    The cipher of these passwords. Not supported yet.
-password.encoder.key.length int 128 >=8 low
-    The length of the key in bits. Not supported yet.
-password.encoder.iterations int 4096 >=1024 low
-    How many rounds derive the key. Not supported yet.
+password.encoder.secret password null - medium acts
+    The secret that encrypts passwords among the dynamic configurations.
+password.encoder.old.secret password null - medium acts
+    The secret before it was changed.
+password.encoder.keyfactory.algorithm string null - low acts
+    How the key is derived from that secret.
+password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding - low acts
+    The cipher of these passwords.
+password.encoder.key.length int 128 >=8 low acts
+    The length of the key in bits.
+password.encoder.iterations int 4096 >=1024 low acts
+    How many rounds derive the key.
 """

@@ -31,7 +31,7 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerDependencies:
-    """What the broker gives its controller, the same for all epochs."""
+    """The parts that a broker gives its controller, the same for all epochs."""
 
     broker_id: BrokerId
     settings: Callable[[], ControllerSettings]

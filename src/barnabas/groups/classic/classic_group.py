@@ -14,6 +14,7 @@ from barnabas.base.laws import law
 from barnabas.coordinator.result import CoordinatorRecord, Waiter
 from barnabas.groups.classic.classic_member import Member
 from barnabas.groups.classic.classic_messages import (
+    MEMBER_BYTES,
     NO_MEMBER_ID,
     CommitClaim,
     JoinedMember,
@@ -116,6 +117,11 @@ class ClassicGroup:
             self._support.subtract(member.protocol_names)
             self.size -= member.size
         return member
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that members take, pending ones too."""
+        return self.size + MEMBER_BYTES * len(self.pending_members)
 
     def all_joined(self) -> bool:
         return len(self.joining) == len(self.members) and not self.pending_members

@@ -13,7 +13,6 @@ from barnabas.coordinator.result import CoordinatorResult, Waiter
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_member import Member, chosen_protocol
 from barnabas.groups.classic.classic_messages import (
-    MEMBER_BYTES,
     NO_MEMBER_ID,
     JoinReply,
     JoinRequest,
@@ -68,7 +67,7 @@ def _has_bytes(group: ClassicGroup, request: JoinRequest, settings: ClassicSetti
     """Whether the group may hold what the client sends, in place of what it sent before."""
     member, size = group.members.get(request.member_id), request.size
     before = 0 if member is None else member.size
-    others = group.size - before + MEMBER_BYTES * len(group.pending_members)
+    others = group.held_bytes - before
     is_too_much = size > settings.max_member_bytes or others + size > settings.max_bytes
     if is_too_much and size > before:
         log.info(

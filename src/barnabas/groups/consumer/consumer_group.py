@@ -77,6 +77,10 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     @property
+    def held_bytes(self) -> int:
+        return self.size
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 

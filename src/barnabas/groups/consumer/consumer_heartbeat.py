@@ -6,7 +6,7 @@ from dataclasses import replace
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.assignors.assignors import NOTHING, Assignment
 from barnabas.groups.consumer.consumer_group import ConsumerGroup
-from barnabas.groups.consumer.consumer_member import ConsumerMember, subscription_bytes
+from barnabas.groups.consumer.consumer_member import ConsumerMember
 from barnabas.groups.consumer.consumer_messages import (
     JOINING,
     LEAVING,
@@ -99,8 +99,7 @@ def on_heartbeat(
     """
     group = turn.group
     member_id = request.member_id or new_member_id
-    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
-    check_room(group, member_id, subscription_bytes(names or (), regex), turn.settings)
+    check_room(group, member_id, request.size, turn.settings)
     found = _known_member(group, request, member_id)
     formerly, before, owned = None, found, request.owned
     if found is not None and found.member_id != member_id:

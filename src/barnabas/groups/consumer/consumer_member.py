@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from barnabas.groups.assignors.assignors import Assignment
-from barnabas.groups.classic.classic_messages import MEMBER_BYTES
-from barnabas.groups.consumer.consumer_messages import LEAVING_FOR_A_WHILE
+from barnabas.groups.consumer.consumer_messages import LEAVING_FOR_A_WHILE, subscription_bytes
 from barnabas.groups.records.consumer_group_records import (
     ConsumerGroupMemberMetadataValue,
     TopicPartitions,
@@ -66,11 +65,6 @@ class ConsumerMember:
     def classic_protocol_names(self) -> tuple[str, ...]:
         classic = self.metadata.classic_member_metadata
         return () if classic is None else tuple(each.name for each in classic.supported_protocols)
-
-
-def subscription_bytes(names: Iterable[str], regex: str | None) -> int:
-    """The bytes that a member of this subscription takes."""
-    return MEMBER_BYTES + sum(map(len, names)) + len(regex or "")
 
 
 def as_assignment(topic_partitions: Iterable[TopicPartitions]) -> Assignment:

@@ -1,6 +1,6 @@
 """Requests and replies of consumer groups, independent of the API version."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -8,11 +8,17 @@ from uuid import UUID
 
 from barnabas.base.errors import ErrorCode
 from barnabas.groups.assignors.assignors import Assignment
+from barnabas.groups.classic.classic_messages import MEMBER_BYTES
 
 JOINING: Final = 0  # as a member epoch
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2  # a static member that will be back
 UNCHANGED_MS: Final = -1
+
+
+def subscription_bytes(names: Iterable[str], regex: str | None) -> int:
+    """The bytes that a member of this subscription takes."""
+    return MEMBER_BYTES + sum(map(len, names)) + len(regex or "")
 
 
 class Topic(NamedTuple):
@@ -76,6 +82,10 @@ class ConsumerHeartbeatRequest:
     server_assignor: str | None = None
     owned: Assignment | None = None
     knows_its_id: bool = True  # since version 1 the client generates its member id
+
+    @property
+    def size(self) -> int:
+        return subscription_bytes(self.subscribed_topic_names or (), self.subscribed_topic_regex)
 
     @property
     def is_full(self) -> bool:

@@ -130,7 +130,7 @@ class Offsets:
                 result.append(PartitionResult(partition, _NONE))
             results.append(TopicResults(topic, result))
         return CoordinatorResult(
-            OffsetsReply(results), tuple(records), base_sequence=COMMIT_SEQUENCE
+            OffsetsReply(results), tuple(records), base_sequence=COMMIT_SEQUENCE, is_atomic=False
         )
 
     def _is_too_large(self, metadata: str) -> bool:
@@ -189,7 +189,8 @@ class Offsets:
             )
             if not subscribed:
                 gone += self._known(group_id, {topic: partitions})
-        return CoordinatorResult(OffsetsReply(results), _tombstones(group_id, gone))
+        tombstones = _tombstones(group_id, gone)
+        return CoordinatorResult(OffsetsReply(results), tombstones, is_atomic=False)
 
     # -- expiry and deleted partitions ------------------------------------------------------------
 

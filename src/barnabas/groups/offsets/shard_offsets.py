@@ -96,12 +96,13 @@ class ShardOffsets:
             records += expired.records
             if expired.leaves_none and group.is_empty:
                 records += group.tombstones()
-        return CoordinatorResult(None, tuple(records))
+        return CoordinatorResult(None, tuple(records), is_atomic=False)
 
     def on_partitions_deleted(
         self, partitions: Iterable[TopicPartition]
     ) -> CoordinatorResult[None]:
-        return CoordinatorResult(None, self._offsets.decide_partitions_deleted(partitions))
+        tombstones = self._offsets.decide_partitions_deleted(partitions)
+        return CoordinatorResult(None, tombstones, is_atomic=False)
 
 
 def _check_without_group(claim: CommitClaim) -> ErrorCode:

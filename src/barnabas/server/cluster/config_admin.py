@@ -17,6 +17,7 @@ from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
+from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
 from barnabas.znodes.tree import Coordination, NodeExists, NoNode
@@ -77,12 +78,14 @@ class ConfigAdmin:
         configs: Configs,
         metadata: MetadataCache,
         dynamic: DynamicConfigs,
+        users: UserCredentials,
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
         self._configs = configs
         self._metadata = metadata
         self._dynamic = dynamic
+        self._users = users
         # An alteration starts from the properties that the one before has left.
         self._one_at_a_time = asyncio.Lock()
 
@@ -96,10 +99,13 @@ class ConfigAdmin:
         elif entity in (paths.broker_entity(self._broker_id), paths.broker_entity(None)):
             await self._configs.load_broker()
             await self._dynamic.on_broker_changed()
+        elif kind == "users" and "/" not in name:
+            await self._users.refresh(name)
 
     async def reload(self) -> None:
         """Read all properties again, and apply them: changes may have been missed."""
         await self._configs.load()
+        await self._users.load()
         await self._dynamic.on_broker_changed()
 
     # -- reading -------------------------------------------------------------
@@ -167,7 +173,10 @@ class ConfigAdmin:
             self._check_topic_values(resource.name, wanted)
             return
         try:
-            self._configs.broker.validate_dynamic_values(wanted, cluster_default=not resource.name)
+            checked = self._configs.broker.validate_dynamic_values(
+                wanted, cluster_default=not resource.name
+            )
+            self._dynamic.check(checked)
         except ConfigError as e:
             raise BrokerError(ErrorCode.invalid_request, str(e)) from e
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode, PeerGone
 from barnabas.base.ids import BrokerId
-from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -32,6 +32,7 @@ async def hand_over(
     metadata: MetadataCache,
     ask_own: AskOwn,
     received: asyncio.Event,
+    peers: PeerConnections,
 ) -> bool:
     """Return whether all leaderships were handed over, or no other broker is left.
 
@@ -47,7 +48,7 @@ async def hand_over(
             return True
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=registration.epoch)
         try:
-            if await _ask(request, broker_id, config, metadata, ask_own):
+            if await _ask(request, broker_id, config, metadata, ask_own, peers):
                 return True
         except BarnabasError as e:
             log.warning("leaderships not handed over attempt=%d why=%s", attempt + 1, e)
@@ -62,11 +63,12 @@ async def _ask(
     config: BrokerConfig,
     metadata: MetadataCache,
     ask_own: AskOwn,
+    peers: PeerConnections,
 ) -> bool:
     if metadata.controller == broker_id:
         answer = await _ask_own(request, config, ask_own)
     else:
-        answer = await _ask_other(request, broker_id, config, metadata)
+        answer = await _ask_other(request, broker_id, config, metadata, peers)
     if answer.error_code is not ErrorCode.none:
         raise BrokerError(answer.error_code)
     remaining = answer.remaining_partitions
@@ -91,13 +93,14 @@ async def _ask_other(
     broker_id: BrokerId,
     config: BrokerConfig,
     metadata: MetadataCache,
+    peers: PeerConnections,
 ) -> ControlledShutdownResponse:
     controller = metadata.brokers.get(metadata.controller)
     if controller is None:
         raise PeerGone("there is no controller")
     host, port = controller.endpoint(config.inter_broker_listener_name())
     timeout_s = config.int("controller.socket.timeout.ms") / 1000
-    peer = await AsyncConnection.connect(host, port, client_id=str(broker_id), timeout_s=timeout_s)
+    peer = await peers.connect(host, port, str(broker_id), timeout_s)
     try:
         answer = await peer.request(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request, timeout_s)
     finally:

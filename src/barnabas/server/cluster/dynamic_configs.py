@@ -6,6 +6,7 @@ All other parts read properties through `Configs` when they need them.
 import logging
 
 from barnabas.base.errors import ConfigError
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import UncleanAllowed
 from barnabas.replication.follower.fetcher import ReplicaFetchers
@@ -14,6 +15,7 @@ from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.listener_security import ListenerSecurities
 from barnabas.server.settings import limits
 
 log = logging.getLogger("barnabas.broker")
@@ -33,6 +35,7 @@ class DynamicConfigs:
         fetchers: ReplicaFetchers,
         partitions: PartitionRoles,
         controller: Controller,
+        securities: ListenerSecurities,
     ) -> None:
         self._configs = configs
         self._metadata = metadata
@@ -43,10 +46,16 @@ class DynamicConfigs:
         self._fetchers = fetchers
         self._partitions = partitions
         self._controller = controller
+        self._securities = securities
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises ConfigError, if a running listener cannot use these properties."""
+        self._securities.check(config)
 
     async def on_broker_changed(self) -> None:
         """The broker's own properties changed, and with them the defaults of all topics."""
         config = self._configs.broker
+        self._securities.follow(config)
         try:
             await self._quotas.follow(limits(config))
         except ConfigError as e:

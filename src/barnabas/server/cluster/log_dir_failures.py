@@ -54,18 +54,18 @@ class LogDirFailures:
     def _take_offline(self, fault: DiskFault) -> None:
         """Answer KAFKA_STORAGE_ERROR for the partitions of one log directory from now on."""
         log.error("log directory offline log_dir=%s cause=%s", fault.log_dir, fault.cause)
-        try:
-            lost = self._logs.take_offline(fault)
-        except DiskFault:
-            log.error("all log directories have failed, the broker stops")
-            self._failures.fatal(fault)
-            return
+        lost = self._logs.on_failed(fault)
         for partition in lost:
             self._fetchers.stop(partition)
             self._replicas.take_offline(partition)
             self._metadata.take_offline(partition, self._broker_id)
         self._role_changes.on_changed(lost)
-        self._tasks.spawn(self._report())
+        if self._logs.are_offline:
+            # Until the sockets close, nothing is acknowledged that the next start may not find.
+            log.error("all log directories have failed, the broker stops")
+            self._failures.fatal(fault)
+        else:
+            self._tasks.spawn(self._report())
 
     async def _report(self) -> None:
         """Make the controller ask which replicas are offline."""

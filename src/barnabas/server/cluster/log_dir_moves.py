@@ -99,7 +99,7 @@ class LogDirMoves:
 
     def _cancel(self, partition: TopicPartition) -> None:
         log.info("move cancelled partition=%s", partition)
-        if (removal := self._logs.delete_future(partition)) is not None:
+        if (removal := self._logs.futures.delete(partition)) is not None:
             self._removals.remove_later(removal)
 
     def _refuse(self, partition: TopicPartition, log_dir: str) -> None:

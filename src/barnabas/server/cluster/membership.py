@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
@@ -18,6 +19,7 @@ from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.logs import Logs
+from barnabas.server.cluster.feature_decisions import SUPPORTED
 from barnabas.server.cluster.metadata_cache import BrokerImage
 from barnabas.server.environment import Environment
 from barnabas.znodes import layout, paths
@@ -136,9 +138,12 @@ class Registration:
         coordination: Coordination,
         clock: Clock,
         session_timeout_ms: int,
+        protocols: Mapping[str, str],
     ) -> None:
+        """`protocols` has the security protocol of each listener."""
         self._broker_id = broker_id
         self._coordination = coordination
+        self._protocols = protocols
         self._clock = clock
         self._patience_s = session_timeout_ms / 1000 + EXPIRY_MARGIN_S
         self.epoch = -1
@@ -195,10 +200,12 @@ class Registration:
     def _node(self, image: BrokerImage) -> layout.BrokerRegistration:
         return layout.BrokerRegistration(
             endpoints=tuple(
-                layout.Endpoint(name, host, port) for name, (host, port) in image.endpoints.items()
+                layout.Endpoint(name, host, port, self._protocols[name])
+                for name, (host, port) in image.endpoints.items()
             ),
             timestamp_ms=self._clock.now_ms(),
             rack=image.rack,
+            features=SUPPORTED,
         )
 
     async def _outlive(self, path: str) -> None:

@@ -43,7 +43,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who leads a partition and who follows; `partition_epoch` is the version of its znode."""
+    """The leader and followers of a partition; `partition_epoch` is the version of its znode."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch

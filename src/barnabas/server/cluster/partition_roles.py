@@ -339,7 +339,7 @@ class PartitionRoles:
 
     def _delete(self, partition: TopicPartition) -> ErrorCode:
         try:
-            if (future := self._logs.delete_future(partition)) is not None:
+            if (future := self._logs.futures.delete(partition)) is not None:
                 self._removals.remove_later(future)
             self._removals.remove_later(self._logs.delete(partition))
         except DiskFault as fault:

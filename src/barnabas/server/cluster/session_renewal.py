@@ -10,6 +10,7 @@ from barnabas.controller.controller import Controller
 from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
+from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import BrokerImage
 from barnabas.server.cluster.partition_roles import PartitionRoles
@@ -32,6 +33,7 @@ class SessionRenewal:
         controller: Controller,
         config_admin: ConfigAdmin,
         config_changes: ConfigChanges,
+        features: Features,
         acls: AclAdmin | None = None,
     ) -> None:
         self._coordination = coordination
@@ -40,6 +42,7 @@ class SessionRenewal:
         self._controller = controller
         self._config_admin = config_admin
         self._config_changes = config_changes
+        self._features = features
         self._acls = acls
         self._renewing: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -87,6 +90,7 @@ class SessionRenewal:
                 await self._registration.register(image)
                 self._controller.put(events.SessionRenewed())
                 await self._config_changes.start()
+                await self._features.start()
                 await self._config_admin.reload()
                 if self._acls is not None:
                     await self._acls.start()

@@ -199,7 +199,7 @@ def reader_of(request: FetchRequest) -> Reader:
 
 
 def _named(request: FetchRequest) -> list[CachedPartition]:
-    """What a request names; a partition that it names twice counts once, as named last."""
+    """The partitions of a request; one that it names twice counts once, as named last."""
     named: list[CachedPartition] = []
     found: dict[TopicKey, dict[int, CachedPartition]] = {}
     for key, partitions in _topics(request):

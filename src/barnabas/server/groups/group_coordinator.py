@@ -10,7 +10,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
-from barnabas.coordinator.coordinator_topic import CoordinatorTopic
+from barnabas.coordinator.coordinator_topic import CoordinatorTopic, partition_of
 from barnabas.coordinator.result import CoordinatorResult, Now
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.configs import Configs
@@ -18,9 +18,10 @@ from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, U
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.coordinators.coordinator_finder import CoordinatorFinder
+from barnabas.server.coordinators.internal_topics import awaits_brokers
 from barnabas.server.groups.offsets_topic import (
     OFFSETS_TOPIC,
-    awaits_brokers,
+    REPLICATION_FACTOR,
     codec_of,
     new_offsets_topic,
 )
@@ -59,7 +60,7 @@ class GroupCoordinator:
         self._started_s = asyncio.get_running_loop().time()
         self._log = topic.logger
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
-            topic, lambda: self._parts.new_shard(), ports
+            topic, lambda _: self._parts.new_shard(), ports
         )
         self._finder = CoordinatorFinder(OFFSETS_TOPIC, metadata, topics, topic.logger)
 
@@ -80,6 +81,12 @@ class GroupCoordinator:
         """
         return await self._finder.find(group_id, listener, self.new_topic)
 
+    def partition_of(self, group_id: str) -> int:
+        """The partition of a group, also of a topic that does not exist yet."""
+        if self._metadata.topic(OFFSETS_TOPIC) is None:
+            return partition_of(group_id, self._configs.broker.int("offsets.topic.num.partitions"))
+        return self._finder.partition_of(group_id)
+
     def new_topic(self) -> NewTopic:
         """The offsets topic to create.
 
@@ -87,7 +94,7 @@ class GroupCoordinator:
         """
         config, brokers = self._configs.broker, len(self._metadata.brokers)
         up_s = asyncio.get_running_loop().time() - self._started_s
-        if awaits_brokers(config, brokers, up_s):
+        if awaits_brokers(config, REPLICATION_FACTOR, brokers, up_s):
             why = f"{OFFSETS_TOPIC} is created when more brokers have joined, or soon without them"
             raise BrokerError(ErrorCode.coordinator_not_available, why)
         return new_offsets_topic(config, brokers)

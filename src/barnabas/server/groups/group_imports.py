@@ -9,6 +9,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.groups.classic.classic_turn import ClassicSettings
 from barnabas.groups.consumer.consumer_groups import ConsumerGroups
 from barnabas.groups.consumer.consumer_messages import ConsumerSettings, MigrationPolicy, Topic
+from barnabas.groups.group_bytes import GroupBytes
 from barnabas.groups.offsets.offset_messages import OffsetSettings
 from barnabas.groups.shard import GroupCoordinatorShard
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -20,11 +21,13 @@ class GroupParts:
     def __init__(self, config: BrokerConfig, random: Random, metadata: MetadataCache) -> None:
         self._config = config
         self._random = random
+        self._bytes = GroupBytes(config.long("barnabas.group.total.max.bytes"))
         self.consumers = ConsumerGroups(_consumer(config), random, lambda: _topics(metadata))
 
     def new_shard(self) -> GroupCoordinatorShard:
+        config = self._config
         return GroupCoordinatorShard(
-            _classic(self._config), _offsets(self._config), self._random, self.consumers
+            _classic(config), _offsets(config), self._random, self.consumers, self._bytes
         )
 
 

@@ -10,9 +10,16 @@ import struct
 from typing import Final
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
-from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 from barnabas.base.errors import ErrorCode
+from barnabas.server.cluster.feature_decisions import SUPPORTED
+from barnabas.server.cluster.features import Features
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import APIS, UNADVERTISED, ApiKey
 from barnabas.wire.schema import NO_THROTTLE
@@ -26,7 +33,13 @@ _RANGES: Final = {
 }
 
 
-def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+_SUPPORTED: Final = tuple(
+    SupportedFeatureKey(name=name, min_version=of.min_version, max_version=of.max_version)
+    for name, of in SUPPORTED.items()
+)
+
+
+def handle(features: Features, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
     code = ErrorCode.none
     ranges = tuple(_RANGES[key] for key in call.served if key in _RANGES)
     if call.version >= 3:
@@ -39,6 +52,12 @@ def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
         error_code=code,
         api_keys=ranges if code == ErrorCode.none else (),
         throttle_time=NO_THROTTLE,
+        supported_features=_SUPPORTED,
+        finalized_features_epoch=features.epoch,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=1)
+            for name, level in features.finalized.levels.items()
+        ),
     )
 
 

@@ -1,6 +1,4 @@
-"""FindCoordinator (10): the broker that coordinates a group.
-
-Transactions have no coordinator here yet; COORDINATOR_NOT_AVAILABLE lets a client ask again.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
 Version notes. Up to version 3 one key is asked for; from 4 on several.
 """
@@ -54,16 +52,14 @@ async def _find(broker: Broker, key: str, kind: int, call: Call) -> Coordinator:
             check(call.access, Operation.DESCRIBE, _RESOURCES[kind], key)
     except BrokerError as e:
         return _failed(key, e.code, e.message)
-    if kind == TRANSACTION:
-        return _failed(
-            key, ErrorCode.coordinator_not_available, "Transactions are not served by this broker."
-        )
-    if kind != GROUP:
+    if kind not in (GROUP, TRANSACTION):
         return _failed(key, ErrorCode.invalid_request, f"There is no coordinator of type {kind}.")
     if not key:
-        return _failed(key, ErrorCode.invalid_group_id)
+        is_group = kind == GROUP
+        return _failed(key, ErrorCode.invalid_group_id if is_group else ErrorCode.invalid_request)
+    finder = broker.groups if kind == GROUP else broker.transactions
     try:
-        coordinator, (host, port) = await broker.groups.find(key, call.connection.listener)
+        coordinator, (host, port) = await finder.find(key, call.connection.listener)
     except BrokerError as e:
         return _failed(key, e.code, e.message)
     return Coordinator(

@@ -1,7 +1,8 @@
-"""InitProducerId (22): an id for an idempotent producer.
+"""InitProducerId (22): an id for an idempotent producer, an id and epoch for a transactional one.
 
 Version notes. From version 3 a producer may bring the id and epoch it has, to raise the
-epoch after an error; without a transactional id Kafka gives a new id all the same.
+epoch after an error; without a transactional id Kafka gives a new id all the same. Before version
+4 a fenced producer gets INVALID_PRODUCER_EPOCH.
 """
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
@@ -12,24 +13,24 @@ from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE
+from barnabas.server.transactions.fenced_errors import fenced_error
+from barnabas.transactions.transaction_messages import InitProducer, Producer, ProducerReply
+from barnabas.wire.schema import NO_THROTTLE, milliseconds
+
+# The first version that knows PRODUCER_FENCED.
+_FENCED = 4
 
 
 async def handle(
     broker: Broker, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
     if (code := refusal(request, call.access)) is not ErrorCode.none:
-        return _response(code)
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return _response(ErrorCode.invalid_request)
-    if request.transactional_id is not None:
-        # No transaction coordinator is here; an empty id is not one for any coordinator.
-        code = ErrorCode.not_coordinator if request.transactional_id else ErrorCode.invalid_request
-        return _response(code)
+        return _response(ProducerReply(code), call)
     try:
-        return _response(ErrorCode.none, await broker.producer_ids.next(), 0)
+        reply = await _decide(broker, request)
     except BrokerError as e:
-        return _response(e.code)
+        reply = ProducerReply(e.code)
+    return _response(reply, call)
 
 
 def refusal(request: InitProducerIdRequest, access: Access) -> ErrorCode:
@@ -45,7 +46,26 @@ def refusal(request: InitProducerIdRequest, access: Access) -> ErrorCode:
     return ErrorCode.none
 
 
-def _response(code: ErrorCode, producer_id: int = -1, epoch: int = -1) -> InitProducerIdResponse:
+def _response(reply: ProducerReply, call: Call) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE, error_code=code, producer_id=producer_id, producer_epoch=epoch
+        throttle_time=NO_THROTTLE,
+        error_code=fenced_error(reply.error, call.version >= _FENCED),
+        producer_id=reply.producer.producer_id,
+        producer_epoch=reply.producer.epoch,
+    )
+
+
+async def _decide(broker: Broker, request: InitProducerIdRequest) -> ProducerReply:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return ProducerReply(ErrorCode.invalid_request)
+    if request.transactional_id is None:
+        return ProducerReply(producer=Producer(await broker.producer_ids.next(), 0))
+    if not request.transactional_id:
+        return ProducerReply(ErrorCode.invalid_request)
+    return await broker.transactions.init(
+        InitProducer(
+            request.transactional_id,
+            milliseconds(request.transaction_timeout),
+            Producer(request.producer_id, request.producer_epoch),
+        )
     )

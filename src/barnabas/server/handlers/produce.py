@@ -55,6 +55,8 @@ REMEMBERED: Final = 10_000
 _WENT_WELL: Final = (ErrorCode.none,)
 
 Validated = tuple[memoryview, BatchHeader]
+# By topic, the error of what a client may not write.
+Denied = dict[str, ErrorCode]
 Topics = list[tuple[str, list[PartitionProduced]]]
 
 
@@ -138,7 +140,7 @@ class Produce:
                 return self._in_thread(version, correlation_id, request, connection, done, denied)
         for batches in request.partitions:
             if batches.topic in denied:
-                done.append(_denied_partition(batches))
+                done.append(_denied_partition(batches, denied))
                 continue
             try:
                 done.append(self._partition(version, request.acks, batches))
@@ -157,16 +159,25 @@ class Produce:
             connection, Operation.WRITE, ResourceType.TOPIC, topic, "Produce"
         )
 
-    def _denied(self, request: ProduceRequest, connection: Connection) -> frozenset[str]:
+    def _denied(self, request: ProduceRequest, connection: Connection) -> Denied:
         """The topics of a request that its client may not write to."""
         authorizer = self._authorizer
         if authorizer is None:
-            return frozenset()
-        return frozenset(
-            topic
-            for topic in dict.fromkeys(batches.topic for batches in request.partitions)
+            return {}
+        topics = dict.fromkeys(batches.topic for batches in request.partitions)
+        if request.transactional_id and not authorizer.authorize(
+            connection,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            request.transactional_id,
+            "Produce",
+        ):
+            return dict.fromkeys(topics, ErrorCode.transactional_id_authorization_failed)
+        return {
+            topic: ErrorCode.topic_authorization_failed
+            for topic in topics
             if not self._may_write(authorizer, topic, connection)
-        )
+        }
 
     def _single(
         self,
@@ -360,7 +371,7 @@ class Produce:
         request: ProduceRequest,
         connection: Connection,
         done: list[Done],
-        denied: frozenset[str],
+        denied: Denied,
     ) -> Pending:
         """Serve the partitions that are not `done` yet, one after the other."""
         # The receive buffer may be used for what comes next: keep what lies in it.
@@ -374,7 +385,7 @@ class Produce:
         async def produce() -> Answer | Refusal:
             done.extend(
                 [
-                    _denied_partition(batches)
+                    _denied_partition(batches, denied)
                     if batches.topic in denied
                     else await self._slow_partition(version, kept.acks, batches)
                     for batches in kept.partitions[len(done) :]
@@ -415,8 +426,8 @@ class Produce:
         return done
 
 
-def _denied_partition(batches: PartitionBatches) -> Done:
-    return Done(refusal(batches.partition, ErrorCode.topic_authorization_failed))
+def _denied_partition(batches: PartitionBatches, denied: Denied) -> Done:
+    return Done(refusal(batches.partition, denied[batches.topic]))
 
 
 def _checked(

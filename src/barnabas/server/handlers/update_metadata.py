@@ -22,4 +22,5 @@ async def handle(
         broker.configs.forget_topic(name)
     broker.topics.metadata_changed((*updated.topics, *gone))
     broker.groups.on_metadata(updated)
+    broker.features.on_metadata()
     return UpdateMetadataResponse(error_code=ErrorCode.none)

@@ -60,7 +60,7 @@ class Removals(Protocol):
 
 @dataclass(slots=True)
 class CleanerStatistics:
-    """What the cleaner has done since the broker started, and what it does now."""
+    """The work of the cleaner since the broker started, and its current state."""
 
     running: dict[TopicPartition, Cleaning] = field(default_factory=dict)
     uncleanable: dict[TopicPartition, Log] = field(default_factory=dict)

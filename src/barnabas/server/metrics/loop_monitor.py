@@ -33,7 +33,7 @@ _API = struct.Struct(">h")
 
 
 class Running(NamedTuple):
-    """What ran on the loop when the thread looked."""
+    """The code that ran on the loop when the thread looked."""
 
     api: str = "-"
     task: str = "-"
@@ -113,7 +113,7 @@ class LoopMonitor:
 
 
 def running_on(loop: asyncio.AbstractEventLoop, thread: int) -> Running:
-    """What the thread of the loop runs now: the API of the request, the task, the function."""
+    """The code that the loop runs now: the API of the request, the task, the function."""
     frames = list(_frames(sys._current_frames().get(thread)))
     ours = [each for each in frames if _is_broker(_module(each))]
     function = _name(ours[0]) if ours else _name(frames[0]) if frames else "-"

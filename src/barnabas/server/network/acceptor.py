@@ -10,11 +10,16 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.security.tls_listener import TlsListener
 
 log = logging.getLogger("barnabas.listeners")
 
 ACCEPTS_IN_A_TURN: Final = 16
+# TLS handshakes at a time; the kernel keeps the connections beyond.
+MOST_HANDSHAKES: Final = 4096
 # How long a broker without a free file descriptor waits before it accepts again.
 AGAIN_AFTER_SECONDS: Final = 1.0
 _SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
@@ -34,12 +39,24 @@ class NewConnection(Protocol):
 
 
 class Acceptor:
-    """Accepts the connections of a socket that is bound, from `start` to `close`."""
+    """Accepts the connections of a socket that is bound, from `start` to `close`.
 
-    def __init__(self, bound: HasDescriptor, new_connection: NewConnection) -> None:
+    With `tls` a connection is made after its handshake, which has `handshake_s`.
+    """
+
+    def __init__(
+        self,
+        bound: HasDescriptor,
+        new_connection: NewConnection,
+        tls: "TlsListener | None" = None,
+        handshake_s: float = 30.0,
+    ) -> None:
         self._socket = socket.socket(fileno=os.dup(bound.fileno()))
         self._socket.setblocking(False)
         self._new_connection = new_connection
+        self._tls = tls
+        self._handshake_s = handshake_s
+        self._is_reading = False
         self._loop = asyncio.get_running_loop()
         self._connecting: set[asyncio.Task[object]] = set()
         self._again: asyncio.TimerHandle | None = None
@@ -60,6 +77,7 @@ class Acceptor:
 
     def _read(self) -> None:
         self._again = None
+        self._is_reading = True
         self._loop.add_reader(self._socket, self._on_readable)
 
     def _on_readable(self) -> None:
@@ -72,15 +90,28 @@ class Acceptor:
                 self._on_error(e)
                 return
             accepted.setblocking(False)
-            connecting = self._loop.connect_accepted_socket(self._new_connection, accepted)
+            connecting = self._loop.connect_accepted_socket(
+                self._new_connection, accepted, **self._options()
+            )
             task: asyncio.Task[object] = self._loop.create_task(connecting)
             self._connecting.add(task)
             task.add_done_callback(self._on_connected)
+        if self._tls is not None and len(self._connecting) >= MOST_HANDSHAKES:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket)
+
+    def _options(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        context = self._tls.context(self._loop.time())
+        return {"ssl": context, "ssl_handshake_timeout": self._handshake_s}
 
     def _on_connected(self, task: "asyncio.Task[object]") -> None:
         self._connecting.discard(task)
+        if not self._is_reading and self._again is None and self._socket.fileno() >= 0:
+            self._read()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.info("connection not accepted: %s", error)
+            log.info("connection not accepted: %s", _reason(error))
 
     def _on_error(self, error: OSError) -> None:
         """Wait for connections to close; the kernel keeps those that are not accepted."""
@@ -88,8 +119,13 @@ class Acceptor:
             log.error("connection not accepted: %s", error)
             return
         log.error("connections not accepted for %g s: %s", AGAIN_AFTER_SECONDS, error)
+        self._is_reading = False
         self._loop.remove_reader(self._socket)
         self._again = self._loop.call_later(AGAIN_AFTER_SECONDS, self._read)
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "reason", None) or str(error) or type(error).__name__
 
 
 def allowed_backlog(wanted: int) -> int:

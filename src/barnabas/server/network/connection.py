@@ -21,7 +21,7 @@ from barnabas.base.failures import FailureChannel
 from barnabas.security.principal import ANONYMOUS
 from barnabas.server.fetching.cached_partitions import NamedPartitions
 from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStatistics
-from barnabas.server.network.connection_ports import Registry, Serve
+from barnabas.server.network.connection_ports import Authentication, Registry, Serve
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         "_state",
         "_statistics",
         "_writer",
+        "authentication",
         "fetches",
         "host",
         "last_active",
@@ -96,8 +97,10 @@ class Connection(asyncio.BufferedProtocol):
         statistics: RequestStatistics,
         failures: FailureChannel,
         memory: RequestMemory,
+        authentication: Authentication | None = None,
     ) -> None:
         self._serve = serve
+        self.authentication = authentication
         self._registry = registry
         self._max_request_bytes = max_request_bytes
         self._loop = loop
@@ -172,6 +175,12 @@ class Connection(asyncio.BufferedProtocol):
     def forget(self) -> None:
         self._known.forget()
 
+    def serve_with(self, serve: Serve, max_request_bytes: int) -> None:
+        """Let `serve` have all frames from the next one on."""
+        self._serve = serve
+        self._max_request_bytes = max_request_bytes
+        self._known.forget()
+
     def _on(self, event: ConnectionEvent) -> None:
         self._state = NEXT[self._state][event]
 
@@ -186,6 +195,8 @@ class Connection(asyncio.BufferedProtocol):
             self.host, self.port = peer[0], peer[1]
         if (refusal := self._registry.admit(self)) is not None:
             self.close(refusal)
+        elif self.authentication is not None:
+            self.authentication.begin(self, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         received = self._received
@@ -197,6 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.fetches is not None:
             self.fetches.close()
         self._registry.lost(self)
+        if self.authentication is not None:
+            self.authentication.end()
         if self.waits_for_memory:
             self._memory.leave(self)
         self.shrink_buffer()

@@ -1,5 +1,6 @@
-"""The two collaborators of a connection: a server of its requests, and a registry."""
+"""The collaborators of a connection: a server of its requests, a registry, an authentication."""
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.server.requests.replies import Reply
@@ -16,6 +17,18 @@ class Serve(Protocol):
     """
 
     def __call__(self, frame: memoryview, connection: "Connection", /) -> Reply: ...
+
+
+class Authentication(Protocol):
+    """Names the principal of a connection, at once or after some frames."""
+
+    def begin(self, connection: "Connection", transport: asyncio.BaseTransport, /) -> None:
+        """The connection is made: name its principal, or serve its frames until that is known."""
+        ...
+
+    def end(self) -> None:
+        """The connection is lost."""
+        ...
 
 
 class Registry(Protocol):

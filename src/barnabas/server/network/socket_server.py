@@ -13,6 +13,7 @@ from barnabas.server.network.acceptor import Acceptor, NewConnection, allowed_ba
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_ports import Serve
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.listener_security import ListenerSecurities
 from barnabas.server.network.open_connections import OpenConnections
 
 log = logging.getLogger("barnabas.listeners")
@@ -29,6 +30,7 @@ class SocketServer:
         failures: FailureChannel,
         statistics: RequestStatistics,
         accepts_itself: bool = False,
+        securities: ListenerSecurities | None = None,
     ) -> None:
         """`accepts_itself` with an `Acceptor`, instead of the servers of the loop."""
         self._serve = serve
@@ -36,6 +38,7 @@ class SocketServer:
         self._failures = failures
         self._statistics = statistics
         self._accepts_itself = accepts_itself
+        self._securities = securities
         self._servers: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self.connections = connections
@@ -49,7 +52,12 @@ class SocketServer:
         """
         loop = asyncio.get_running_loop()
 
+        securities = self._securities
+
         def connection() -> Connection:
+            authentication = None
+            if securities is not None:
+                authentication = securities.authentication(listener.name, self._serve)
             return Connection(
                 self._serve,
                 self.connections,
@@ -59,6 +67,7 @@ class SocketServer:
                 self._statistics,
                 self._failures,
                 self.connections.memory,
+                authentication,
             )
 
         try:
@@ -76,23 +85,31 @@ class SocketServer:
         for each in server.sockets:  # from which those of connections have it
             for option, size in self._quotas.limits.socket_options.items():
                 each.setsockopt(socket.SOL_SOCKET, option, size)
-        await self._accept(server, connection)
+        await self._accept(server, connection, listener)
         return listener._replace(port=server.sockets[0].getsockname()[1])
 
-    async def _accept(self, server: asyncio.Server, connection: NewConnection) -> None:
+    async def _accept(
+        self, server: asyncio.Server, connection: NewConnection, listener: Listener
+    ) -> None:
         """Begin to accept connections."""
         wanted = self._quotas.limits.socket_listen_backlog_size
         if (backlog := allowed_backlog(wanted)) < wanted:
             log.info(
                 "socket.listen.backlog.size=%d is limited to net.core.somaxconn=%d", wanted, backlog
             )
-        if not self._accepts_itself:
+        securities = self._securities
+        tls = None if securities is None else securities.tls(listener.name)
+        if not self._accepts_itself and tls is None:
             await server.start_serving()
             return
         for bound in server.sockets:
-            acceptor = Acceptor(bound, connection)
+            acceptor = Acceptor(bound, connection, tls, self._handshake_s)
             acceptor.start(backlog)
             self._acceptors.append(acceptor)
+
+    @property
+    def _handshake_s(self) -> float:
+        return 30.0 if self._securities is None else self._securities.handshake_timeout_s
 
     async def close(self) -> None:
         """Accept no more connections, and end those of now once their last response is sent."""

@@ -6,7 +6,7 @@ the first client needs three of them.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ from barnabas.wire.apis import ApiKey
 
 LOADED_WHEN_ASKED: Final = (
     ApiKey.METADATA,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.LIST_OFFSETS,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     ApiKey.CREATE_TOPICS,
@@ -25,6 +29,12 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.DELETE_TOPICS,
     ApiKey.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_ACLS,
     ApiKey.CREATE_ACLS,
     ApiKey.DELETE_ACLS,
@@ -89,7 +99,7 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     return {
         **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
-        ApiKey.API_VERSIONS: api_versions.handle,
+        ApiKey.API_VERSIONS: partial(api_versions.handle, broker.features),
     }
 
 

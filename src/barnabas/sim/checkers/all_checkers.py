@@ -9,6 +9,7 @@ from barnabas.sim.checkers.history import OperationHistory
 from barnabas.sim.checkers.log_checkers import check_log
 from barnabas.sim.checkers.replica_checkers import check_replicas
 from barnabas.sim.checkers.topic_checkers import check_topics
+from barnabas.sim.checkers.transaction_checkers import check_transactions
 from barnabas.sim.checkers.violations import FinalState, Violation, ViolationKind
 
 __all__ = ["check"]
@@ -29,6 +30,7 @@ def check(history: OperationHistory, final: FinalState) -> list[Violation]:
         check_replicas(final),
         check_topics(history, final),
         check_groups(history),
+        check_transactions(history, final),
         _check_errors(history),
     ):
         found.setdefault(violation.kind, []).append(violation)

@@ -14,6 +14,14 @@ from math import inf
 from typing import Final, TypeVar
 
 from barnabas.base.ids import TopicPartition
+from barnabas.sim.checkers.transaction_operations import (
+    Begin,
+    CommittedPoll,
+    CommittedPolled,
+    EndTransaction,
+    TransactionalCommit,
+    TransactionalSend,
+)
 
 # Stands for bytes that no producer of the run has sent.
 NOT_OURS: Final = -1
@@ -24,6 +32,8 @@ COMPACTED: Final = "accounts"
 # A topic whose oldest records are deleted: by size, and by DeleteRecords.
 FADING: Final = "events"
 RETAINED_BYTES: Final = 12_288
+# The topics of transactions: what producers write, and what is made of it.
+TRANSACTIONAL: Final = ("payments", "balances")
 _KEYS: Final = 6
 
 
@@ -163,10 +173,26 @@ class Trim:
 
 
 Asked = (
-    Send | Poll | Own | Hold | Commit | Recall | Create | Delete | Grow | Reassign | Elect | Trim
+    Send
+    | Poll
+    | Own
+    | Hold
+    | Commit
+    | Recall
+    | Create
+    | Delete
+    | Grow
+    | Reassign
+    | Elect
+    | Trim
+    | Begin
+    | TransactionalSend
+    | CommittedPoll
+    | TransactionalCommit
+    | EndTransaction
 )
-Got = Sent | Polled | Owned | Recalled
-A = TypeVar("A", Send, Poll, Own, Hold, Commit, Recall, Create, Delete, Grow, Reassign, Elect, Trim)
+Got = Sent | Polled | Owned | Recalled | CommittedPolled
+A = TypeVar("A", bound=Asked)
 
 
 @dataclass(slots=True)

@@ -111,7 +111,7 @@ def _most_bytes(send: Send) -> int:
 def _check_acknowledged(
     history: OperationHistory, final: FinalState, places: dict[_Log, _Places], deleted: set[str]
 ) -> Iterator[Violation]:
-    """What was acknowledged with acks=all is there at the end. Watches ACK-1."""
+    """Every record acknowledged with acks=all is there at the end. Watches ACK-1."""
     ends = {end.at: end for end in final.partitions}
     present = {end.at: {value for _, value in end.records} for end in final.partitions}
     for operation, send in history.of(Send):
@@ -160,7 +160,7 @@ def _check_polls(
     ends: dict[_Log, FinalPartition],
     deleted: set[str],
 ) -> Iterator[Violation]:
-    """What a consumer has read stays where it was read. Watches READ-1."""
+    """Every record that a consumer has read stays at its offset. Watches READ-1."""
     for operation, poll in history.of(Poll):
         # A group's position may be one of an earlier topic of the same name.
         if operation.outcome is OperationOutcome.FAILED and not (

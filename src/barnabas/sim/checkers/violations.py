@@ -33,6 +33,14 @@ class ViolationKind(Enum):
     TOPIC_LOST = "topic lost"
     TOPIC_BACK = "deleted topic is back"
     MISPLACED = "partition is not on its reassigned brokers"
+    PRECOMMITTED = "precommitted read"  # before its transaction was asked to commit
+    TORN = "torn transaction"  # partly committed, partly not
+    CYCLE = "cycle of transactions"
+    INVERTED = "inverted read inside a transaction"
+    WRITE_INVERTED = "inverted write inside a transaction"
+    HANGING = "hanging transaction"  # without a marker, when all brokers serve
+    WRONG_MARKER = "marker against the outcome"
+    NOT_ONCE = "not exactly once"  # a consumed record with no output, or with two
     UNEXPECTED = "unexpected error"
 
 
@@ -60,7 +68,32 @@ class FinalPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """A transactional batch of a log, or an end marker: then `marker` is set and `values` empty."""
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    values: tuple[int, ...] = ()
+    marker: bool | None = None  # True: COMMIT
+
+
+@dataclass(frozen=True, slots=True)
+class FinalTransactions:
+    """One partition of a transactional topic: its log, and what read_committed returns."""
+
+    at: TopicPartition
+    log: tuple[LoggedBatch, ...] = ()
+    committed: tuple[tuple[int, int], ...] = ()  # offset and value
+
+
+@dataclass(frozen=True, slots=True)
 class FinalState:
-    """All partitions of the topics that the workloads created."""
+    """All partitions of the topics that the workloads created.
+
+    `offsets` are the committed ones of groups that commit in transactions.
+    """
 
     partitions: tuple[FinalPartition, ...] = ()
+    transactional: tuple[FinalTransactions, ...] = ()
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)

@@ -10,8 +10,11 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.client.async_client import AsyncClient
 from barnabas.client.connection import AsyncConnection
+from barnabas.client.frames import MalformedResponse
 from barnabas.client.metadata import Metadata, PartitionInfo, fields
+from barnabas.client.requests import read_as_sent, write_request
 from barnabas.client.retries import Address, RetriableError
+from barnabas.sim.checkers.history import TRANSACTIONAL
 from barnabas.wire.apis import ApiKey
 
 CONNECT_S: Final = 2.0
@@ -42,7 +45,7 @@ class RandomBroker(Metadata):
 class Connections:
     """A simulated client's view of the cluster, and a connection to each broker that it asks.
 
-    The view may be old: a client that is told so, or gets no response, calls `refresh`.
+    The view may be old: a client that gets such an error, or no response, calls `refresh`.
     """
 
     def __init__(self, name: str, bootstrap: Sequence[Address], random: Random) -> None:
@@ -115,14 +118,36 @@ class Connections:
     ) -> Any:
         return await self._client.ask_at(address, key, message, within_s)
 
+    async def ask_version(
+        self,
+        address: Address,
+        key: ApiKey,
+        version: int,
+        message: Any,
+        within_s: float = REQUEST_S,
+    ) -> Any:
+        """The response to a request in this version, as it was sent. Raises PeerGone."""
+        connection = await self._client.connection(address)
+        response = await connection.exchange(
+            lambda number: write_request(key, version, number, self.name, message), within_s
+        )
+        try:
+            return read_as_sent(key, version, response)
+        except MalformedResponse as bad:
+            raise PeerGone(str(bad)) from bad
+
     async def to(self, broker: int) -> AsyncConnection:
         """The connection to this broker. Raises PeerGone."""
         return await self._client.connection(self.metadata.address(broker))
 
 
 def topics(connections: Connections) -> list[str]:
-    """All topics that the client knows, without Kafka's own."""
-    return [topic for topic in sorted(connections.topics) if not topic.startswith("__")]
+    """The topics that the client knows, without Kafka's own and those of transactions."""
+    return [
+        topic
+        for topic in sorted(connections.topics)
+        if not topic.startswith("__") and topic not in TRANSACTIONAL
+    ]
 
 
 def partitions(connections: Connections) -> list[TopicPartition]:

@@ -41,6 +41,8 @@ _E = ErrorCode
 class Consumer:
     """Positions in some partitions, and the polls that advance them; used by one task."""
 
+    read_committed = False
+
     def __init__(
         self,
         name: str,
@@ -169,6 +171,7 @@ class Consumer:
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
+            read_committed=self.read_committed,
             topics=[FetchTopic(*topic, asked) for topic, asked in topics.items()],
         )
 

@@ -118,7 +118,7 @@ async def _restart(world: SimWorld, random: Random) -> bool:
 
 
 async def _stop_and_start(world: SimWorld, victim: Machine, down_s: float) -> None:
-    world.trace.add(victim.name, "is told to stop")
+    world.trace.add(victim.name, "is asked to stop")
     victim.is_taken_down = True
     victim.stop()
     await world.until(lambda: not victim.is_running, STOPS_WITHIN_S)

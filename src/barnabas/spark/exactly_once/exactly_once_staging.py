@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from barnabas.base.clock import Clock
+from barnabas.client.aborted_batches import Batches
 from barnabas.client.metadata import TopicInfo
 from barnabas.client.retries import RetriableError, Steps
 from barnabas.spark.exactly_once.exactly_once_log import Entry, QueryHistory, decode, encode
 from barnabas.spark.side_topics import SINK_PREFIX
 from barnabas.spark.sink.batch_sender import Sender
 from barnabas.spark.sink.sink_cluster import create_topic, delete_records, delete_topic
-from barnabas.spark.source.aborted_batches import Batches
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.partition_fetcher import PartitionFetcher
 from barnabas.spark.source.source_options import EARLIEST, LATEST, SourceOptions, TopicPartition

@@ -64,7 +64,7 @@ class OutOfSequence(WriteFailed):
 
 
 class ProducerId(NamedTuple):
-    """Who numbers the batches, as a broker gave it out."""
+    """The producer id and epoch that number the batches, as a broker allocated them."""
 
     number: int
     epoch: int
@@ -118,7 +118,7 @@ class Sender:
         batch: bytes | bytearray,
         on_appended: OnAppended | None = None,
     ) -> None:
-        """Send a numbered batch; `on_appended` is told its offset, at the latest by `flush`.
+        """Send a numbered batch; `on_appended` gets its offset, at the latest by `flush`.
 
         Raises  WriteFailed, if it or one before it cannot be written
         """

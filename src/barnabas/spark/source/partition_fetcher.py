@@ -14,13 +14,13 @@ from typing import Final, Self
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.errors import BrokerError, ErrorCode, PeerGone
+from barnabas.client.aborted_batches import Batches, committed
 from barnabas.client.blocking_connection import BlockingConnection
 from barnabas.client.fetch import Fetch, FetchedPartition, read_fetch_response, write_fetch_request
 from barnabas.client.frames import MalformedResponse
 from barnabas.client.retries import STALE_LEADER, RetriableError
 from barnabas.client.versions import PORTABLE
 from barnabas.spark.broker_connection import api_timeout_s, connect, security_of
-from barnabas.spark.source.aborted_batches import Batches, committed
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.source_options import EARLIEST, LATEST, SourceOptions
 from barnabas.spark.spark_cluster import SparkCluster
@@ -119,7 +119,7 @@ class PartitionFetcher:
         )
 
     def _take(self, fetched: FetchedPartition) -> Batches:
-        """What of the answer is to be decoded; the request after it is already sent."""
+        """The part of the response to decode; the request after it is already sent."""
         whole = self._whole_batches(fetched.records)
         if not whole:
             self._wait_for_more(fetched)

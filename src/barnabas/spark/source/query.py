@@ -74,7 +74,7 @@ class Query:
     def ranges(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> tuple[list[OffsetRange], str | None]:
-        """What the tasks of one batch read, and the group in which one hands over the query's name.
+        """The offsets that tasks of one batch read, and the group that gets the query's name.
 
         Raises  DataLoss if a log is not the one that `start` and `end` refer to
         """

@@ -37,7 +37,7 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamRead
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task reads, and the group in which it hands over the query's name."""
+    """The offsets that one task reads, and the group in which it hands over the query's name."""
 
     wanted: OffsetRange
     token_group: str | None

@@ -49,7 +49,7 @@ class RecordsTooLarge(BrokerError):
 
 
 class Codec(IntEnum):
-    """What the low three bits of a batch's attributes name."""
+    """The codec that the low three bits of a batch's attributes name."""
 
     NONE = 0
     GZIP = 1
@@ -121,7 +121,7 @@ def _compress_lz4(data: bytes | bytearray, level: int) -> bytes:
 def decompress(
     codec: int, data: bytes | memoryview, max_size: int = MAX_DECOMPRESSED_SIZE
 ) -> bytes:
-    """What `data` held before `codec` was applied to it, at most `max_size` bytes.
+    """The bytes of `data` before `codec` was applied, at most `max_size` bytes.
 
     Memory beyond the result is reserved but never touched, however much `data` claims to hold.
 

@@ -260,7 +260,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a transaction coordinator writes to each partition of a transaction at its end."""
+    """The marker that a transaction coordinator writes to each partition of a transaction."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -282,7 +282,7 @@ def build_marker(
 
 
 def read_marker(batch: bytes | bytearray | memoryview) -> EndTransactionMarker | None:
-    """What a control batch says; None if compaction emptied it or it is of another kind.
+    """The marker of a control batch; None if compaction emptied it or it is of another kind.
 
     Raises  BrokerError(corrupt_message) if its record is too short or of a negative version
     """

@@ -4,6 +4,7 @@ It knows the tree only by messages: a subclass carries a request to the session 
 and events of a watch back.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 Ask = Callable[[EmbeddedSession], Coroutine[Any, Any, T]]
 
 
-class RelayedSession:
+class RelayedSession(ABC):
     """The part of Coordination that is the same however requests are carried."""
 
     def __init__(self, session_id: int) -> None:
@@ -30,13 +31,13 @@ class RelayedSession:
         self._id = session_id
         self._state = SessionState.CONNECTED
 
+    @abstractmethod
     async def _ask(self, path: str, ask: Ask[T]) -> T:
         """The result of `ask` at the tree's side; `path` is for the error of a lost answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _relayed(self, watch: Watch) -> Watch:
         """The watch to set at the tree's side; equal to another of the same watch."""
-        raise NotImplementedError
 
     @property
     def session_id(self) -> int:

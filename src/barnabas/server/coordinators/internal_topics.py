@@ -1,0 +1,33 @@
+"""Internal topics that clients cause to be created: when, and with how many replicas."""
+
+from typing import Final
+
+from barnabas.config.broker_config import BrokerConfig
+
+# The most replicas unless the operator sets their number: never more than there are brokers.
+_ENOUGH: Final = 3
+# Brokers that are started together have joined within this time.
+JOINED_WITHIN_S: Final = 10.0
+
+
+def awaits_brokers(
+    config: BrokerConfig, replication_factor: str, brokers: int, up_s: float
+) -> bool:
+    """Whether more brokers may join soon, and the topic should not have fewer replicas for good.
+
+    `up_s` is how long this broker has been up. A broker without ZooKeeper stays alone, and an
+    operator who sets the property of the replication factor decides it.
+    """
+    return (
+        up_s < JOINED_WITHIN_S
+        and brokers < _ENOUGH
+        and bool(config.optional_str("zookeeper.connect"))
+        and not config.is_set(replication_factor)
+    )
+
+
+def replicas_of(config: BrokerConfig, replication_factor: str, brokers: int) -> int:
+    """How many replicas the topic gets: as configured, else as many as there are brokers."""
+    if config.is_set(replication_factor):
+        return config.int(replication_factor)
+    return max(1, min(brokers, _ENOUGH))

@@ -1,0 +1,154 @@
+"""AddPartitionsToTxn (24): adds partitions to a transaction, or verifies that they are in it.
+
+Version notes. Up to version 3 clients add partitions to one transaction: one bad partition fails
+all of them. From 4 on brokers ask, for several transactions in one request; `verify_only` changes
+nothing. Brokers add partitions when a client of `transaction.version` 2 writes to them.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.add_partitions_to_txn.v5.request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
+)
+from kio.schema.add_partitions_to_txn.v5.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.security.acls import Operation, ResourceType
+from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access, check
+from barnabas.server.requests.dispatch import Call
+from barnabas.server.transactions.fenced_errors import fenced_error
+from barnabas.transactions.transaction_messages import AddPartitions, Producer
+from barnabas.transactions.transaction_metadata import EPOCH_BUMP
+from barnabas.wire.schema import NO_THROTTLE
+
+# The first version of brokers, and the first that knows PRODUCER_FENCED.
+_BATCHED: Final = 4
+_FENCED: Final = 2
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The response in both forms: by topic for a client, by transaction for a broker."""
+
+    results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...] = ()
+    results_by_transaction: tuple[AddPartitionsToTxnResult, ...] = ()
+    error_code: ErrorCode = ErrorCode.none
+    throttle_time: timedelta = NO_THROTTLE
+
+
+async def handle(broker: Broker, request: AddPartitionsToTxnRequest, call: Call) -> Added:
+    if call.version >= _BATCHED:
+        if not call.access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return Added(error_code=ErrorCode.cluster_authorization_failed)
+        codes = await asyncio.gather(
+            *(_of_broker(broker, transaction) for transaction in request.transactions)
+        )
+        return Added(
+            results_by_transaction=tuple(
+                AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id,
+                    topic_results=_topics(of),
+                )
+                for transaction, of in zip(request.transactions, codes, strict=True)
+            )
+        )
+    return Added(results_by_topic_v3_and_below=_topics(await _of_client(broker, call)))
+
+
+async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction) -> Codes:
+    request = AddPartitions(
+        sent.transactional_id,
+        Producer(sent.producer_id, sent.producer_epoch),
+        _partitions(sent.topics),
+        EPOCH_BUMP,
+    )
+    try:
+        if not request.transactional_id:
+            return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
+        if sent.verify_only:
+            return await broker.transactions.verify(request)
+        return await _add(broker, request)
+    except BrokerError as e:
+        return dict.fromkeys(request.partitions, e.code)
+
+
+async def _of_client(broker: Broker, call: Call) -> Codes:
+    sent: Any = call.sent
+    request = AddPartitions(
+        sent.v3_and_below_transactional_id,
+        Producer(sent.v3_and_below_producer_id, sent.v3_and_below_producer_epoch),
+        _partitions(sent.v3_and_below_topics),
+    )
+    try:
+        if not request.transactional_id:
+            return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
+        check(
+            call.access,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            request.transactional_id,
+        )
+        codes = _denied(request, call.access) or await _add(broker, request)
+    except BrokerError as e:
+        codes = dict.fromkeys(request.partitions, e.code)
+    knows = call.version >= _FENCED
+    return {partition: fenced_error(code, knows) for partition, code in codes.items()}
+
+
+def _denied(request: AddPartitions, access: Access) -> Codes:
+    """The codes of all partitions, if the client may not write to the topic of one."""
+    topics = {each.topic for each in request.partitions}
+    may = {
+        topic: access.may(Operation.WRITE, ResourceType.TOPIC, topic) for topic in sorted(topics)
+    }
+    if all(may.values()):
+        return {}
+    return {
+        each: ErrorCode.operation_not_attempted
+        if may[each.topic]
+        else ErrorCode.topic_authorization_failed
+        for each in request.partitions
+    }
+
+
+async def _add(broker: Broker, request: AddPartitions) -> Codes:
+    """All partitions are added, or none: the good ones are then not attempted."""
+    unknown = {
+        each: ErrorCode.unknown_topic_or_partition
+        for each in request.partitions
+        if not broker.metadata.has_partition(*each)
+    }
+    if unknown:
+        return dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted) | unknown
+    return dict.fromkeys(request.partitions, await broker.transactions.add(request))
+
+
+def _partitions(topics: Any) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions
+    )
+
+
+def _topics(codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, partition), code in sorted(codes.items()):
+        result = AddPartitionsToTxnPartitionResult(
+            partition_index=partition, partition_error_code=code
+        )
+        topics.setdefault(topic, []).append(result)
+    return tuple(
+        AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(results))
+        for name, results in topics.items()
+    )

@@ -1,0 +1,1 @@
+"""The transaction coordinator of this broker: its shards, its topic, its markers."""

@@ -1,0 +1,220 @@
+"""The channels of transaction markers: one queue per broker, many markers in a request."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from kio.schema.write_txn_markers.v1.request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.base.failures import FailureChannel
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.client.connection import AsyncConnection
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.schema import Message
+
+log = logging.getLogger("barnabas.transactions.markers")
+
+BACK_OFF_S: Final = 0.1
+
+Results: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+class Marker(NamedTuple):
+    """The outcome of a transaction, as its coordinator decided it."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+
+class _Queued(NamedTuple):
+    marker: Marker
+    partitions: frozenset[TopicPartition]
+    results: "asyncio.Future[Results]"
+
+
+class MarkerChannel:
+    """The queue of one broker; its task runs until it is cancelled."""
+
+    def __init__(
+        self, own_id: BrokerId, broker_id: BrokerId, config: BrokerConfig, metadata: MetadataCache
+    ) -> None:
+        self._own_id = own_id
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._listener = config.inter_broker_listener_name()
+        self._timeout_s = config.int("request.timeout.ms") / 1000
+        self._peer: AsyncConnection | None = None
+        self._version = 1
+        self._queue: list[_Queued] = []
+        self._filled = asyncio.Event()
+        self._is_reached = True
+        self.task = asyncio.ensure_future(self._run())
+
+    def __len__(self) -> int:
+        return sum(len(each.partitions) for each in self._queue)
+
+    def write(
+        self, marker: Marker, partitions: frozenset[TopicPartition]
+    ) -> "asyncio.Future[Results]":
+        """The error code of each partition; NETWORK_EXCEPTION for all if there is no answer."""
+        results: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Queued(marker, partitions, results))
+        self._filled.set()
+        return results
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._filled.wait()
+                await self._send(self._next_batch())
+        finally:
+            if self._peer is not None:
+                self._peer.close()
+            for each in self._queue:
+                each.results.cancel()
+
+    def _next_batch(self) -> list[_Queued]:
+        """All that waits, but one marker for each producer: answers are by producer id."""
+        batch: dict[int, _Queued] = {}
+        later = []
+        for each in self._queue:
+            if each.results.done():
+                continue  # its coordinator resigned
+            if each.marker.producer_id in batch:
+                later.append(each)
+            else:
+                batch[each.marker.producer_id] = each
+        self._queue = later
+        if not later:
+            self._filled.clear()
+        return list(batch.values())
+
+    async def _send(self, batch: list[_Queued]) -> None:
+        if not batch:
+            return
+        try:
+            peer = await self._connected()
+            request = _request(batch)
+            response = await peer.request(
+                ApiKey.WRITE_TXN_MARKERS, self._version, request, self._timeout_s
+            )
+        except PeerGone as gone:
+            if self._is_reached:
+                log.warning("markers not sent broker=%d why=%s", self._broker_id, gone)
+            self._is_reached = False
+            _settle(batch, {})
+            await asyncio.sleep(BACK_OFF_S)
+            return
+        self._is_reached = True
+        _settle(batch, _results(response))
+
+    async def _connected(self) -> AsyncConnection:
+        if self._peer is None or self._peer.closed:
+            broker = self._metadata.brokers.get(self._broker_id)
+            if broker is None or self._listener not in broker.endpoints:
+                raise PeerGone(f"broker {self._broker_id} has no listener {self._listener}")
+            host, port = broker.endpoint(self._listener)
+            self._peer = await AsyncConnection.connect(
+                host, port, client_id=str(self._own_id), timeout_s=self._timeout_s
+            )
+            versions = await self._peer.versions(self._timeout_s)
+            self._version = versions.get(ApiKey.WRITE_TXN_MARKERS, 1)
+        return self._peer
+
+
+class MarkerChannels:
+    """The channels to all brokers that have led partitions of transactions."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        failures: FailureChannel,
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._metadata = metadata
+        self._failures = failures
+        self._channels: dict[BrokerId, MarkerChannel] = {}
+
+    def write(
+        self, broker_id: BrokerId, marker: Marker, partitions: frozenset[TopicPartition]
+    ) -> "asyncio.Future[Results]":
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            channel = MarkerChannel(self._broker_id, broker_id, self._config, self._metadata)
+            channel.task.add_done_callback(self._on_end)
+            self._channels[broker_id] = channel
+        return channel.write(marker, partitions)
+
+    @property
+    def queued(self) -> int:
+        """How many markers wait to be sent."""
+        return sum(len(channel) for channel in self._channels.values())
+
+    def _on_end(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (broken := task.exception()) is not None:
+            self._failures.fatal(broken)
+
+    async def close(self) -> None:
+        tasks = [channel.task for channel in self._channels.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _request(batch: list[_Queued]) -> WriteTxnMarkersRequest:
+    return WriteTxnMarkersRequest(markers=tuple(map(_entry, batch)))
+
+
+def _entry(queued: _Queued) -> WritableTxnMarker:
+    topics = defaultdict(list)
+    for topic, partition in sorted(queued.partitions):
+        topics[topic].append(partition)
+    marker = queued.marker
+    return WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.is_commit,
+        topics=tuple(
+            WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
+            for name, indexes in topics.items()
+        ),
+        coordinator_epoch=marker.coordinator_epoch,
+    )
+
+
+def _results(response: Message) -> dict[tuple[int, TopicPartition], ErrorCode]:
+    """The error code of each producer id and partition."""
+    return {
+        (marker.producer_id, TopicPartition(topic.name, each.partition_index)): each.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }
+
+
+def _settle(batch: list[_Queued], codes: Mapping[tuple[int, TopicPartition], ErrorCode]) -> None:
+    """A partition that the answer lacks is sent again, as if there were none."""
+    for marker, partitions, results in batch:
+        if not results.done():
+            results.set_result(
+                {
+                    each: codes.get((marker.producer_id, each), ErrorCode.network_exception)
+                    for each in partitions
+                }
+            )

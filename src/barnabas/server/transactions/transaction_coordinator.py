@@ -1,0 +1,318 @@
+"""The transaction coordinator of this broker: finds coordinators, and asks the shards it leads.
+
+When the outcome of a transaction is committed, a task of its own writes the markers, again and
+again at the leader of then, and completes the transaction when the last one is written.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.coordinator.active_shard import CoordinatorPorts
+from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
+from barnabas.coordinator.coordinator_topic import CoordinatorTopic
+from barnabas.coordinator.result import CoordinatorResult, Now
+from barnabas.replication.replicas import Replicas
+from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.features import Features
+from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache
+from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.topic_admin import Topics
+from barnabas.server.cluster.topic_creation import NewTopic
+from barnabas.server.coordinators.coordinator_finder import CoordinatorFinder
+from barnabas.server.coordinators.internal_topics import awaits_brokers
+from barnabas.server.transactions.marker_channels import Marker, MarkerChannels
+from barnabas.server.transactions.marker_targets import (
+    MarkerOutcome,
+    decide_targets,
+    outcome_of,
+)
+from barnabas.server.transactions.transaction_topic import (
+    REPLICATION_FACTOR,
+    TRANSACTION_TOPIC,
+    new_transaction_topic,
+)
+from barnabas.transactions.shard import TransactionCoordinatorShard, is_open
+from barnabas.transactions.transaction_messages import (
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
+    ProducerReply,
+    TransactionSettings,
+    WriteMarkers,
+)
+from barnabas.transactions.transaction_metadata import TransactionMetadata
+from barnabas.transactions.transaction_state import TransactionState
+from barnabas.wire.records.compression import Codec
+
+# Markers that a leader refused, and completions that were not written, are tried again after this.
+AGAIN_S: Final = 0.1
+
+
+class TransactionCoordinator:
+    """Coordinates the transactional ids of the partitions of its topic that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        configs: Configs,
+        topics: Topics,
+        ports: CoordinatorPorts,
+        producer_ids: ProducerIds,
+        features: Features,
+        channels: MarkerChannels,
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._configs = configs
+        self._producer_ids = producer_ids
+        self._features = features
+        self._channels = channels
+        self._clock = ports.clock
+        self._failures = ports.failures
+        self._started_s = asyncio.get_running_loop().time()
+        topic = CoordinatorTopic(
+            TRANSACTION_TOPIC,
+            "transaction",
+            Codec.NONE,
+            load_buffer_size=self._load_buffer_size,
+            commit_timeout_ms=self._commit_timeout_ms,
+            replays_when_committed=True,
+        )
+        self._log = topic.logger
+        self._runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
+            topic, self._new_shard, ports, self._on_event
+        )
+        self._finder = CoordinatorFinder(TRANSACTION_TOPIC, metadata, topics, topic.logger)
+        # The tasks that write markers, by partition and coordinator epoch.
+        self._endings: dict[tuple[int, int], set[asyncio.Task[None]]] = {}
+
+    def _new_shard(self, epoch: int) -> TransactionCoordinatorShard:
+        config = self._configs.broker
+        settings = TransactionSettings(
+            config.int("transaction.max.timeout.ms"),
+            config.int("transactional.id.expiration.ms"),
+            config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        )
+        return TransactionCoordinatorShard(epoch, settings, self._features.transaction_version)
+
+    def _load_buffer_size(self) -> int:
+        return self._configs.broker.int("transaction.state.log.load.buffer.size")
+
+    def _commit_timeout_ms(self) -> int:
+        return self._configs.broker.int("request.timeout.ms")
+
+    # -- requests ------------------------------------------------------------
+
+    async def find(self, key: str, listener: str) -> tuple[BrokerImage, tuple[str, int]]:
+        """The broker that coordinates a transactional id, and its address on a listener.
+
+        Raises  BrokerError(coordinator_not_available)
+        """
+        return await self._finder.find(key, listener, self.new_topic)
+
+    def new_topic(self) -> NewTopic:
+        """The topic to create.
+
+        Raises  BrokerError(coordinator_not_available), while more brokers may join
+        """
+        config, brokers = self._configs.broker, len(self._metadata.brokers)
+        up_s = asyncio.get_running_loop().time() - self._started_s
+        if awaits_brokers(config, REPLICATION_FACTOR, brokers, up_s):
+            why = f"{TRANSACTION_TOPIC} is created when more brokers joined, or soon without them"
+            raise BrokerError(ErrorCode.coordinator_not_available, why)
+        return new_transaction_topic(config, brokers)
+
+    async def init(self, request: InitProducer) -> ProducerReply:
+        """The producer id and epoch of a producer, once they are committed. Raises BrokerError."""
+        return await self._ask_with_id(
+            request.transactional_id, lambda shard, now, new: shard.init(request, now, new)
+        )
+
+    async def add(self, request: AddPartitions) -> ErrorCode:
+        """Add partitions to a transaction. Raises BrokerError."""
+        partition = self._finder.partition_of(request.transactional_id)
+        reply = await self._runtime.ask(partition, lambda shard, now: shard.add(request, now))
+        return reply.error
+
+    async def verify(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is in the transaction of the producer. Raises BrokerError."""
+        partition = self._finder.partition_of(request.transactional_id)
+        codes = await self._runtime.ask(partition, lambda shard, now: shard.verify(request, now))
+        return dict(zip(sorted(request.partitions), codes, strict=True))
+
+    async def end(self, request: EndTransaction) -> ProducerReply:
+        """Commit or abort, once the outcome is committed; markers follow. Raises BrokerError."""
+        return await self._ask_with_id(
+            request.transactional_id, lambda shard, now, new: shard.end(request, now, new)
+        )
+
+    async def describe(self, transactional_id: str) -> TransactionMetadata | None:
+        """The metadata of an id; None if it has none. Raises BrokerError."""
+        partition = self._finder.partition_of(transactional_id)
+        return await self._runtime.ask(
+            partition, lambda shard, _: CoordinatorResult(shard.get(transactional_id))
+        )
+
+    def all(self) -> Iterable[TransactionMetadata]:
+        """All ids. Raises  BrokerError(coordinator_load_in_progress), while a shard is loaded."""
+        return [each for shard in self._runtime.shards() for each in shard]
+
+    async def _ask_with_id(
+        self,
+        transactional_id: str,
+        decide: Callable[
+            [TransactionCoordinatorShard, Now, int | None], CoordinatorResult[ProducerReply]
+        ],
+    ) -> ProducerReply:
+        """Ask, and ask again with a new producer id if the decision lacks one."""
+        partition = self._finder.partition_of(transactional_id)
+        reply = await self._runtime.ask(partition, lambda shard, now: decide(shard, now, None))
+        if reply.needs_producer_id:
+            new = await self._producer_ids.next()
+            reply = await self._runtime.ask(partition, lambda shard, now: decide(shard, now, new))
+        return reply
+
+    # -- markers -------------------------------------------------------------
+
+    def _on_event(self, partition: TopicPartition, event: object) -> None:
+        if not isinstance(event, WriteMarkers):
+            return
+        key = (partition.partition, event.coordinator_epoch)
+        task = asyncio.ensure_future(self._finish(partition.partition, event))
+        running = self._endings.setdefault(key, set())
+        running.add(task)
+        task.add_done_callback(running.discard)
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (broken := task.exception()) is not None:
+            self._failures.fatal(broken)
+
+    async def _finish(self, partition: int, event: WriteMarkers) -> None:
+        """Write all markers of a transaction, then complete it."""
+        metadata = event.metadata
+        if not await self._write_markers(partition, event):
+            return
+        while True:
+            try:
+                reply = await self._runtime.ask(
+                    partition,
+                    lambda shard, now: shard.complete(metadata, event.coordinator_epoch, now),
+                )
+            except BrokerError:
+                return  # the coordinator that comes next completes it
+            if reply.error is not ErrorCode.coordinator_not_available:
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def _write_markers(self, partition: int, event: WriteMarkers) -> bool:
+        """Whether every partition has its marker in the end."""
+        metadata = event.metadata
+        marker = Marker(
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.state is TransactionState.PREPARE_COMMIT,
+            event.coordinator_epoch,
+            metadata.client_version,
+        )
+        remaining = metadata.partitions
+        while remaining:
+            targets = decide_targets(self._metadata, remaining)
+            if targets.deleted:
+                self._log.info(
+                    "markers dropped transactional_id=%s partitions=%s why=deleted",
+                    metadata.transactional_id,
+                    ",".join(map(str, sorted(targets.deleted))),
+                )
+            written = set(targets.deleted)
+            waiting = [
+                self._channels.write(leader, marker, partitions)
+                for leader, partitions in targets.led.items()
+            ]
+            for results in await asyncio.gather(*waiting):
+                for each, code in results.items():
+                    outcome = outcome_of(code)
+                    if outcome is MarkerOutcome.STOP:
+                        self._log_stopped(metadata, each, code)
+                        return False
+                    if outcome is MarkerOutcome.WRITTEN:
+                        written.add(each)
+            self._on_written(partition, metadata.transactional_id, frozenset(written))
+            remaining -= written
+            if remaining:
+                await asyncio.sleep(AGAIN_S)
+        return True
+
+    def _on_written(
+        self, partition: int, transactional_id: str, written: frozenset[TopicPartition]
+    ) -> None:
+        for shard in self._runtime.loaded():
+            if written and shard.get(transactional_id) is not None:
+                shard.on_markers(transactional_id, written)
+
+    def _log_stopped(
+        self, metadata: TransactionMetadata, at: TopicPartition, code: ErrorCode
+    ) -> None:
+        self._log.warning(
+            "markers stopped transactional_id=%s producer_id=%d epoch=%d partition=%s why=%s",
+            metadata.transactional_id,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            at,
+            code.name,
+        )
+
+    # -- what operators see --------------------------------------------------
+
+    def open_transactions(self) -> list[TransactionMetadata]:
+        """Those that are not completed, of the shards that are loaded."""
+        return [each for shard in self._runtime.loaded() for each in shard if is_open(each)]
+
+    def oldest_ms(self) -> int:
+        """How long the oldest open transaction has lasted; 0 without one."""
+        starts = [each.start_ms for each in self.open_transactions()]
+        return max(0, self._clock.now_ms() - min(starts)) if starts else 0
+
+    @property
+    def markers_waiting(self) -> int:
+        """How many transactions wait for markers."""
+        return sum(len(tasks) for tasks in self._endings.values())
+
+    @property
+    def loading(self) -> int:
+        """How many shards are being loaded."""
+        return self._runtime.loading
+
+    # -- events --------------------------------------------------------------
+
+    def on_role(self, partition: TopicPartition) -> None:
+        """The role of this broker for a partition of the topic may have changed."""
+        leader = self._replicas.find(*partition)
+        index = partition.partition
+        if leader is None:
+            self._runtime.on_leader(index, None)
+        else:
+            self._runtime.on_leader(index, leader.tenure, leader.epoch)
+        self._drop_markers(index)
+
+    def _drop_markers(self, partition: int) -> None:
+        """Drop the markers of coordinator epochs that ended; others have sent them, or will."""
+        current = self._runtime.epoch(partition)
+        for key in [key for key in self._endings if key[0] == partition and key[1] != current]:
+            for task in self._endings.pop(key):
+                task.cancel()
+
+    async def stop(self) -> None:
+        """Drop all ids and markers; waiting requests get NOT_COORDINATOR."""
+        await self._runtime.stop()
+        tasks = [task for running in self._endings.values() for task in running]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._channels.close()

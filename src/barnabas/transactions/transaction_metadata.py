@@ -1,0 +1,153 @@
+"""The metadata of a transactional id, and the metadata that each transition leads to.
+
+Every transition is pure: it returns other metadata and changes nothing. From `transaction.version`
+2 on, the end of a transaction raises the producer epoch, so that a request that was delayed cannot
+touch a later transaction (KIP-890).
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.laws import law
+from barnabas.transactions.transaction_state import ENTERED_FROM, TransactionState
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_START: Final = -1
+# Only a fence has it: a producer never does, so that it can always be fenced.
+FENCING_EPOCH: Final = 32767
+LAST_EPOCH: Final = FENCING_EPOCH - 1
+# The version of transactions that raises the epoch with each of them.
+EPOCH_BUMP: Final = 2
+
+_S = TransactionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMetadata:
+    """`last_producer_epoch` is in no record, as in Kafka: a coordinator that loads forgets it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState = _S.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    last_update_ms: int
+    start_ms: int = NO_START
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_EPOCH
+    client_version: int = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the producer id has no epoch left for a producer."""
+        return self.producer_epoch >= LAST_EPOCH
+
+    def is_late(self, now_ms: int) -> bool:
+        return self.state is _S.ONGOING and self.start_ms + self.timeout_ms < now_ms
+
+    def with_epoch(
+        self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int, producer_id: int
+    ) -> "TransactionMetadata":
+        """Of a producer that was initialised: no transaction yet."""
+        return self._to(
+            _S.EMPTY,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=NO_START,
+            next_producer_id=NO_PRODUCER_ID,
+            client_version=0,
+        )
+
+    def with_partitions(
+        self, added: AbstractSet[TopicPartition], now_ms: int, version: int
+    ) -> "TransactionMetadata":
+        return self._to(
+            _S.ONGOING,
+            now_ms,
+            partitions=self.partitions | added,
+            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,
+            client_version=version,
+        )
+
+    def prepared(
+        self, state: TransactionState, now_ms: int, version: int, next_producer_id: int
+    ) -> "TransactionMetadata":
+        """Whose outcome is decided, at the request of its producer."""
+        bumps = version >= EPOCH_BUMP
+        return self._to(
+            state,
+            now_ms,
+            producer_epoch=self.producer_epoch + bumps,
+            last_producer_epoch=self.producer_epoch if bumps else self.last_producer_epoch,
+            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,
+            next_producer_id=next_producer_id,
+            client_version=version,
+        )
+
+    def fenced(self, now_ms: int, version: int) -> "TransactionMetadata":
+        """Aborted by the coordinator, in an epoch that its producer does not have.
+
+        A producer that went on is refused. The epoch is raised once, whatever the version.
+        """
+        return self._to(
+            _S.PREPARE_ABORT,
+            now_ms,
+            producer_epoch=min(self.producer_epoch + 1, FENCING_EPOCH),
+            last_producer_epoch=self.producer_epoch if version >= EPOCH_BUMP else NO_EPOCH,
+            client_version=version,
+        )
+
+    def completed(self, now_ms: int) -> "TransactionMetadata":
+        """After the last marker; a producer id whose epochs ran out gives way to the next."""
+        is_commit = self.state is _S.PREPARE_COMMIT
+        rotates = self.next_producer_id != NO_PRODUCER_ID
+        return self._to(
+            _S.COMPLETE_COMMIT if is_commit else _S.COMPLETE_ABORT,
+            now_ms,
+            producer_id=self.next_producer_id if rotates else self.producer_id,
+            producer_epoch=0 if rotates else self.producer_epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+        )
+
+    def without(self, partitions: AbstractSet[TopicPartition]) -> "TransactionMetadata":
+        """Whose markers are written in these partitions."""
+        return replace(self, partitions=self.partitions - partitions)
+
+    def _to(self, state: TransactionState, now_ms: int, **changed: Any) -> "TransactionMetadata":
+        law(
+            self.state in ENTERED_FROM[state],
+            "TXN-1 a transaction changes state as its table allows",
+            transactional_id=self.transactional_id,
+            old=self.state,
+            new=state,
+        )
+        return replace(
+            self,
+            state=state,
+            last_update_ms=now_ms,
+            previous_producer_id=self.producer_id,
+            **changed,
+        )
+
+
+def new_metadata(
+    transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int
+) -> TransactionMetadata:
+    """Of an id that nobody used: its first epoch, 0, comes with the first producer."""
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=NO_EPOCH,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+    )

@@ -1,0 +1,1 @@
+"""Tests of the transaction coordinator's decisions and records."""
