@@ -68,6 +68,11 @@ def requests(topic_id: uuid.UUID) -> dict[ApiKey, Any]:
         ApiKey.UPDATE_FEATURES: of(timeout=SOON, validate_only=True),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: of(users=None),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: of(deletions=(of(name="none", mechanism=1),)),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: of(components=()),
+        ApiKey.ALTER_CLIENT_QUOTAS: of(
+            entries=(of(entity=(of(entity_type="user", entity_name="u"),), ops=()),),
+            validate_only=True,
+        ),
         ApiKey.DESCRIBE_ACLS: ANY_ACL,
         ApiKey.CREATE_ACLS: of(creations=(ACL,)),
         ApiKey.DELETE_ACLS: of(filters=(ANY_ACL,)),

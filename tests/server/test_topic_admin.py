@@ -21,6 +21,7 @@ from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.handlers import delete_topics
 from barnabas.server.requests.access import EVERYTHING
 from barnabas.server.requests.dispatch import Call
+from barnabas.server.requests.mutations import Mutations
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, until, with_broker
 
@@ -34,8 +35,8 @@ def test_a_topic_deleted_by_its_id_is_that_one_and_no_other_of_its_name(tmp_path
         await broker.topics.delete("orders")
         await broker.topics.gone("orders", old_id, timeout_ms=10_000)
         new_id = await insight.create("orders")
-        call: Any = SimpleNamespace(version=6, access=EVERYTHING)
-        by_id = await delete_topics._delete(broker, None, old_id, call)
+        call: Any = SimpleNamespace(version=6, access=EVERYTHING, meters=None, connection=None)
+        by_id = await delete_topics._delete(broker, None, old_id, call, Mutations(call, 5))
         assert by_id.error_code == ErrorCode.unknown_topic_id
         with pytest.raises(BrokerError) as refused:
             await broker.topics.delete("orders", old_id)
@@ -162,7 +163,7 @@ def test_topics_deleted_by_one_request_are_awaited_together(tmp_path: Path) -> N
 
         broker, call = (
             insight.running.broker,
-            cast(Call, SimpleNamespace(version=6, access=EVERYTHING)),
+            cast(Call, SimpleNamespace(version=6, access=EVERYTHING, meters=None, connection=None)),
         )
         for name in names:
             await insight.create(name)

@@ -18,6 +18,7 @@ from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.groups.group_coordinator import GroupCoordinator
@@ -54,6 +55,7 @@ class Broker(ControlledParts):
     moves: LogDirMoves
     controller: Controller
     failures: FailureChannel
+    client_quotas: QuotaAdmin
     acls: AclAdmin | None = None  # without an authorizer there are none
 
     def check_acls(self) -> AclAdmin:

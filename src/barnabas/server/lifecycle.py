@@ -34,6 +34,7 @@ async def load(node: Node) -> None:
     await node.features.start()
     await node.configs.load()
     await node.users.load()
+    await node.client_quotas.load()
     node.securities.follow(node.configs.broker)
     await node.jwks.start()
     if node.acls is not None:

@@ -20,6 +20,7 @@ from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.security.client_quotas import ClientQuotas
 from barnabas.server.broker import Broker, ControlledParts
 from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
@@ -35,6 +36,7 @@ from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.session_renewal import SessionRenewal
 from barnabas.server.cluster.startup_sync import StartupSync
@@ -68,7 +70,14 @@ from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
-from barnabas.server.settings import BrokerSettings, intervals, limits, make_authorizer
+from barnabas.server.requests.throttle import Throttle
+from barnabas.server.settings import (
+    BrokerSettings,
+    intervals,
+    limits,
+    make_authorizer,
+    quota_windows,
+)
 from barnabas.server.transactions.marker_channels import MarkerChannels
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
@@ -131,6 +140,11 @@ class Node:
             self._time,
         )
         self.acls = self._acl_admin()
+        window, controller_window = quota_windows(self.config)
+        self._client_quotas = ClientQuotas(window, controller_window)
+        self.client_quotas = QuotaAdmin(
+            self._coordination, self.configs, self._client_quotas, self.connections
+        )
         self.securities = ListenerSecurities(
             self.config, self.environment.clock, self.environment.random
         )
@@ -322,7 +336,13 @@ class Node:
             self.securities,
         )
         self._config_admin = ConfigAdmin(
-            self._coordination, self.broker_id, self.configs, self.metadata, dynamic, self.users
+            self._coordination,
+            self.broker_id,
+            self.configs,
+            self.metadata,
+            dynamic,
+            self.users,
+            self.client_quotas,
         )
         self.config_changes = ConfigChanges(self._coordination, self._config_admin)
         self.session = SessionRenewal(
@@ -359,6 +379,7 @@ class Node:
             moves=self.moves,
             failures=self._failures,
             acls=self.acls,
+            client_quotas=self.client_quotas,
         )
         dispatch, intercept = self._dispatch(), self.environment.intercept
         self.listeners = SocketServer(
@@ -382,6 +403,7 @@ class Node:
             self.environment.offload,
             self.gate,
             self.authorizer,
+            Throttle(self._client_quotas, self.environment.stopwatch),
         )
 
     def _produce(self) -> Produce:

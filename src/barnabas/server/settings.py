@@ -12,6 +12,7 @@ from barnabas.security.acl_cache import AclCache
 from barnabas.security.acl_decision import Rules
 from barnabas.security.acls import InvalidAcl, check_principal
 from barnabas.security.authorizer import Authorizer
+from barnabas.security.client_quotas import Window
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
@@ -60,6 +61,17 @@ def make_authorizer(config: BrokerConfig) -> Authorizer | None:
             raise ConfigError(f"super.users: {e}") from e
     everyone = config.bool("allow.everyone.if.no.acl.found")
     return Authorizer(AclCache(), Rules(frozenset(named), everyone))
+
+
+def quota_windows(config: BrokerConfig) -> tuple[Window, Window]:
+    """The windows of client quotas, and of the quota on changes of topics."""
+    return (
+        Window(config.int("quota.window.num"), config.int("quota.window.size.seconds")),
+        Window(
+            config.int("controller.quota.window.num"),
+            config.int("controller.quota.window.size.seconds"),
+        ),
+    )
 
 
 def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:

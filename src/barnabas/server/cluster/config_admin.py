@@ -15,6 +15,7 @@ from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.server.cluster.user_credentials import UserCredentials
@@ -79,6 +80,7 @@ class ConfigAdmin:
         metadata: MetadataCache,
         dynamic: DynamicConfigs,
         users: UserCredentials,
+        quotas: QuotaAdmin,
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
@@ -86,6 +88,7 @@ class ConfigAdmin:
         self._metadata = metadata
         self._dynamic = dynamic
         self._users = users
+        self._quotas = quotas
         # An alteration starts from the properties that the one before has left.
         self._one_at_a_time = asyncio.Lock()
 
@@ -99,13 +102,16 @@ class ConfigAdmin:
         elif entity in (paths.broker_entity(self._broker_id), paths.broker_entity(None)):
             await self._configs.load_broker()
             await self._dynamic.on_broker_changed()
-        elif kind == "users" and "/" not in name:
-            await self._users.refresh(name)
+        elif kind in ("users", "clients", "ips"):
+            if kind == "users" and "/" not in name:
+                await self._users.refresh(name)
+            await self._quotas.refresh(entity)
 
     async def reload(self) -> None:
         """Read all properties again, and apply them: changes may have been missed."""
         await self._configs.load()
         await self._users.load()
+        await self._quotas.load()
         await self._dynamic.on_broker_changed()
 
     # -- reading -------------------------------------------------------------

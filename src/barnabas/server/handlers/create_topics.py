@@ -24,7 +24,8 @@ from barnabas.server.broker import Broker
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.requests.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE, milliseconds
+from barnabas.server.requests.mutations import Mutations
+from barnabas.wire.schema import milliseconds
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 # Topics described before other requests get their turn.
@@ -32,7 +33,8 @@ AT_ONCE: Final = 500
 
 
 async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    wanted, failed = _check(broker, request.topics)
+    mutations = Mutations(call, strict_since=6)
+    wanted, failed = _check(broker, request.topics, mutations)
     created = await broker.topics.create_all(
         list(wanted.values()), validate_only=request.validate_only
     )
@@ -47,7 +49,7 @@ async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> Cr
         unled = await broker.topics.unled(expected, milliseconds(request.timeout))
         failed |= {name: BrokerError(ErrorCode.request_timed_out) for name in unled}
     results = await _results(request.topics, made, failed, _Configs(broker.configs), call)
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+    return CreateTopicsResponse(throttle_time=mutations.throttle_time(), topics=tuple(results))
 
 
 async def _results(
@@ -70,7 +72,7 @@ async def _results(
 
 
 def _check(
-    broker: Broker, topics: Iterable[CreatableTopic]
+    broker: Broker, topics: Iterable[CreatableTopic], mutations: Mutations
 ) -> tuple[dict[str, NewTopic], dict[str, BrokerError]]:
     """The topics to create, and the errors of the others."""
     wanted: dict[str, NewTopic] = {}
@@ -83,10 +85,19 @@ def _check(
                     ErrorCode.invalid_request, "Found multiple entries for this topic."
                 )
             broker.check_controller()
-            wanted[topic.name] = _wanted(broker, topic)
+            new = _wanted(broker, topic)
+            mutations.take(_count(broker, new))
+            wanted[topic.name] = new
         except BrokerError as error:
             failed[topic.name] = error
     return wanted, failed
+
+
+def _count(broker: Broker, new: NewTopic) -> int:
+    if new.assignments:
+        return len(new.assignments)
+    default = broker.configs.broker.int("num.partitions")
+    return default if new.partitions < 0 else new.partitions
 
 
 class _Configs:

@@ -16,7 +16,8 @@ from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import check
 from barnabas.server.requests.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE, milliseconds
+from barnabas.server.requests.mutations import Mutations
+from barnabas.wire.schema import milliseconds
 
 
 async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
@@ -26,13 +27,14 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
     else:
         asked = [(name, None) for name in call.sent.topic_names]
     timeout_ms = milliseconds(request.timeout)
-    results = [await _delete(broker, name, topic_id, call) for name, topic_id in asked]
+    mutations = Mutations(call, strict_since=5)
+    results = [await _delete(broker, name, topic_id, call, mutations) for name, topic_id in asked]
     responses = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
-    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+    return DeleteTopicsResponse(throttle_time=mutations.throttle_time(), responses=tuple(responses))
 
 
 async def _delete(
-    broker: Broker, name: str | None, topic_id: uuid.UUID | None, call: Call
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None, call: Call, mutations: Mutations
 ) -> DeletableTopicResult:
     code, message = ErrorCode.none, None
     asked_id = topic_id
@@ -40,6 +42,8 @@ async def _delete(
         broker.check_controller()
         broker.topics.check_deletion_enabled()
         name, topic_id = _resolve(broker, name, topic_id, call)
+        image = broker.metadata.topic(name)
+        mutations.take(0 if image is None else len(image.partitions))
         await broker.topics.delete(name, asked_id)
     except BrokerError as e:
         code, message = e.code, e.message

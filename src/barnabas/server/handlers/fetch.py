@@ -8,6 +8,7 @@ the answer and each partition's own limit its share; see `fetch_collector`.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from barnabas.base.errors import BrokerError
@@ -80,7 +81,7 @@ class Fetch:
                 frame,
                 self._replicas.find,
                 self._metadata.name_of,
-                self._collector.max_bytes,
+                self._most(connection),
             )
             answer = again.answer(single.fetch_offset, correlation_id)
             if answer is not None:
@@ -103,6 +104,10 @@ class Fetch:
         except BrokerError as e:
             self._errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
+        connection.is_follower = request.replica_id >= 0
+        if connection.most_fetched is not None and not connection.is_follower:
+            most = min(request.max_bytes, connection.most_fetched)
+            request = replace(request, max_bytes=most, min_bytes=min(request.min_bytes, most))
         if request.replica_id >= 0 and self._collector.may_follow(connection):
             self._collector.note_follower(request, context)
             context.refresh()
@@ -111,6 +116,11 @@ class Fetch:
         if request.max_wait_ms <= 0 or self._responder.is_enough(call, fetched):
             return self._responder.respond(call, fetched)
         return self._wait(call, repeated)
+
+    def _most(self, connection: Connection) -> int:
+        """The most bytes of a response: a client's quota may allow less than the broker does."""
+        most = connection.most_fetched
+        return self._collector.max_bytes if most is None else min(most, self._collector.max_bytes)
 
     def _named(
         self, request: FetchRequest, version: int, connection: Connection
