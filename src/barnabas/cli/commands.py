@@ -31,6 +31,8 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",
     "txns": "cli.txns.txns_command",
+    "acls": "cli.access.acls_command",
+    "quotas": "cli.access.quotas_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",

@@ -61,7 +61,8 @@ class QuotaAdmin:
                 ConfigEntity(f"users/{user}/clients/{name}")
                 for name in await self._children(f"users/{user}/clients")
             ]
-        for gone in set(self.quotas.entities) - {_entity(each) for each in found}:
+        there = [_entity(each) for each in found]
+        for gone in [each for each in self.quotas.entities if each not in there]:
             self.quotas.know(gone, {})
         for each in found:
             await self.refresh(each)
