@@ -21,17 +21,33 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "barnabas"
 
-    def schema(self) -> str:
+    def schema(self) -> Any:
+        if self._table is not None:
+            from barnabas.spark.source.table_view import schema_of
+
+            return schema_of(self._table)
         from barnabas.spark.source.spark_source import schema
 
         return schema(self.options)
 
+    @property
+    def _table(self) -> str | None:
+        return next((text for name, text in self.options.items() if name.lower() == "table"), None)
+
     def reader(self, schema: Any) -> DataSourceReader:
+        if self._table is not None:
+            from barnabas.spark.source.view_reader import view_reader
+
+            return view_reader(self.options, schema)
         from barnabas.spark.source.spark_source import reader
 
         return reader(self.options, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        if self._table is not None:
+            from barnabas.spark.source.view_reader import view_stream_reader
+
+            return view_stream_reader(self.options, schema)
         from barnabas.spark.source.stream import stream_reader
 
         return stream_reader(self.options, schema)

@@ -63,6 +63,12 @@ def requests(topic_id: uuid.UUID) -> dict[ApiKey, Any]:
         ApiKey.ADD_PARTITIONS_TO_TXN: of(transactions=()),
         ApiKey.ADD_OFFSETS_TO_TXN: of(transactional_id="x", group_id="g", producer_id=0),
         ApiKey.END_TXN: of(transactional_id="x", producer_id=0),
+        ApiKey.WRITE_TXN_MARKERS: of(
+            markers=(of(producer_id=1, topics=(of(name="none", partition_indexes=(0,)),)),)
+        ),
+        ApiKey.TXN_OFFSET_COMMIT: of(
+            transactional_id="x", group_id="g", producer_id=0, generation_id=-1, topics=(TOPIC,)
+        ),
         ApiKey.DESCRIBE_TRANSACTIONS: of(transactional_ids=("x",)),
         ApiKey.LIST_TRANSACTIONS: of(duration_filter=-1),
         ApiKey.UPDATE_FEATURES: of(timeout=SOON, validate_only=True),

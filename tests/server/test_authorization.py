@@ -58,7 +58,6 @@ APART = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
-    ApiKey.WRITE_TXN_MARKERS,
 }
 NEVER_REFUSED = {ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
 # The names in a request that are not the usual ones.

@@ -6,6 +6,7 @@ from barnabas.spark.audit.audit_command import audit
 from barnabas.spark.mirror.mirror_command import mirror
 from barnabas.spark.project.project_command import init, list_pipelines, run
 from barnabas.spark.replay.replay_command import replay
+from barnabas.spark.table.table_command import table
 from barnabas.spark.transform.transform_command import transform
 
 app = command_group(
@@ -16,6 +17,7 @@ app = command_group(
       barnabas pipeline init shop                    create a project in SQL and Python
       barnabas pipeline run shop                     run it; --continuous keeps it running
       barnabas pipeline archive orders --to ./archive
+      barnabas pipeline table orders --to ./orders --format delta
       barnabas pipeline replay orders --from ./archive --to orders-again
       barnabas pipeline mirror orders --to other:9092
       barnabas pipeline audit ./barnabas-cluster --archive ./archive
@@ -26,6 +28,7 @@ app.command()(init)
 app.command()(run)
 app.command("list")(list_pipelines)
 app.command()(archive)
+app.command()(table)
 app.command()(replay)
 app.command()(mirror)
 app.command()(audit)

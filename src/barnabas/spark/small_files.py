@@ -1,11 +1,13 @@
 """A directory of small files, on a local disk or in any file system that Arrow supports."""
 
+import contextlib
 import os
 import posixpath
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import Misused
 
 
@@ -47,6 +49,49 @@ class Directory:
                 return str(stream.read().decode())
         except FileNotFoundError:
             return None
+
+    def create(self, path: str, text: str) -> bool:
+        """Create a file with all of its text at once; return False if it exists.
+
+        On a local disk that is atomic, also between machines. Elsewhere it is as atomic as the
+        check before the write.
+        """
+        new = self._path(f"{posixpath.dirname(path)}/.{posixpath.basename(path)}.{Random().uuid()}")
+        target = self._path(path)
+        self._fs.create_dir(posixpath.dirname(target), recursive=True)
+        if not self._is_local:
+            if self.has(path):
+                return False
+            self.write(path, text)
+            return True
+        with open(new, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(new, target)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(new)
+        self._sync(posixpath.dirname(target))
+        return True
+
+    def has(self, path: str) -> bool:
+        fs: Any = import_module("pyarrow.fs")
+        return bool(self._fs.get_file_info(self._path(path)).type != fs.FileType.NotFound)
+
+    def names(self, path: str) -> list[str]:
+        """The names of the files in a directory, sorted; hidden files are left out."""
+        fs: Any = import_module("pyarrow.fs")
+        selector = fs.FileSelector(self._path(path), allow_not_found=True)
+        found = [each.base_name for each in self._fs.get_file_info(selector) if each.is_file]
+        return sorted(name for name in found if not name.startswith("."))
+
+    def delete(self, path: str) -> None:
+        """Delete a file if it exists."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(self._path(path))
 
     def _path(self, path: str) -> str:
         return posixpath.join(self._base, path) if path else str(self._base)

@@ -73,9 +73,13 @@ def _epoch(result: Any) -> int:
 
 
 def decide_ranges(
-    manifest: Manifest, now: Mapping[str, TopicSnapshot], *, allow_gaps: bool
+    manifest: Manifest,
+    now: Mapping[str, TopicSnapshot],
+    *,
+    allow_gaps: bool,
+    done: str = "archived",
 ) -> list[PartitionRange]:
-    """The offsets of each partition that the archive lacks.
+    """The offsets of each partition that the archive lacks; `done` is for messages.
 
     Raises  CommandFailed if a topic was recreated or truncated since it was archived; and unless
             `allow_gaps`, if records were deleted before they were archived
@@ -85,29 +89,34 @@ def decide_ranges(
         archived = manifest.topics.get(name)
         if archived is not None and archived.topic_id != topic.topic_id:
             raise CommandFailed(
-                f"topic {name} was deleted and recreated since it was archived (its id was"
-                f" {archived.topic_id}, now {topic.topic_id}); archive it to another directory"
+                f"topic {name} was deleted and recreated since it was {done} (its id was"
+                f" {archived.topic_id}, now {topic.topic_id}); use another directory"
             )
         for number, bounds in topic.bounds.items():
-            ranges.append(_decide_range(TopicPartition(name, number), archived, bounds, allow_gaps))
+            partition = TopicPartition(name, number)
+            ranges.append(_decide_range(partition, archived, bounds, allow_gaps, done))
     return [each for each in ranges if each.size]
 
 
 def _decide_range(
-    partition: TopicPartition, archived: ArchivedTopic | None, bounds: Bounds, allow_gaps: bool
+    partition: TopicPartition,
+    archived: ArchivedTopic | None,
+    bounds: Bounds,
+    allow_gaps: bool,
+    done: str,
 ) -> PartitionRange:
     before = archived.partitions.get(partition.partition) if archived is not None else None
     if before is None:
         return PartitionRange(partition, *bounds)
     if bounds.end < before.end:
         raise CommandFailed(
-            f"{partition} ends at offset {bounds.end} but is archived up to {before.end}: it was"
-            f" truncated since, and no longer has the archived records from {bounds.end} on"
+            f"{partition} ends at offset {bounds.end} but is {done} up to {before.end}: it was"
+            f" truncated since, and no longer has its records from {bounds.end} on"
         )
     if bounds.start > before.end and not allow_gaps:
         raise CommandFailed(
             f"{partition}: the records from {before.end} to {bounds.start} were deleted before they"
-            " were archived; --allow-gaps records the gap in the manifest and continues"
+            f" were {done}; --allow-gaps records the gap and continues"
         )
     return PartitionRange(partition, max(before.end, bounds.start), bounds.end, bounds.leader_epoch)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from barnabas.base.ids import TopicPartition as TopicPartition
+from barnabas.spark.source.value_decoder import ValueOptions
 from barnabas.spark.user_errors import WrongOption
 
 EARLIEST: Final = -2
@@ -38,6 +39,12 @@ _KNOWN: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "includeHeaders",
+    "value.format",
+    "value.schema",
+    "value.errors",
+    "value.subject",
+    "schema.registry.url",
+    "table",
     "groupId",
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
@@ -94,6 +101,7 @@ class SourceOptions:
     max_trigger_delay_ms: int
     include_headers: bool
     group_id: str | None
+    values: ValueOptions | None
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool) -> "SourceOptions":
@@ -122,6 +130,7 @@ class SourceOptions:
             max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),
             include_headers=given.boolean("includeHeaders", default=False),
             group_id=given.get("groupId") or given.kafka.get("group.id") or None,
+            values=ValueOptions.of(options),
         )
         if parsed.is_secured:
             from barnabas.spark.broker_connection import security_of  # most clusters need none

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -12,6 +13,7 @@ from barnabas.spark.source.filters import Selection, push_down
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.read_task import ALL_TIMES, TimeRange, read_range
 from barnabas.spark.source.source_options import SourceOptions, include_headers
+from barnabas.spark.source.value_decoder import DecodedBatches, ValueOptions
 from barnabas.spark.user_errors import plain_errors, without_traceback
 
 RecordBatch = Any  # of pyarrow, which has no types
@@ -26,18 +28,23 @@ HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
 @without_traceback
 def schema(options: Mapping[str, str]) -> str:
-    """The columns of Spark's Kafka source. Raises WrongOption."""
-    return COLUMNS + (HEADERS if include_headers(options) else "")
+    """The columns of Spark's Kafka source, with decoded values if wanted. Raises WrongOption."""
+    headers = HEADERS if include_headers(options) else ""
+    decoding = ValueOptions.of(options)
+    if decoding is None:
+        return COLUMNS + headers
+    value, kept = decoding.columns()
+    return COLUMNS.replace("value binary", value) + headers + kept
 
 
 @without_traceback
 def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
     """Raises  WrongOption"""
-    kind = FilteringReader if _filters_are_pushed() else BatchReader
+    kind = FilteringReader if filters_are_pushed() else BatchReader
     return kind(SourceOptions.of(options, streaming=False), schema)
 
 
-def _filters_are_pushed() -> bool:
+def filters_are_pushed() -> bool:
     """Whether this process is the worker in which Spark pushes filters down.
 
     Unless `spark.sql.python.filterPushdown.enabled` is set, Spark rejects a reader that accepts
@@ -92,7 +99,23 @@ def arrow_batches(
 
     if not isinstance(wanted, OffsetRange):  # Spark's own, if the plan has no task
         return
-    batches = ArrowBatches(to_arrow_schema(schema, timezone="UTC"), *wanted.partition)
+    arrow = to_arrow_schema(schema, timezone="UTC")
     with plain_errors():
+        decoding = options.values and DecodedBatches(
+            options.values, arrow, schema["value"].dataType
+        )
+        batches = ArrowBatches(_raw(arrow) if decoding else arrow, *wanted.partition)
         for taken in read_range(wanted, options, times):
-            yield batches.batch(taken)
+            batch = batches.batch(taken)
+            yield decoding.decoded(batch) if decoding else batch
+
+
+def _raw(schema: Any) -> Any:
+    """The schema before values are decoded."""
+    pa: Any = import_module("pyarrow")
+    kept = [
+        pa.field("value", pa.binary()) if field.name == "value" else field
+        for field in schema
+        if field.name not in ("rawValue", "valueError")
+    ]
+    return pa.schema(kept)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _CORRUPT: Final = "_corrupt"
 _RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
-_HEADER: Final = "barnabas.dead-letter."
 
 
 class TransformSpec(NamedTuple):
@@ -139,26 +138,6 @@ def _check_column(rows: "DataFrame", column: str, option: str) -> None:
         raise Misused(
             f"{option} {column}: no such column; the columns are {', '.join(rows.columns)}"
         )
-
-
-def dead_letters(rows: "DataFrame") -> "DataFrame":
-    """The bad records unchanged, with the reason and their origin in headers."""
-    from pyspark.sql import functions as f
-
-    added = {
-        "reason": "reason",
-        "topic": "topic",
-        "partition": "string(partition)",
-        "offset": "string(offset)",
-        "timestamp": "string(unix_millis(timestamp))",
-    }
-    headers = ", ".join(
-        f"struct('{_HEADER}{name}' AS key, cast({text} AS BINARY) AS value)"
-        for name, text in added.items()
-    )
-    own = "coalesce(headers, cast(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>))"
-    joined = f.expr(f"concat({own}, array({headers}))").alias("headers")
-    return rows.where("reason IS NOT NULL").select("key", "value", joined)
 
 
 def check_streaming(made: "DataFrame", wanted: TransformSpec) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.client import ClusterClients, admin, create_topics, find_topic
 from barnabas.cli.exit_codes import CommandFailed
+from barnabas.spark.dead_letters import dead_letters
 from barnabas.spark.small_files import Directory
 from barnabas.spark.source.stream_offset import lag_of
 from barnabas.spark.spark_errors import LATE, STARTS, spark_failures
@@ -16,7 +17,6 @@ from barnabas.spark.terminal import PipelineProgress, ShowProgress
 from barnabas.spark.transform.transform_queries import (
     TransformSpec,
     check_streaming,
-    dead_letters,
     records,
     results,
 )

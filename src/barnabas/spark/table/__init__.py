@@ -1,0 +1,1 @@
+"""`barnabas pipeline table`: a topic as a table of Delta, Iceberg or Parquet."""

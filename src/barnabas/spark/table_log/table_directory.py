@@ -1,0 +1,44 @@
+"""The directory of a table: staged files to their places, and the files of unfinished steps.
+
+A data file's name begins with the number of its commit: 00000007-5f3a-0000.parquet. A file with a
+greater number than the table's last commit belongs to a step that was never committed.
+"""
+
+import posixpath
+from concurrent.futures import ThreadPoolExecutor
+
+from barnabas.spark.data_directory import DataDirectory
+from barnabas.spark.table_log.table_file import TableFile, read_footer
+
+
+class TableDirectory(DataDirectory):
+    """Moves and removes the data files of a table."""
+
+    def place_staged(self, prefix: str, sequence: int, token: str) -> list[TableFile]:
+        """Move all staged files to their places below `prefix`, and read their footers."""
+        placed = []
+        for number, (staged, size) in enumerate(self.staged()):
+            name = f"{sequence:08}-{token}-{number:04}.parquet"
+            path = posixpath.join(prefix, posixpath.dirname(staged), name)
+            self.move_staged(staged, path)
+            placed.append((path, size))
+        self.clear_staging()
+        with ThreadPoolExecutor(8) as pool:
+            files = pool.map(lambda at: read_footer(self._fs, self._base, *at), placed)
+            return [file for file in files if file.records]
+
+    def remove_uncommitted(self, sequence: int) -> int:
+        """Delete what unfinished steps left, on a local disk; return the number of files.
+
+        Elsewhere no lock keeps other writers out, so their files stay until a vacuum.
+        """
+        self.clear_staging()
+        if not self._is_local:
+            return 0
+        removed = 0
+        for path, _ in self._data_files(""):
+            number = posixpath.basename(path).partition("-")[0]
+            if number.isdecimal() and int(number) > sequence:
+                self.delete(path)
+                removed += 1
+        return removed
