@@ -35,6 +35,8 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "log": "cli.log.log_command",
     "console": "console.console_command",
     "txns": "cli.txns.txns_command",
+    "acls": "cli.access.acls_command",
+    "quotas": "cli.access.quotas_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",
