@@ -7,6 +7,7 @@ import pytest
 from barnabas.console.cluster.acls import Acl, decide_access
 from barnabas.console.messages.filter_language import WrongFilter, compile_filter
 from barnabas.console.messages.message_view import hexdump, show_data
+from barnabas.console.watch.cluster_watch import folded
 from barnabas.console.watch.group_lags import SAMPLE_EVERY_MS, LagSample, with_gaps
 from barnabas.console.web.access import is_loopback
 from barnabas.console.web.rendering import relative_root
@@ -80,6 +81,14 @@ def test_a_deny_wins_and_an_allow_may_imply() -> None:
 def test_a_time_when_nobody_looked_is_a_gap_in_the_lag() -> None:
     samples = [LagSample(0, 5), LagSample(SAMPLE_EVERY_MS, 6), LagSample(10 * SAMPLE_EVERY_MS, 7)]
     assert [each.lag for each in with_gaps(samples)] == [5, 6, None, 7]
+
+
+def test_many_changes_of_a_topic_are_one_event() -> None:
+    few = [("isr", f"ISR of orders-{number}", "topics/orders") for number in range(3)]
+    assert list(folded("orders", few)) == few
+    many = few * 4
+    (event,) = folded("orders", many)
+    assert event[1] == "the ISRs of 12 partitions of orders changed"
 
 
 def test_values_are_shown_by_what_they_are() -> None:
