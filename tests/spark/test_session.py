@@ -120,3 +120,20 @@ def test_help_has_examples(command: str) -> None:
     ended = barnabas("pipeline", command, "--help")
     assert ended.code == 0
     assert f"barnabas pipeline {command}" in ended.out
+
+
+def test_py4js_traceback_of_a_connection_that_ends_is_not_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quiet_python()
+    logging.getLogger("py4j.clientserver").error("Exception while sending command.")
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_the_start_of_spark_is_shown() -> None:
+    code = "from barnabas.spark.terminal import show_status\nwith show_status('starting Spark'): pass"
+    parent, child = pty.openpty()
+    with os.fdopen(parent, "rb", buffering=0) as terminal:
+        subprocess.run([sys.executable, "-c", code], stderr=child, check=True)
+        os.close(child)
+        assert b"starting Spark..." in terminal.read(4_096)

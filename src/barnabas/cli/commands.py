@@ -31,6 +31,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",
     "txns": "cli.txns.txns_command",
+    "registry": "cli.registry.registry_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",
